@@ -26,7 +26,6 @@ from app.api.services import (
     VcsServices,
 )
 from app.backup.placing import finish_restore
-from app.bus.base import EventBus
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
 from app.config.flags import Flags
@@ -143,7 +142,7 @@ class _Storage:
     sql: Statements
     writer: Writer
     store: Store
-    bus: EventBus
+    bus: MemoryBus
     locks: ServerLocks | None
     leases: Leases
     replicas: Replicas
@@ -336,7 +335,7 @@ def _core(settings: Settings, choices: Choices, address: str) -> _Core:
     )
 
 
-def _open_storage(settings: Settings, address: str, observer: Observer, bus: EventBus | None = None) -> _Storage:
+def _open_storage(settings: Settings, address: str, observer: Observer, bus: MemoryBus | None = None) -> _Storage:
     """The embedded database is migrated here; a shared one is by `opensession migrate`."""
     require_writable(settings.data_dir)
     finish_restore(settings.data_dir)
@@ -365,7 +364,7 @@ def _directory_states(database: Database, sql: Statements, writer: Writer, lease
     return SharedDirectoryStates(database, sql, writer, leases.owner)
 
 
-def _bus(settings: Settings, database: Database) -> EventBus:
+def _bus(settings: Settings, database: Database) -> MemoryBus:
     journal = Journal(database)
     if database.dialect == "sqlite":
         return MemoryBus(journal.head)

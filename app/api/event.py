@@ -7,7 +7,7 @@ programs get them too: they name themselves, resume by every id that they are se
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
@@ -16,7 +16,6 @@ from fastapi import Header, Query
 from fastapi.responses import Response
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import AppStatus
-from starlette.types import Receive, Scope, Send
 
 from app.api.access import may_enter
 from app.api.deps import Directory, UserAgent, documented, location_of, wire
@@ -32,7 +31,6 @@ from app.schema.base import Wire
 from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
-from app.telemetry.observer import Observer
 
 routes = router(tags=["event"])
 # Streams live through the grace period of a server that stops: clients answer what its turns ask. `Bus.close` ends them.
@@ -124,7 +122,7 @@ def listen(
     app = request.services
     require_place_for_stream(app)
     audience, user = _audience(request), request.principal.name
-    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=audience, user=user, second=second)
+    return Listener(app.events.bus, directory, deltas=deltas, ids=ids, second=second, audience=audience, user=user)
 
 
 async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[bytes]) -> EventSourceResponse:
@@ -134,8 +132,8 @@ async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterat
     except BaseException:
         listener.close()
         raise
-    return EventStreamResponse(
-        listener, _chained(first, frames), partial(_while_logged_in, request, listener), request.services.observer
+    return EventSourceResponse(
+        _chained(first, frames), headers=_HEADERS, ping=0, data_sender_callable=partial(_keep_open, request, listener)
     )
 
 
@@ -145,15 +143,22 @@ def require_place_for_stream(app: Services) -> None:
         raise TooManyStreams(app.settings.max_event_streams)
 
 
-async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:
-    """Ends a stream whose login holds no more: its token was revoked or has expired, its user was removed or changed. So does
-    one that cannot be watched any more: it might outlive its login."""
-    login, given, principal = request.app.state.login, request.headers.get("authorization"), request.principal
+async def _keep_open(request: ServerRequest, listener: Listener) -> None:
+    """Until the client has gone, or its login holds no more: its token was revoked or has expired, its user was removed or
+    changed. A stream that cannot be watched any more ends too: it might outlive its login.
+
+    The heartbeats wait in line: the library's `ping` would come between the pieces that a large event is written in, and its id
+    before those of events that are still to be sent."""
+    services, login = request.services, request.app.state.login
+    given, principal = request.headers.get("authorization"), request.principal
     try:
-        while await login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
-            await asyncio.sleep(request.services.events.heartbeat_seconds)
+        while await login.still_holds(given, principal):
+            await asyncio.sleep(services.events.heartbeat_seconds)
+            listener.push(listener.frame(Event.of(EventServerHeartbeat(), journaled=False)))
     finally:
         listener.close()
+        if listener.fell_behind:
+            services.observer.cut_off()
 
 
 def _audience(request: ServerRequest) -> Audience | None:
@@ -179,33 +184,6 @@ async def event_token(request: ServerRequest) -> Response:
     return wire(EventToken(token=token, expires=expires))
 
 
-class EventStreamResponse(EventSourceResponse):
-    """Stops listening when the client has gone, be it before the first frame. `watching` runs as long as it listens; its failure
-    ends the stream.
-
-    The library's ping is off: it would come between the pieces that a large event is written in. Heartbeats wait in the
-    listener's queue."""
-
-    def __init__(
-        self,
-        listener: Listener,
-        frames: AsyncIterator[bytes],
-        watching: Callable[[], Coroutine[None, None, None]],
-        observer: Observer,
-    ) -> None:
-        super().__init__(frames, headers=_HEADERS, ping=0, data_sender_callable=watching)
-        self._listener = listener
-        self._observer = observer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._listener.close()
-            if self._listener.fell_behind:
-                self._observer.cut_off()
-
-
 async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
     async for piece in frames:
@@ -221,7 +199,6 @@ async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> As
     else:
         async for piece in _missed(app, listener, _number(app, listener, wanted.cursor)):
             yield piece
-    listener.repeat(Event.of(EventServerHeartbeat(), journaled=False), app.events.heartbeat_seconds)
     async for piece in _published(app, listener):
         yield piece
     if wanted.ids and app.draining.has_begun:
@@ -234,8 +211,8 @@ async def _published(app: Services, listener: Listener) -> AsyncIterator[bytes]:
 
         async for piece in live.written(app.second_api().timeline, listener):
             yield piece
-    while (published := await listener.next()) is not None:
-        yield published
+    async for piece in listener:
+        yield piece
 
 
 async def _replayed(app: Services, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from app.api.draining import Draining
 from app.api.rate_limits import RateLimits
-from app.bus.base import EventBus
+from app.bus.memory import MemoryBus
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
@@ -115,7 +115,7 @@ class VcsServices:
 
 @dataclass(frozen=True)
 class EventServices:
-    bus: EventBus
+    bus: MemoryBus
     replay: Replay
     heartbeat_seconds: float
 

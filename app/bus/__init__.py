@@ -1,7 +1,7 @@
 """Events on their way from the store to the clients of this process.
 
-Begin at `base.py`: what is published, and the `EventBus` that everything else depends on. `memory.py` implements it for the
-clients of one process, `merging.py` bounds how often a part is sent, `listener.py` is one client's bounded queue, `frames.py` the
-bytes of a server-sent event, `event_id.py` the id by which a client resumes behind it, `second_api.py` how the second API writes
-events. What is stored, and replayed, is in `app.session.replay`.
+Begin at `base.py`: what is published. `memory.py` is the bus of one process, `shared.py` that of several servers with one
+database, `merging.py` bounds how often a part is sent, `listener.py` is one client's bounded queue, `frames.py` the bytes of a
+server-sent event, `event_id.py` the id by which a client resumes behind it, `second_api.py` how the second API writes events.
+What is stored, and replayed, is in `app.session.replay`.
 """

@@ -1,15 +1,12 @@
-"""What is announced and who listens."""
+"""What is announced, and to whom."""
 
 import sys
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack
+from typing import NamedTuple
 
 from app.bus.event_id import CursorSeal, EventId
 from app.schema.event import AnnouncedEvent, RenderedEvent
-
-if TYPE_CHECKING:
-    from app.bus.listener import Listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +73,14 @@ class Audience:
     may_enter: Callable[[str], bool]
     cursors: CursorSeal
 
-    def receives(self, event: "Event | PartDelta") -> bool:
+    def owns(self, owner: str) -> bool:
+        return owner != "" and owner == self.owner
+
+    def receives(self, event: Event) -> bool:
         """What concerns the whole server, or a sign-in to an MCP server, is for admins."""
         if event.owner is not None:
-            return event.owner != "" and event.owner == self.owner
-        if isinstance(event, PartDelta) or event.directory is None or event.type == _SIGN_IN:
-            return False
-        return self.may_enter(event.directory)
+            return self.owns(event.owner)
+        return event.directory is not None and event.type != _SIGN_IN and self.may_enter(event.directory)
 
 
 _SIGN_IN = "mcp.browser.open.failed"
@@ -119,61 +117,3 @@ class PartDelta(NamedTuple):
     """Of the lease that its turn runs under."""
     owner: str = ""
     """The user whose session it is of."""
-
-
-class ListenerOptions(TypedDict, total=False):
-    """What a subscription may differ in from the defaults of `Listener`."""
-
-    deltas: bool
-    """Part frames carry the new text alone."""
-    ids: bool
-    """Events carry their sequence."""
-    keeps_open: bool
-    """The directory counts as in use, the default."""
-    audience: Audience | None
-    """None for who hears of everything."""
-    second: bool
-    """Events are written as the second API does."""
-    user: str | None
-    """Whose steering the listener hears: the default, of whoever uses a server without users; None for everybody's."""
-    steering_only: bool
-    """It hears nothing else."""
-
-
-class EventBus(Protocol):
-    """Carries events to the clients that listen. Publishing raises nothing and waits for nobody."""
-
-    def publish(self, event: Event) -> None: ...
-
-    def publish_delta(self, delta: PartDelta) -> None: ...
-
-    def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> "Listener":
-        """Listen to a directory, or with None to all."""
-
-    def subscribe_own(self, directory: str) -> "Listener":
-        """For what may act on an event once, on whatever server: to what this server publishes in a directory. It does not keep
-        the directory in use."""
-
-    def notify(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` with each event that has a sequence, from now on. It raises nothing."""
-
-    async def start(self) -> None:
-        """Before the first event is published."""
-
-    async def stop(self) -> None:
-        """End every stream, and what carries events."""
-
-    def streaming(self, directory: str | None) -> StreamingParts:
-        """Of a directory (None: of all), the parts that stream on other servers."""
-
-    def listeners(self) -> int:
-        """How many clients of this server listen."""
-
-    def directories(self) -> set[str]:
-        """Those that clients keep in use by listening."""
-
-    def disconnect(self, directory: str) -> None:
-        """End the streams of one directory, after what they still have to send."""
-
-    def close(self) -> None:
-        """End every stream. One that is opened later ends at once."""

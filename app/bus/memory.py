@@ -1,18 +1,19 @@
-"""The bus of one process: events go to every client that listens to their directory, or to all directories."""
+"""The bus of one process: events go to every client that listens to their directory, or to all directories.
+
+Publishing raises nothing and waits for nobody.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Unpack
+from collections.abc import Awaitable, Callable, Iterator
 
-from app.bus.base import Event, ListenerOptions, PartDelta, StreamingParts
+from app.bus.base import Event, PartDelta, StreamingParts
 from app.bus.event_id import EventId
 from app.bus.frames import EventFrame, Frame
 from app.bus.listener import Listener
 from app.bus.merging import PartMerger
 
 log = logging.getLogger(__name__)
-
 
 _DISPOSED = "server.instance.disposed"
 
@@ -21,47 +22,29 @@ class MemoryBus:
     def __init__(self, head: Callable[[], Awaitable[int]] | None = None) -> None:
         """`head` reads the newest sequence of the journal, without which it has none."""
         self._head = head
+        self.own: MemoryBus = self
+        """Where what this server itself publishes is heard, for what may act on an event once, on whatever server."""
         self.newest = 0
         """The newest sequence that listeners were given."""
+        self.burst = 0
+        """Changes when the event loop has given clients the time to read."""
+        self._in_burst = False
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
         """By directory (None: all) and whether they are sent deltas alone."""
         self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
-        self.burst = 0
-        self._in_burst = False
-        self._closed = False
         self._wakes: list[Callable[[], None]] = []
-
-    def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> Listener:
-        listener = Listener(self, directory, **options)
-        self._listeners.setdefault((directory, listener.deltas), set()).add(listener)
-        if self._closed:
-            listener.close()
-        return listener
-
-    def subscribe_own(self, directory: str) -> Listener:
-        return self.subscribe(directory, keeps_open=False, user=None)
-
-    def notify(self, wake: Callable[[], None]) -> None:
-        self._wakes.append(wake)
+        self._closed = False
 
     async def start(self) -> None:
+        """Before the first event is published."""
         if self._head is not None:
             self.newest = await self._head()
 
     async def stop(self) -> None:
+        """Ends every stream, and what carries events."""
         self.close()
 
-    def streaming(self, directory: str | None) -> StreamingParts:
-        return StreamingParts({}, [])
-
-    def listeners(self) -> int:
-        return sum(map(len, self._listeners.values()))
-
-    def remove(self, listener: Listener) -> None:
-        group = self._listeners.get((listener.directory, listener.deltas), set())
-        group.discard(listener)
-        if not group:
-            self._listeners.pop((listener.directory, listener.deltas), None)
+    # Publishing.
 
     def publish(self, event: Event) -> None:
         """A client for which it fails is disconnected, and may resume. The streams of a directory end behind its disposal."""
@@ -88,31 +71,9 @@ class MemoryBus:
     def flush(self, session_id: str) -> None:
         self._merger.flush(session_id)
 
-    def directories(self) -> set[str]:
-        listeners = (listener for group in self._listeners.values() for listener in group)
-        return {listener.directory for listener in listeners if listener.keeps_open and listener.directory is not None}
-
-    def close(self) -> None:
-        self._closed = True
-        self.disconnect_all()
-
-    def disconnect_all(self) -> None:
-        """Clients may resume, and read anew what cannot be replayed."""
-        for listener in [listener for group in self._listeners.values() for listener in group]:
-            listener.close()
-
-    def disconnect(self, directory: str) -> None:
-        for deltas in (False, True):
-            for listener in tuple(self._listeners.get((directory, deltas), ())):
-                listener.close()
-
-    def _disconnect_listeners(self, delta: PartDelta, deltas: bool) -> None:
-        for listener in self._of(delta.directory, deltas):
-            listener.close()
-
-    def _of(self, directory: str | None, deltas: bool) -> tuple[Listener, ...]:
-        everywhere = self._listeners.get((None, deltas), ())
-        return (*everywhere, *self._listeners.get((directory, deltas), ())) if directory is not None else tuple(everywhere)
+    def notify(self, wake: Callable[[], None]) -> None:
+        """Calls `wake` with each event that has a sequence, from now on. It raises nothing."""
+        self._wakes.append(wake)
 
     def _send(self, frame: Frame, deltas: bool) -> None:
         for listener in self._of(frame.directory, deltas):
@@ -131,3 +92,55 @@ class MemoryBus:
     def _end_burst(self) -> None:
         self._in_burst = False
         self.burst += 1
+
+    # Listeners.
+
+    def add(self, listener: Listener) -> None:
+        self._listeners.setdefault((listener.directory, listener.deltas), set()).add(listener)
+        if self._closed:
+            listener.close()
+
+    def remove(self, listener: Listener) -> None:
+        group = self._listeners.get((listener.directory, listener.deltas), set())
+        group.discard(listener)
+        if not group:
+            self._listeners.pop((listener.directory, listener.deltas), None)
+
+    def streaming(self, directory: str | None) -> StreamingParts:
+        """Of a directory (None: of all), the parts that stream on other servers."""
+        return StreamingParts({}, [])
+
+    def listeners(self) -> int:
+        """How many clients of this server listen."""
+        return sum(map(len, self._listeners.values()))
+
+    def directories(self) -> set[str]:
+        """Those that clients keep in use by listening."""
+        return {each.directory for each in self._all() if each.keeps_open and each.directory is not None}
+
+    def close(self) -> None:
+        """Ends every stream. One that is opened later ends at once."""
+        self._closed = True
+        self.disconnect_all()
+
+    def disconnect_all(self) -> None:
+        """Clients may resume, and read anew what cannot be replayed."""
+        for listener in tuple(self._all()):
+            listener.close()
+
+    def disconnect(self, directory: str) -> None:
+        """Ends the streams of one directory, after what they still have to send."""
+        for deltas in (False, True):
+            for listener in tuple(self._listeners.get((directory, deltas), ())):
+                listener.close()
+
+    def _disconnect_listeners(self, delta: PartDelta, deltas: bool) -> None:
+        for listener in self._of(delta.directory, deltas):
+            listener.close()
+
+    def _all(self) -> Iterator[Listener]:
+        return (listener for group in self._listeners.values() for listener in group)
+
+    def _of(self, directory: str | None, deltas: bool) -> tuple[Listener, ...]:
+        everywhere = self._listeners.get((None, deltas), ())
+        return (*everywhere, *self._listeners.get((directory, deltas), ())) if directory is not None else tuple(everywhere)

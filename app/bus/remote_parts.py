@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -13,32 +13,13 @@ from app.schema.event import EventMessagePartUpdated
 MOST_PARTS = 10_000
 
 
-class PartGrowth(NamedTuple):
-    """New text of a part, as one server sends it to the others. `whole`: the part's JSON, of a part that others may not know yet,
-    or one that changed in another way than by text. `after`: the newest sequence that the server had announced by then."""
-
-    directory: str
-    session_id: str
-    message_id: str
-    part_id: str
-    part_type: str
-    field: str
-    text: str
-    size: int
-    generation: int
-    whole: str | None
-    owner: str = ""
-    after: int = 0
-
-
 @dataclass(slots=True)
 class RemotePart:
-    directory: str
-    session_id: str
-    message_id: str
+    """`size`: the characters of its text that are known."""
+
+    first: PartDelta
     body: dict[str, Any]
     size: int
-    owner: str = ""
     pieces: list[str] = field(default_factory=list)
 
     def append(self, text: str) -> None:
@@ -52,6 +33,11 @@ class RemotePart:
             self.pieces.clear()
         return orjson.dumps({**self.body, "text": self.body["text"][:size]})
 
+    def event(self) -> Event:
+        part = self.first
+        updated = EventMessagePartUpdated.around_part(part.session_id, self.first_characters(self.size))
+        return Event.of(updated, part.directory, part.session_id, journaled=False).stored(part.owner, None)
+
 
 class RemoteParts:
     def __init__(self) -> None:
@@ -60,63 +46,46 @@ class RemoteParts:
         self._ends: OrderedDict[str, int] = OrderedDict()
         """By id, of parts, messages and sessions: the sequence of the newest event that shows all of it, or its end."""
 
-    def apply(self, growth: PartGrowth) -> PartDelta | Event | None:
-        """What is to be published of it here: a delta; the whole part where text before it was missed; None where it comes from
-        a server that has lost the session, comes too late, or something is missing still."""
-        if growth.generation < self._generations.get(growth.session_id, 0) or self._is_late(growth):
+    def apply(self, delta: PartDelta, whole: str | None, after: int) -> PartDelta | Event | None:
+        """What is to be published here of a delta of another server: a delta; the whole part where text before it was missed;
+        None where it comes from a server that has lost the session, comes too late, or something is missing still.
+
+        `whole`: the part's JSON, of a part that others may not know yet, or that changed in another way than by text. `after`:
+        the newest sequence that the server had announced by then."""
+        if delta.generation < self._generations.get(delta.session_id, 0) or self._is_late(delta, after):
             return None
-        _remember(self._generations, growth.session_id, growth.generation)
-        if not growth.text:
-            return self._delta(growth, partial(str.encode, growth.whole or "{}")) if growth.whole else None
-        part = self._parts.get(growth.part_id)
-        if part is not None and part.size >= growth.size:
+        _remember(self._generations, delta.session_id, delta.generation)
+        if not delta.text:
+            return delta if whole else None
+        part = self._parts.get(delta.part_id)
+        if part is not None and part.size >= delta.size:
             return None  # Redis may be given the same twice
-        if part is not None and part.size + len(growth.text) == growth.size:
-            part.append(growth.text)
-            return self._delta(growth, partial(part.first_characters, growth.size))
-        return self._add(growth) if growth.whole else None
+        if part is not None and part.size + len(delta.text) == delta.size:
+            part.append(delta.text)
+        elif whole:
+            body = orjson.loads(whole)
+            part = RemotePart(delta, body, len(body["text"]))
+            _remember(self._parts, delta.part_id, part)
+            if delta.size != len(delta.text):
+                return part.event()
+        else:
+            return None
+        return delta._replace(render=partial(part.first_characters, delta.size))
 
-    def _is_late(self, growth: PartGrowth) -> bool:
+    def _is_late(self, delta: PartDelta, after: int) -> bool:
         """It was on its way while Redis did not answer, and clients know better from the journal."""
-        return any(growth.after < self._ends.get(key, 0) for key in (growth.part_id, growth.message_id, growth.session_id))
-
-    def _add(self, growth: PartGrowth) -> PartDelta | Event:
-        body = orjson.loads(growth.whole or "{}")
-        part = RemotePart(growth.directory, growth.session_id, growth.message_id, body, len(body["text"]), growth.owner)
-        _remember(self._parts, growth.part_id, part)
-        if growth.size == len(growth.text):
-            return self._delta(growth, partial(part.first_characters, growth.size))
-        return _part_event(part)
-
-    def _delta(self, growth: PartGrowth, render: partial[bytes]) -> PartDelta:
-        return PartDelta(
-            growth.directory,
-            growth.session_id,
-            growth.message_id,
-            growth.part_id,
-            growth.text,
-            growth.size,
-            render,
-            growth.field,
-            growth.part_type,
-            owner=growth.owner,
-        )
+        return any(after < self._ends.get(key, 0) for key in (delta.part_id, delta.message_id, delta.session_id))
 
     def ended(self, id: str, seq: int) -> None:
         """The last event of a part has come, or a part, message or session was removed."""
         _remember(self._ends, id, seq)
-        gone = [key for key, part in self._parts.items() if id in (key, part.message_id, part.session_id)]
+        gone = [key for key, part in self._parts.items() if id in (key, part.first.message_id, part.first.session_id)]
         for key in gone:
             del self._parts[key]
 
     def streaming(self, directory: str | None) -> StreamingParts:
-        parts = {key: part for key, part in self._parts.items() if directory in (None, part.directory)}
-        return StreamingParts({key: part.size for key, part in parts.items()}, [_part_event(part) for part in parts.values()])
-
-
-def _part_event(part: RemotePart) -> Event:
-    updated = EventMessagePartUpdated.around_part(part.session_id, part.first_characters(part.size))
-    return Event.of(updated, part.directory, part.session_id, journaled=False).stored(part.owner, None)
+        parts = {key: part for key, part in self._parts.items() if directory in (None, part.first.directory)}
+        return StreamingParts({key: part.size for key, part in parts.items()}, [part.event() for part in parts.values()])
 
 
 def _remember(known: OrderedDict[str, Any], key: str, value: Any) -> None:

@@ -7,18 +7,19 @@ Events come from the journal's order (`ordered_events`), deltas from the server 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import monotonic
-from typing import Any, Unpack
+from typing import Any
 
 import orjson
 
-from app.bus.base import Event, ListenerOptions, PartDelta, StreamingParts
+from app.bus.base import Event, PartDelta, StreamingParts
 from app.bus.frames import Frame, PartFrame
 from app.bus.listener import Listener
 from app.bus.memory import MemoryBus
 from app.bus.ordered_events import OrderedEvents
 from app.bus.redis_link import RedisLink
-from app.bus.remote_parts import PartGrowth, RemoteParts
+from app.bus.remote_parts import RemoteParts
 
 POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
 LARGEST_SENT = 64 * 1024
@@ -29,7 +30,7 @@ WHOLE_PART_SECONDS = 2.0
 _EVENT, _HINT, _GROWTH = range(3)
 
 
-class SharedBus:
+class SharedBus(MemoryBus):
     def __init__(
         self,
         redis_url: str | None,
@@ -39,15 +40,14 @@ class SharedBus:
     ) -> None:
         """`identity` is the database's, so that the servers of another one may use the same Redis. `head` and `read_after` read
         the journal."""
+        super().__init__(head)
+        self.own = MemoryBus()
         self._redis_url = redis_url
         self._identity = identity
-        self._local = MemoryBus(head)
-        self._outgoing = MemoryBus()
-        """What this server publishes itself, merged for the others."""
         self._remote = RemoteParts()
-        self._ordered = OrderedEvents(self._deliver, read_after, self._local.disconnect_all)
-        self._unnumbered: deque[tuple[int, PartDelta | PartGrowth | Event]] = deque()
-        """What has no sequence, and the sequence that comes before it."""
+        self._ordered = OrderedEvents(self._deliver, read_after, self.disconnect_all)
+        self._unnumbered: deque[tuple[int, Callable[[], None]]] = deque()
+        """What publishes something without a sequence, and the sequence that comes before it."""
         self._sent_whole: dict[str, float] = {}
         self._link: RedisLink | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -55,20 +55,13 @@ class SharedBus:
         """Called with each session that an event, or text from another server, is of."""
 
     async def start(self) -> None:
-        await self._local.start()
-        self._ordered.begin(self._local.newest)
+        await super().start()
+        self._ordered.begin(self.newest)
         if self._redis_url is not None:
             self._link = RedisLink(self._redis_url, f"opensession:{await self._identity()}", self._receive)
             self._link.start()
             self._tasks.append(asyncio.create_task(self._forward(self._link), name="announce to other servers"))
         self._tasks.append(asyncio.create_task(self._ordered.follow(), name="follow the event journal"))
-
-    def notify(self, wake: Callable[[], None]) -> None:
-        self._local.notify(wake)
-
-    def cursor(self) -> int | None:
-        """The sequence of the newest event that this server's clients were given; None before the start."""
-        return self._ordered.cursor if self._tasks else None
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -77,81 +70,66 @@ class SharedBus:
             await asyncio.wait(self._tasks)
         if self._link is not None:
             await self._link.stop()
-        self.close()
+        await super().stop()
+
+    def cursor(self) -> int | None:
+        """The sequence of the newest event that this server's clients were given; None before the start."""
+        return self._ordered.cursor if self._tasks else None
+
+    def streaming(self, directory: str | None) -> StreamingParts:
+        return self._remote.streaming(directory)
 
     # What this server publishes.
 
     def publish(self, event: Event) -> None:
-        self._outgoing.publish(event)
+        self.own.publish(event)
         if event.seq is None:
-            self._pass_on(event)
+            self._in_order(partial(super().publish, event))
         else:
             self._ordered.offer([event])
 
     def publish_delta(self, delta: PartDelta) -> None:
-        self._outgoing.publish_delta(delta)
-        self._pass_on(delta)
+        self.own.publish_delta(delta)
+        self._in_order(partial(super().publish_delta, delta))
 
-    def _pass_on(self, announced: PartDelta | PartGrowth | Event) -> None:
+    def _in_order(self, publish: Callable[[], None]) -> None:
         """What has no sequence goes behind all events that this server knows to come before it."""
         if self._ordered.offered > self._ordered.cursor or self._unnumbered:
-            self._unnumbered.append((self._ordered.offered, announced))
+            self._unnumbered.append((self._ordered.offered, publish))
         else:
-            self._publish_here(announced)
-
-    def _publish_here(self, passed: PartDelta | PartGrowth | Event) -> None:
-        announced = self._remote.apply(passed) if isinstance(passed, PartGrowth) else passed
-        if isinstance(announced, Event):
-            self._local.publish(announced)
-        elif announced is not None:
-            self._local.publish_delta(announced)
+            publish()
 
     def _deliver(self, event: Event) -> None:
         if (ended := _ended(event)) and event.seq is not None:
             self._remote.ended(ended, event.seq)
         if event.session_id is not None:
             self.changed(event.session_id)
-        self._local.publish(event)
+        super().publish(event)
         while self._unnumbered and self._unnumbered[0][0] <= self._ordered.cursor:
-            self._publish_here(self._unnumbered.popleft()[1])
+            self._unnumbered.popleft()[1]()
 
     # What goes to other servers.
 
     async def _forward(self, link: RedisLink) -> None:
+        """What this server itself publishes, deltas merged as for a client."""
         while True:
             self._ordered.poll_seconds = POLL_SECONDS_WITH_REDIS if link.is_connected else POLL_SECONDS
-            listener = self._outgoing.subscribe(None, deltas=True, keeps_open=False, user=None)
+            listener = Listener(self.own, None, deltas=True, keeps_open=False, user=None)
             while (frames := await listener.take()) is not None:
                 self._ordered.poll_seconds = POLL_SECONDS_WITH_REDIS if link.is_connected else POLL_SECONDS
                 for frame in frames:
-                    self._send(link, frame)
+                    self._send_on(link, frame)
 
-    def _send(self, link: RedisLink, frame: Frame) -> None:
+    def _send_on(self, link: RedisLink, frame: Frame) -> None:
         if isinstance(frame, PartFrame):
-            link.send([_GROWTH, *self._growth(frame)])
+            whole = frame.part or (frame.delta.render() if self._is_whole_due(frame.delta.part_id) else None)
+            fields = {**frame.delta._asdict(), "text": frame.text, "render": None}
+            link.send([_GROWTH, fields, whole.decode() if whole else None, frame.id.seq])
         elif frame.event.seq is not None:
             event = frame.event
             small = len(event.payload) <= LARGEST_SENT
-            whole = [_EVENT, event.seq, event.type, event.session_id, event.directory, event.payload.decode(), event.owner]
-            link.send(whole if small else [_HINT, event.seq])
-
-    def _growth(self, frame: PartFrame) -> PartGrowth:
-        delta = frame.delta
-        whole = frame.part or (delta.render() if self._is_whole_due(delta.part_id) else None)
-        return PartGrowth(
-            delta.directory,
-            delta.session_id,
-            delta.message_id,
-            delta.part_id,
-            delta.part_type,
-            delta.field,
-            frame.text,
-            delta.size,
-            delta.generation,
-            whole.decode() if whole else None,
-            delta.owner,
-            frame.id.seq,
-        )
+            whole_event = [_EVENT, event.seq, event.type, event.session_id, event.directory, event.payload.decode(), event.owner]
+            link.send(whole_event if small else [_HINT, event.seq])
 
     def _is_whole_due(self, part_id: str) -> bool:
         """Whether the part has to be sent whole."""
@@ -168,40 +146,23 @@ class SharedBus:
     def _receive(self, item: list[Any]) -> None:
         kind, *rest = item
         if kind == _EVENT:
-            seq, type, session_id, directory, payload, owner = rest
-            event = Event(type, payload.encode(), session_id=session_id, directory=directory, seq=seq, owner=owner)
+            seq, type_, session_id, directory, payload, owner = rest
+            event = Event(type_, payload.encode(), session_id=session_id, directory=directory, seq=seq, owner=owner)
             self._ordered.offer([event])
         elif kind == _HINT:
             self._ordered.hint(*rest)
         elif kind == _GROWTH:
-            self._apply_growth(PartGrowth(*rest))
+            fields, whole, after = rest
+            delta = PartDelta(**{**fields, "render": partial(str.encode, whole or "{}")})
+            self.changed(delta.session_id)
+            self._in_order(partial(self._grow, delta, whole, after))
 
-    def _apply_growth(self, growth: PartGrowth) -> None:
-        self.changed(growth.session_id)
-        self._pass_on(growth)
-
-    # Listening.
-
-    def subscribe(self, directory: str | None, **options: Unpack[ListenerOptions]) -> Listener:
-        return self._local.subscribe(directory, **options)
-
-    def subscribe_own(self, directory: str) -> Listener:
-        return self._outgoing.subscribe_own(directory)
-
-    def streaming(self, directory: str | None) -> StreamingParts:
-        return self._remote.streaming(directory)
-
-    def listeners(self) -> int:
-        return self._local.listeners()
-
-    def directories(self) -> set[str]:
-        return self._local.directories()
-
-    def disconnect(self, directory: str) -> None:
-        self._local.disconnect(directory)
-
-    def close(self) -> None:
-        self._local.close()
+    def _grow(self, delta: PartDelta, whole: str | None, after: int) -> None:
+        announced = self._remote.apply(delta, whole, after)
+        if isinstance(announced, Event):
+            super().publish(announced)
+        elif announced is not None:
+            super().publish_delta(announced)
 
 
 def _ended(event: Event) -> str | None:

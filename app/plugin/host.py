@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.bus.base import EventBus
+from app.bus.listener import Listener
+from app.bus.memory import MemoryBus
 from app.config.loader import LoadedConfig
 from app.plugin.api import PluginInput
 from app.plugin.events import forward
@@ -25,7 +26,7 @@ class ApiAccess:
 class PluginHost:
     """`project_code`: what a project itself brings runs too."""
 
-    def __init__(self, bus: EventBus, api_access: ApiAccess, *, project_code: bool, hook_seconds: float = HOOK_SECONDS) -> None:
+    def __init__(self, bus: MemoryBus, api_access: ApiAccess, *, project_code: bool, hook_seconds: float = HOOK_SECONDS) -> None:
         self._bus = bus
         self._project_code = project_code
         self._hook_seconds = hook_seconds
@@ -70,15 +71,15 @@ class _OpenPlugins:
         self.loading = loading
         self._forwarding: asyncio.Task[None] | None = None
 
-    def listen(self, bus: EventBus, directory: str) -> None:
+    def listen(self, bus: MemoryBus, directory: str) -> None:
         self._forwarding = asyncio.create_task(self._forward_events(bus, directory), name=f"plugin events of {directory}")
 
     def close(self) -> None:
         if self._forwarding is not None:
             self._forwarding.cancel()
 
-    async def _forward_events(self, bus: EventBus, directory: str) -> None:
+    async def _forward_events(self, bus: MemoryBus, directory: str) -> None:
         hooks = (await asyncio.shield(self.loading)).hooks
         async with asyncio.TaskGroup() as group:
             for plugin in hooks.plugins_with("event"):
-                group.create_task(forward(lambda: bus.subscribe_own(directory), hooks, plugin))
+                group.create_task(forward(lambda: Listener(bus.own, directory, keeps_open=False, user=None), hooks, plugin))

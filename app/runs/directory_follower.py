@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from app.bus.base import EventBus
+from app.bus.memory import MemoryBus
 from app.mcp import signing_in
 from app.mcp.choices import CODE, OWN_STATES
 from app.pty.terminals import Terminals
@@ -19,7 +19,7 @@ POLL_SECONDS = 0.5
 
 
 class DirectoryFollower:
-    def __init__(self, states: DirectoryStates, instances: Instances, bus: EventBus, terminals: Terminals) -> None:
+    def __init__(self, states: DirectoryStates, instances: Instances, bus: MemoryBus, terminals: Terminals) -> None:
         self._states = states
         self._instances = instances
         self._bus = bus

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from app.bus.base import EventBus
+from app.bus.memory import MemoryBus
 from app.runs.retention import PruneRule, Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import remove_unused
@@ -36,7 +36,7 @@ class Housekeeping:
         instances: Instances,
         branches: Branches,
         runner: Runner,
-        bus: EventBus,
+        bus: MemoryBus,
         outputs: OutputStore,
         data_dir: Path,
         idle_seconds: float,

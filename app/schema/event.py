@@ -3,7 +3,7 @@
 The id is written when an event is sent, by `app.bus.event_id`.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
 
 import orjson
 from pydantic import Field, GetJsonSchemaHandler
@@ -166,11 +166,6 @@ class AnnouncedEvent(Wire):
     """An event has a `type` and `properties`. Each subclass below is one, and thereby in `AnyEvent`."""
 
     type: str
-    _head: ClassVar[bytes]
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        cls._head = b'{"type":"%b","properties":' % cls.model_fields["type"].default.encode()
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -182,14 +177,16 @@ class AnnouncedEvent(Wire):
         return schema
 
     @classmethod
-    def around(cls, properties: bytes) -> RenderedEvent:
-        """The event, of properties that are JSON already."""
-        return RenderedEvent(cls.model_fields["type"].default, cls._head + properties + b"}")
+    def of_json(cls, **properties: Any) -> RenderedEvent:
+        """The event of properties by their names on the wire. An `orjson.Fragment` is JSON already: a large part that was written
+        once is neither read nor written again."""
+        kind = cls.model_fields["type"].default
+        return RenderedEvent(kind, orjson.dumps({"type": kind, "properties": properties}))
 
     @classmethod
     def around_info(cls, session_id: str, info: bytes) -> RenderedEvent:
         """The event of a session or message, which is JSON already."""
-        return cls.around(b'{"sessionID":%b,"info":%b}' % (orjson.dumps(session_id), info))
+        return cls.of_json(sessionID=session_id, info=orjson.Fragment(info))
 
 
 class EventServerConnected(AnnouncedEvent):
@@ -383,8 +380,8 @@ class EventMessagePartUpdated(AnnouncedEvent):
     @classmethod
     def around_part(cls, session_id: str, part: bytes, delta: str = "") -> RenderedEvent:
         """The event of a part, which is JSON already."""
-        gained = b',"delta":' + orjson.dumps(delta) if delta else b""
-        return cls.around(b'{"part":%b%b,"sessionID":%b,"time":%d}' % (part, gained, orjson.dumps(session_id), clock.now_ms()))
+        gained = {"delta": delta} if delta else {}
+        return cls.of_json(part=orjson.Fragment(part), **gained, sessionID=session_id, time=clock.now_ms())
 
 
 class EventMessagePartDelta(AnnouncedEvent):

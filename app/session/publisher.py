@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from app.bus.base import Event, EventBus, PartDelta
+from app.bus.base import Event, PartDelta
+from app.bus.memory import MemoryBus
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ MOST_OWNERS = 10_000
 class SessionPublisher:
     """Raises nothing."""
 
-    def __init__(self, bus: EventBus) -> None:
+    def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
         self._latest: dict[str, int] = {}
         """How many events were published of the sessions that are being read."""

@@ -6,7 +6,8 @@ Steering is left out: it was for who listened then.
 from dataclasses import dataclass
 from functools import partial
 
-from app.bus.base import ENDED, Audience, Event, EventBus, StreamingParts
+from app.bus.base import ENDED, Audience, Event, StreamingParts
+from app.bus.memory import MemoryBus
 from app.schema.event import EventMessagePartUpdated
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
@@ -34,7 +35,7 @@ class ReplayPage:
 
 
 class Replay:
-    def __init__(self, database: Database, store: Store, bus: EventBus, keep_bytes: int) -> None:
+    def __init__(self, database: Database, store: Store, bus: MemoryBus, keep_bytes: int) -> None:
         self._database = database
         self._bus = bus
         self._store = store

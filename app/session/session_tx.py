@@ -275,8 +275,7 @@ class SessionTx:
         self.announce_diff(diffs)
 
     def announce_diff(self, diffs: bytes) -> None:
-        properties = b'{"sessionID":%b,"diff":%b}' % (orjson.dumps(self.session_id), diffs)
-        self.announce(EventSessionDiff.around(properties))
+        self.announce(EventSessionDiff.of_json(sessionID=self.session_id, diff=orjson.Fragment(diffs)))
 
     def put_diff_basis(self, basis: str) -> None:
         """Stores what the stored diff was computed from."""

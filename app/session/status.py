@@ -2,10 +2,9 @@
 
 import asyncio
 
-import orjson
 from pydantic import TypeAdapter
 
-from app.schema.event import EventSessionIdle, EventSessionStatus
+from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
 from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.lease import LeaseStatus
 from app.session.session_tx import SessionTx
@@ -80,10 +79,9 @@ class Statuses:
 
 
 def _announce(tx: SessionTx, status: SessionStatus) -> None:
-    session_id = orjson.dumps(tx.session_id)
-    tx.announce(EventSessionStatus.around(b'{"sessionID":%b,"status":%b}' % (session_id, status.wire_json())))
+    tx.announce(EventSessionStatus(properties=StatusOfSession(session_id=tx.session_id, status=status)))
     if isinstance(status, Idle):
-        tx.announce(EventSessionIdle.around(b'{"sessionID":%b}' % session_id))
+        tx.announce(EventSessionIdle(properties=OfSession(session_id=tx.session_id)))
 
 
 def compacting(session: Session, since: int | None) -> Session:

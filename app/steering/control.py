@@ -9,8 +9,8 @@ from collections import deque
 
 import orjson
 
-from app.bus.base import EventBus
 from app.bus.listener import Listener
+from app.bus.memory import MemoryBus
 from app.schema.errors import ServiceError
 
 LINGER_SECONDS = 60.0
@@ -77,7 +77,7 @@ class ControlQueue:
 
 
 class ControlQueues:
-    def __init__(self, bus: EventBus, linger_seconds: float = LINGER_SECONDS) -> None:
+    def __init__(self, bus: MemoryBus, linger_seconds: float = LINGER_SECONDS) -> None:
         self._bus = bus
         self._linger_seconds = linger_seconds
         self._queues: dict[tuple[str, str], ControlQueue] = {}
@@ -87,7 +87,7 @@ class ControlQueues:
         self._queues = {key: queue for key, queue in self._queues.items() if not queue.is_closed}
         queue = self._queues.get((directory, user))
         if queue is None:
-            listener = self._bus.subscribe(directory, user=user, steering_only=True)
+            listener = Listener(self._bus, directory, user=user, steering_only=True)
             queue = self._queues[directory, user] = ControlQueue(listener, self._linger_seconds)
         return queue
 

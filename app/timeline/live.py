@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 import orjson
 
 from app.bus.event_id import EventId
-from app.bus.frames import EventFrame, Format, Frame, PartFrame, pieces
+from app.bus.frames import Format, Frame, PartFrame, pieces
 from app.bus.listener import Listener
 from app.schema.timeline import TimelineEvent
 from app.timeline import numbers
@@ -27,7 +27,7 @@ async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes
 
 
 async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[bytes]:
-    told = await timeline.told_by([frame.event for frame in frames if isinstance(frame, EventFrame)])
+    told = await timeline.told_by([frame.event for frame in frames if not isinstance(frame, PartFrame)])
     for frame in frames:
         if isinstance(frame, PartFrame) or not frame.event.is_second_only:
             for piece in pieces([frame], form):

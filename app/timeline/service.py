@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeVar
 
 import orjson
 
-from app.bus.base import Event, EventBus
+from app.bus.base import Event
 from app.bus.listener import Listener
+from app.bus.memory import MemoryBus
 from app.schema.errors import BadRequest, MessageNotFound, SessionNotFound
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
@@ -88,7 +89,7 @@ class TimelineReader:
 
 
 class Timeline:
-    def __init__(self, database: Database, store: Store, bus: EventBus) -> None:
+    def __init__(self, database: Database, store: Store, bus: MemoryBus) -> None:
         self._database = database
         self._store = store
         self._woken: set[asyncio.Event] = set()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from app.bus.base import EventBus
+from app.bus.memory import MemoryBus
 from app.session.replicas import Replicas
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import journal_rows, webhook_rows
@@ -33,7 +33,7 @@ class WebhookDispatcher:
     def __init__(
         self,
         database: Database,
-        bus: EventBus,
+        bus: MemoryBus,
         replicas: Replicas,
         server: str,
         make_worker: MakeWorker,

@@ -2,7 +2,7 @@
 
 from weakref import WeakSet
 
-from app.bus.base import EventBus
+from app.bus.memory import MemoryBus
 from app.schema.event import BranchName, EventVcsBranchUpdated
 from app.storage.directory_state import DirectoryStates
 from app.workspace.workspace import Workspace
@@ -12,7 +12,7 @@ BRANCH = "branch"
 
 
 class Branches:
-    def __init__(self, workspaces: Workspaces, states: DirectoryStates, bus: EventBus) -> None:
+    def __init__(self, workspaces: Workspaces, states: DirectoryStates, bus: MemoryBus) -> None:
         self._workspaces = workspaces
         self._states = states
         self._bus = bus

@@ -192,7 +192,7 @@ async def test_a_client_that_reads_too_slowly_is_counted(tmp_path: Path, monkeyp
         async with app.client.stream("GET", "/event") as response:
             assert response.status_code == 200
             [listener] = [each for group in app.services.events.bus._listeners.values() for each in group]  # type: ignore[attr-defined]
-            listener._disconnect()
+            listener.cut_off()
         await until(lambda: app.services.events.bus.listeners() == 0)
         found = await scrape(app)
     assert found("sse_cut_off_total") == 1 and found("sse_clients") == 0

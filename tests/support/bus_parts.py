@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from types import MappingProxyType
 from typing import Any
 
@@ -29,19 +28,20 @@ def _name(sent: dict[str, Any]) -> Any:
 async def heard(listener: Listener) -> list[Any]:
     """What waits, as far as it comes in one piece."""
     async with asyncio.timeout(60):
-        return payloads(await listener.next())
+        return payloads(await anext(aiter(listener)))
+
+
+async def has_ended(listener: Listener) -> bool:
+    """With nothing that waits."""
+    async with asyncio.timeout(60):
+        return await listener.take() is None
 
 
 async def written(listener: Listener) -> list[bytes]:
     """All that waits, in its pieces. Closes the listener."""
     listener.close()
     async with asyncio.timeout(60):
-        return [piece async for piece in _pieces(listener)]
-
-
-async def _pieces(listener: Listener) -> AsyncIterator[bytes]:
-    while (piece := await listener.next()) is not None:
-        yield piece
+        return [piece async for piece in listener]
 
 
 def named(name: str, properties: Any = MappingProxyType({}), **where: Any) -> Event:

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 
 import pytest
-from bus_parts import Text, gained, heard, named, numbered, payloads, written
+from bus_parts import Text, gained, has_ended, heard, named, numbered, payloads, written
 
 from app.bus import listener as listening
 from app.bus.base import ENDED, Event, StreamingParts
@@ -20,11 +21,11 @@ def big(size: int = MB) -> Event:
     return Event("big", b'{"type":"big","properties":{"text":"%b"}}' % (b"x" * size), session_id="ses_1", directory="/d")
 
 
-async def read(listener: Listener, events: int = 1) -> None:
+async def read(pieces: AsyncIterator[bytes], events: int = 1) -> None:
     """So many large events, to the end of the last."""
     while events > 0:
         async with asyncio.timeout(60):
-            events -= bytes(await listener.next() or b"").endswith(b"\n\n")
+            events -= (await anext(pieces)).endswith(b"\n\n")
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> float:
 
 async def test_a_slow_listener_has_its_part_frames_merged_and_loses_no_text() -> None:
     bus = MemoryBus()
-    slow = bus.subscribe("/d")
+    slow = Listener(bus, "/d")
     texts = [Text(bus, "prt_1"), Text(bus, "prt_2", "ses_2")]
     sent = 0
     for number in range(40):
@@ -53,7 +54,7 @@ async def test_a_slow_listener_has_its_part_frames_merged_and_loses_no_text() ->
 
 async def test_merged_frames_stay_between_the_events_around_them() -> None:
     bus = MemoryBus()
-    slow = bus.subscribe("/d", deltas=True)
+    slow = Listener(bus, "/d", deltas=True)
     text = Text(bus)
     for number in range(3):
         bus.publish(named("marker", {"number": number}))
@@ -70,36 +71,38 @@ async def test_merged_frames_stay_between_the_events_around_them() -> None:
 
 async def test_what_is_published_in_one_go_is_no_backlog(soon: float) -> None:
     bus = MemoryBus()
-    reading = bus.subscribe("/d")
+    reading = Listener(bus, "/d")
     for _ in range(20):
         bus.publish(big(2 * MB))
     await asyncio.sleep(0)
     bus.publish(named("next"))
+    pieces = aiter(reading)
     for _ in range(20):
-        await read(reading)
+        await read(pieces)
         await asyncio.sleep(soon / 5)
     assert not reading.fell_behind and await heard(reading) == ["next"]
 
 
 async def test_a_client_that_takes_nothing_for_a_while_is_cut_off_and_holds_nobody_up(soon: float) -> None:
     bus = MemoryBus()
-    stuck, reading = bus.subscribe("/d"), bus.subscribe("/d")
+    stuck, reading = Listener(bus, "/d"), Listener(bus, "/d")
+    pieces = aiter(reading)
     for _ in range(STALLED_ABOVE // MB + 1):
         bus.publish(big())
-        await read(reading)
+        await read(pieces)
     assert not stuck.fell_behind
     await asyncio.sleep(2 * soon)
-    assert stuck.fell_behind and await stuck.next() is None and not stuck._frames
+    assert stuck.fell_behind and await has_ended(stuck) and not stuck._frames
     bus.publish(named("more"))
     assert await heard(reading) == ["more"]
 
 
 async def test_a_client_that_caught_up_and_stops_reading_is_cut_off(soon: float) -> None:
     bus = MemoryBus()
-    reading = bus.subscribe("/d")
+    reading = Listener(bus, "/d")
     for _ in range(40):
         bus.publish(big())
-    await read(reading, 36)
+    await read(aiter(reading), 36)
     await asyncio.sleep(2 * soon)
     for _ in range(STALLED_ABOVE // MB):
         bus.publish(big())
@@ -110,7 +113,7 @@ async def test_a_client_that_caught_up_and_stops_reading_is_cut_off(soon: float)
 
 async def test_a_client_for_which_little_waits_may_take_its_time(soon: float) -> None:
     bus = MemoryBus()
-    idle = bus.subscribe("/d")
+    idle = Listener(bus, "/d")
     bus.publish(big())
     await asyncio.sleep(3 * soon)
     assert not idle.fell_behind
@@ -118,12 +121,12 @@ async def test_a_client_for_which_little_waits_may_take_its_time(soon: float) ->
 
 async def test_a_client_that_reads_but_falls_far_behind_is_cut_off(soon: float) -> None:
     bus = MemoryBus()
-    slow = bus.subscribe("/d")
-    published = 0
+    slow = Listener(bus, "/d")
+    pieces, published = aiter(slow), 0
     while not slow.fell_behind:
         bus.publish(big())
         published += MB
-        await slow.next()
+        await anext(pieces, None)
         await asyncio.sleep(0)
         assert published < 3 * DISCONNECT_ABOVE
     assert published > DISCONNECT_ABOVE
@@ -131,7 +134,7 @@ async def test_a_client_that_reads_but_falls_far_behind_is_cut_off(soon: float) 
 
 async def test_a_large_event_is_cut_into_pieces_and_not_copied() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe(None, ids=True)
+    listener = Listener(bus, None, ids=True)
     event = named("t", {"text": "é" * 4 * MB}, seq=7)
     bus.publish(event)
     assert listener._frames[0].event.payload is event.payload
@@ -143,7 +146,7 @@ async def test_a_large_event_is_cut_into_pieces_and_not_copied() -> None:
 
 async def test_many_small_events_come_in_few_pieces() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d")
+    listener = Listener(bus, "/d")
     for _ in range(1000):
         bus.publish(big(1000))
     pieces = await written(listener)
@@ -153,18 +156,19 @@ async def test_many_small_events_come_in_few_pieces() -> None:
 
 async def test_an_event_that_is_being_written_is_written_to_its_end(soon: float) -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d")
+    listener = Listener(bus, "/d")
     for _ in range(2):
         bus.publish(big(STALLED_ABOVE + 1))
-    first = await listener.next() or b""
+    pieces = aiter(listener)
+    first = await anext(pieces)
     await asyncio.sleep(3 * soon)
     assert listener.fell_behind
-    assert len(payloads(first + b"".join(await written(listener)))) == 1
+    assert len(payloads(first + b"".join([piece async for piece in pieces]))) == 1
 
 
 async def test_waiting_for_a_client_costs_little_however_much_waits() -> None:
     bus = MemoryBus()
-    stuck = bus.subscribe("/d")
+    stuck = Listener(bus, "/d")
     began = time.process_time()
     for _ in range(STALLED_ABOVE // 400):
         bus.publish(big(400))
@@ -173,32 +177,20 @@ async def test_waiting_for_a_client_costs_little_however_much_waits() -> None:
 
 async def test_a_frame_that_cannot_be_written_ends_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:
     bus = MemoryBus()
-    listener = bus.subscribe(None)
+    listener = Listener(bus, None)
     bus.publish(named("t", directory="\ud800"))
-    assert await listener.next() is None and bus.listeners() == 0
+    assert await written(listener) == [] and bus.listeners() == 0
     assert caplog.text.count("could not be written") == 1
 
 
 async def test_a_closed_listener_gets_what_waited_then_the_end() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d")
+    listener = Listener(bus, "/d")
     bus.publish(named("last"))
     listener.close()
     bus.publish(named("too late"))
     assert await heard(listener) == ["last"]
-    assert await listener.next() is None
-
-
-async def test_a_repeated_frame_comes_between_events_until_the_listener_is_closed() -> None:
-    bus = MemoryBus()
-    listener = bus.subscribe("/d")
-    listener.repeat(named("heartbeat"), 0.01)
-    bus.publish(big())
-    await read(listener)
-    assert await heard(listener) == ["heartbeat"]
-    listener.close()
-    await asyncio.sleep(0.03)
-    assert await written(listener) == []
+    assert await has_ended(listener)
 
 
 # What a client that comes back has been sent already comes no second time.
@@ -206,7 +198,7 @@ async def test_a_repeated_frame_comes_between_events_until_the_listener_is_close
 
 async def test_events_that_were_replayed_are_not_sent_again() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d")
+    listener = Listener(bus, "/d")
     for seq in (5, 6, 7):
         bus.publish(numbered(seq))
     listener.resume(6, StreamingParts({}, []))
@@ -218,7 +210,7 @@ async def test_events_that_were_replayed_are_not_sent_again() -> None:
 @pytest.mark.parametrize(("known", "new"), [(5, " there"), (10, "e"), (11, ""), (99, "")])
 async def test_of_a_part_that_was_sent_as_it_stood_only_what_it_gained_since_is_sent(known: int, new: str) -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
+    listener = Listener(bus, "/d", deltas=True)
     text = Text(bus)
     for piece in ("Hel", "lo"):
         text.gain(piece)
@@ -232,7 +224,7 @@ async def test_of_a_part_that_was_sent_as_it_stood_only_what_it_gained_since_is_
 
 async def test_a_frame_that_was_merged_across_the_known_length_is_cut() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
+    listener = Listener(bus, "/d", deltas=True)
     text = Text(bus)
     text.gain("Hel")
     text.gain("lo")
@@ -244,7 +236,7 @@ async def test_a_frame_that_was_merged_across_the_known_length_is_cut() -> None:
 
 async def test_what_is_on_its_way_of_a_part_that_has_ended_does_not_come_after_its_end() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
+    listener = Listener(bus, "/d", deltas=True)
     Text(bus).gain("Hello")
     bus.flush("ses_1")
     bus.publish(numbered(5))
@@ -256,7 +248,7 @@ async def test_what_is_on_its_way_of_a_part_that_has_ended_does_not_come_after_i
 @pytest.mark.parametrize("text", ["", "lo"])
 async def test_nothing_more_is_sent_of_a_part_whose_last_event_was_replayed(text: str) -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d")
+    listener = Listener(bus, "/d")
     listener.resume(5, StreamingParts({"prt_1": ENDED}, []))
     Text(bus).gain(text)
     bus.publish(numbered(5))
@@ -266,7 +258,7 @@ async def test_nothing_more_is_sent_of_a_part_whose_last_event_was_replayed(text
 
 async def test_other_parts_are_not_cut() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
+    listener = Listener(bus, "/d", deltas=True)
     listener.resume(0, StreamingParts({"prt_other": 100}, []))
     Text(bus).gain("Hello")
     assert gained(await heard(listener)) == "Hello"
@@ -274,7 +266,7 @@ async def test_other_parts_are_not_cut() -> None:
 
 async def test_while_a_client_is_sent_the_journal_nothing_waits_for_it() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d")
+    listener = Listener(bus, "/d")
     bus.publish(numbered(1))
     listener.pause()
     bus.publish(numbered(2))
@@ -287,7 +279,7 @@ async def test_while_a_client_is_sent_the_journal_nothing_waits_for_it() -> None
 
 async def test_the_parts_that_stream_come_behind_the_events_that_wait() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d")
+    listener = Listener(bus, "/d")
     text = Text(bus)
     text.gain("Hel")
     bus.publish(numbered(5))

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from bus_parts import Text, gained, heard, named
+from bus_parts import Text, gained, has_ended, heard, named
 from storage_parts import delta
 
 from app.bus.base import PartDelta
@@ -14,7 +14,7 @@ from app.bus.memory import MemoryBus
 
 async def test_a_listener_hears_its_directory_and_a_global_one_everything() -> None:
     bus = MemoryBus()
-    here, everywhere = bus.subscribe("/d"), bus.subscribe(None)
+    here, everywhere = Listener(bus, "/d"), Listener(bus, None)
     for name, directory in (("here", "/d"), ("there", "/e"), ("server", None)):
         bus.publish(named(name, directory=directory))
     assert await heard(here) == ["here"]
@@ -24,7 +24,7 @@ async def test_a_listener_hears_its_directory_and_a_global_one_everything() -> N
 @pytest.mark.parametrize("deltas", [False, True])
 async def test_what_streamed_before_an_event_of_the_session_is_sent_before_it(deltas: bool) -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=deltas)
+    listener = Listener(bus, "/d", deltas=deltas)
     text = Text(bus)
     for piece in ("Hel", "lo ", "there"):
         text.gain(piece)
@@ -35,7 +35,7 @@ async def test_what_streamed_before_an_event_of_the_session_is_sent_before_it(de
 
 async def test_an_event_of_another_session_flushes_nothing() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
+    listener = Listener(bus, "/d", deltas=True)
     text = Text(bus)
     text.gain("a")
     text.gain("b")
@@ -45,7 +45,7 @@ async def test_an_event_of_another_session_flushes_nothing() -> None:
 
 async def test_delta_listeners_get_only_what_a_part_gained() -> None:
     bus = MemoryBus()
-    whole, gains = bus.subscribe("/d"), bus.subscribe("/d", deltas=True)
+    whole, gains = Listener(bus, "/d"), Listener(bus, "/d", deltas=True)
     Text(bus).gain("Hello")
     assert [frame["type"] for frame in await heard(whole)] == ["message.part.updated"]
     [frame] = await heard(gains)
@@ -54,7 +54,7 @@ async def test_delta_listeners_get_only_what_a_part_gained() -> None:
 
 async def test_delta_listeners_hear_of_progress_that_is_no_text() -> None:
     bus = MemoryBus()
-    gains = bus.subscribe("/d", deltas=True)
+    gains = Listener(bus, "/d", deltas=True)
     Text(bus).gain("")
     assert [frame["type"] for frame in await heard(gains)] == ["message.part.updated"]
 
@@ -64,7 +64,7 @@ async def test_nothing_is_rendered_when_nobody_listens() -> None:
         raise AssertionError("rendered for nobody")
 
     bus = MemoryBus()
-    bus.subscribe("/elsewhere")
+    Listener(bus, "/elsewhere")
     bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, fail))
 
 
@@ -76,36 +76,36 @@ async def test_a_frame_is_made_once_for_all_listeners() -> None:
         return b"{}"
 
     bus = MemoryBus()
-    listeners = [bus.subscribe("/d") for _ in range(50)]
+    listeners = [Listener(bus, "/d") for _ in range(50)]
     bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, render))
-    written = [await listener.next() for listener in listeners]
+    written = [await anext(aiter(listener)) for listener in listeners]
     assert len(made) == 1 and len(set(written)) == 1
 
 
 async def test_a_disposed_directory_ends_its_streams_and_no_other() -> None:
     bus = MemoryBus()
     here, gains, there, everywhere = (
-        bus.subscribe("/d"),
-        bus.subscribe("/d", deltas=True),
-        bus.subscribe("/e"),
-        bus.subscribe(None),
+        Listener(bus, "/d"),
+        Listener(bus, "/d", deltas=True),
+        Listener(bus, "/e"),
+        Listener(bus, None),
     )
     bus.disconnect("/d")
-    assert await here.next() is None and await gains.next() is None
+    assert await has_ended(here) and await has_ended(gains)
     bus.publish(named("on", directory="/e"))
     assert await heard(there) == ["on"] and len(await heard(everywhere)) == 1
 
 
 async def test_closing_the_bus_ends_all_streams() -> None:
     bus = MemoryBus()
-    listeners = [bus.subscribe("/d"), bus.subscribe(None, deltas=True)]
+    listeners = [Listener(bus, "/d"), Listener(bus, None, deltas=True)]
     bus.close()
-    assert [await listener.next() for listener in listeners] == [None, None]
+    assert [await has_ended(listener) for listener in listeners] == [True, True]
 
 
 async def test_deltas_of_a_session_are_heard_in_order_beside_another_session() -> None:
     bus = MemoryBus()
-    listener = bus.subscribe("/d", deltas=True)
+    listener = Listener(bus, "/d", deltas=True)
     bus.publish_delta(delta("a", size=1))
     bus.publish_delta(delta("other", "ses_2", "prt_2", size=5))
     bus.publish_delta(delta("b", size=2))
@@ -124,12 +124,12 @@ async def test_a_listener_that_fails_is_closed_and_holds_up_neither_who_publishe
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bus = MemoryBus()
-    broken, sound = bus.subscribe("/d"), bus.subscribe("/d")
+    broken, sound = Listener(bus, "/d"), Listener(bus, "/d")
     broken.__class__ = Breaking
     for name in ("one", "two"):
         bus.publish(named(name))
     assert await heard(sound) == ["one", "two"]
-    assert await broken.next() is None
+    assert await has_ended(broken)
     assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
 
 
@@ -138,9 +138,9 @@ async def test_a_part_that_cannot_be_rendered_disconnects_who_is_sent_it(caplog:
         raise ValueError("no JSON")
 
     bus = MemoryBus()
-    whole, gains = bus.subscribe("/d"), bus.subscribe("/d", deltas=True)
+    whole, gains = Listener(bus, "/d"), Listener(bus, "/d", deltas=True)
     bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, fail))
     bus.publish(named("end", {"at": 1}))
-    assert await whole.next() is None
+    assert await has_ended(whole)
     assert gained((await heard(gains))[:-1]) == "x"
     assert caplog.text.count("could not be shown") == 1

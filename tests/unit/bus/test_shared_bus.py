@@ -6,6 +6,7 @@ import pytest
 from bus_parts import heard, named
 
 from app.bus.base import Event
+from app.bus.listener import Listener
 from app.bus.shared import SharedBus
 
 
@@ -41,7 +42,7 @@ async def bus(journal: Journal) -> AsyncIterator[SharedBus]:
 
 
 async def test_clients_hear_all_events_and_plugins_those_of_their_server(bus: SharedBus, journal: Journal) -> None:
-    client, plugin, changed = bus.subscribe("/d"), bus.subscribe_own("/d"), list[str]()
+    client, plugin, changed = Listener(bus, "/d"), Listener(bus.own, "/d", keeps_open=False, user=None), list[str]()
     bus.changed = changed.append
     journal.events += [event("theirs", 1), event("ours", 2)]
     bus.publish(journal.events[1])

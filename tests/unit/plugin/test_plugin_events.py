@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.bus.base import Event
-from app.bus.listener import DISCONNECT_ABOVE
+from app.bus.listener import DISCONNECT_ABOVE, Listener
 from app.bus.memory import MemoryBus
 from app.plugin.events import forward
 from app.plugin.runner import HookRunner, NamedHooks
@@ -39,7 +39,7 @@ class Hearing:
 
 async def forwarding(bus: MemoryBus, hearing: Hearing) -> asyncio.Task[None]:
     hooks = HookRunner([NamedHooks("listener", {"event": hearing.hook})])
-    task = asyncio.create_task(forward(lambda: bus.subscribe("/here", keeps_open=False), hooks, "listener"))
+    task = asyncio.create_task(forward(lambda: Listener(bus, "/here", keeps_open=False), hooks, "listener"))
     await asyncio.sleep(0)
     return task
 
@@ -60,9 +60,9 @@ async def test_a_plugin_hears_the_events_of_its_directory_in_order() -> None:
 
 async def test_a_plugin_that_listens_does_not_keep_its_directory_in_use() -> None:
     bus = MemoryBus()
-    bus.subscribe("/here", keeps_open=False)
+    Listener(bus, "/here", keeps_open=False)
     assert bus.directories() == set()
-    bus.subscribe("/here")
+    Listener(bus, "/here")
     assert bus.directories() == {"/here"}
 
 
