@@ -93,8 +93,8 @@ def _require_no_server(days: float, archived_only: bool) -> None:
 async def _prune(days: float, archived_only: bool, dry_run: bool) -> "PruneReport":
     from app.api.audit import AuditLog
     from app.runs.retention import PruneRule
+    from app.server import retention_by_itself
     from app.storage import space
-    from app.wiring import retention_by_itself
 
     wanted = settings()
     is_embedded = wanted.resolved_database_url.startswith("sqlite")

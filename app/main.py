@@ -31,9 +31,9 @@ from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
+from app.server import Choices, Server
 from app.settings import Settings
 from app.users.oidc import OidcLogins, OidcSettings
-from app.wiring import Choices, Server
 
 
 def create_app(

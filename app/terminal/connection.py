@@ -41,8 +41,8 @@ async def within(settings: Settings, directory: Path) -> AsyncIterator[tuple[Api
     """A server of the same data directory that other servers may use too, and the addresses of those. It opens no port. At the
     end what turns leave to be done, such as a title, is finished. Raises StorageError and SandboxUnusable."""
     from app.main import create_app
+    from app.server import Choices
     from app.terminal.asgi_transport import StreamingTransport
-    from app.wiring import Choices
 
     logging.basicConfig(level=logging.ERROR)
     password = secrets.token_urlsafe()

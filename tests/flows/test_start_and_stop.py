@@ -12,18 +12,18 @@ from running_server import clean_environment, free_port, this_checkout
 
 INTERRUPTED = """
 import os, signal
-from app import cli, wiring
+from app import cli, server
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may have it ignored
 
-look_for_users = wiring.Server._look_for_users
+look_for_users = server.Server._look_for_users
 
-async def interrupted(server):
+async def interrupted(started):
     for _ in range({times}):
         os.kill(os.getpid(), signal.{name})
-    await look_for_users(server)
+    await look_for_users(started)
 
-wiring.Server._look_for_users = interrupted
+server.Server._look_for_users = interrupted
 cli.main()
 """
 
