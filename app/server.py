@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from app.api.services import (
     UserServices,
     VcsServices,
 )
-from app.backup.placing import finish_restore
+from app.backup.opening import open_database
 from app.bus.base import EventBus
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
@@ -58,9 +58,9 @@ from app.runs.directory_follower import DirectoryFollower
 from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
-from app.runs.retention import REST, Retention
+from app.runs.retention import Retention
 from app.runs.runner import Runner
-from app.sandbox.sandbox import Sandbox, open_sandbox
+from app.sandbox.sandbox import open_sandbox
 from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.gate import SessionGate
@@ -85,13 +85,10 @@ from app.steering.control import ControlQueues
 from app.steering.service import Steering
 from app.storage import queries
 from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
-from app.storage.engine import Database, require_writable
 from app.storage.journal import Journal
-from app.storage.migrate import require_current, upgrade
 from app.storage.statements import Statements
 from app.storage.writer import Writer
-from app.telemetry.observer import NOBODY, Observer
-from app.telemetry.telemetry import Telemetry, open_telemetry
+from app.telemetry.telemetry import open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.tool.web.pinned import PinnedRequests
@@ -137,45 +134,9 @@ class Choices:
     """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
 
 
-@dataclass(frozen=True)
-class _Storage:
-    database: Database
-    sql: Statements
-    writer: Writer
-    store: Store
-    bus: EventBus
-    locks: ServerLocks | None
-    leases: Leases
-    replicas: Replicas
-    users: UserServices
-    accounts: ModelAccounts
-    states: DirectoryStates
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other servers may use the database too."""
-        return self.database.dialect != "sqlite"
-
-
-@dataclass(frozen=True)
-class _Core:
-    """What the services are made of."""
-
-    settings: Settings
-    choices: Choices
-    flags: Flags
-    storage: _Storage
-    sandbox: Sandbox
-    gate: SessionGate
-    quota: ProjectQuota
-    tasks: SessionTasks
-    outputs: OutputStore
-    instruction_pages: InstructionPages
-    telemetry: Telemetry
-
-
 class Server:
-    """Everything a running server has. `start` before the first request, `stop` after the last."""
+    """Everything a running server has, made in the order in which it is needed. `start` before the first request, `stop` after
+    the last."""
 
     def __init__(
         self,
@@ -185,124 +146,424 @@ class Server:
         api_access: ApiAccess = ApiAccess(),
         address: str = "",
     ) -> None:
-        """`api_access` is for plugins; `address` is how other servers list this one."""
+        """`home` is the server's own directory, `api_access` is for plugins; `address` is how other servers list this one."""
         self.settings = settings
-        self._core = _core(settings, choices, address)
-        self.services = _services(self._core, home, api_access)
-        self.event_tokens = _event_tokens(self._core.storage)
-        self.sandbox = self._core.sandbox
-        self._recovery = _recovery(self._core, self.services)
-        self.search_index = SearchIndex(self._core.storage.database, self._core.storage.sql)
-        self._housekeeping = _housekeeping(self._core, self.services, self.search_index)
-        self.telemetry = self._core.telemetry
-        _read_gauges(self.services)
-        directories, states = self.services.directories, self._core.storage.states
-        terminals = self.services.terminals
-        self._follower = DirectoryFollower(states, directories.instances, self._core.storage.bus, terminals)
-        self._webhooks = _webhook_dispatcher(self._core.storage, self.services.webhooks)
+        self.choices = choices
+        self.flags = Flags.from_env(os.environ)
+        self.telemetry = open_telemetry(settings.metrics, os.environ)
+        self.sandbox = open_sandbox(settings)
+        self.draining = Draining()
+        self._make_storage(address)
+        self._make_users()
+        self._make_directories(home, api_access)
+        self._make_sessions()
+        self._make_runs()
+        self._make_vcs()
+        self._make_webhooks()
+        self._make_what_repeats()
+        self.services = self._services()
+        self._read_gauges()
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._running = AsyncExitStack()
+
+    # What is made.
+
+    def _make_storage(self, address: str) -> None:
+        settings = self.settings
+        self.database = open_database(settings)
+        self.is_shared = self.database.dialect != "sqlite"
+        """Whether other servers may use the database too."""
+        self.sql = Statements(self.database.dialect)
+        self.bus: EventBus = self._make_bus()
+        sequencer = Sequencer(self.bus)
+        self.writer = Writer(self.database, self.sql, sequencer, observer=self.telemetry.observer)
+        self.store = Store(self.database, self.sql, self.writer, sequencer)
+        self.locks = None if self.is_shared else ServerLocks(settings.data_dir / "servers")
+        self.leases = Leases(self.database, self.sql, self.writer, self.locks)
+        self.replicas = Replicas(
+            self.database,
+            self.sql,
+            self.writer,
+            self.leases,
+            self.locks,
+            address=address,
+            volume=volume_id(settings.data_dir) if self.is_shared else None,
+        )
+        if isinstance(self.bus, SharedBus):
+            self.replicas.cursor, self.bus.changed = self.bus.cursor, self.store.note_change
+        self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
+
+    def _make_bus(self) -> EventBus:
+        journal = Journal(self.database)
+        if not self.is_shared:
+            return MemoryBus(journal.head)
+        return SharedBus(self.settings.redis_url, journal.identity, journal.head, journal.after)
+
+    def _make_users(self) -> None:
+        settings, database, sql = self.settings, self.database, self.sql
+        self.secret = ServerSecret(settings.secret_key, settings.data_dir)
+        self.users = Users(database, sql, expected=settings.oidc_issuer is not None)
+        self.user_keys = UserKeys(database, sql, self.secret)
+        budgets = Budgets(database, sql, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
+        self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
+        self.event_cursors = EventCursors(self.secret)
+        self.event_tokens: EventTokens = StoredEventTokens(sql, self.writer) if self.is_shared else MemoryEventTokens()
+        self.rates = RateLimits(settings.redis_url)
+
+    def _make_directories(self, home: Path, api_access: ApiAccess) -> None:
+        settings, data_dir = self.settings, self.settings.data_dir
+        self.states: DirectoryStates = self._make_states()
+        self.projects = Projects(self.database, self.sql, self.writer)
+        self.auth, self.known = AuthStore(data_dir), KnownCatalogue()
+        self.toolbox = self._make_toolbox()
+        self.workspaces = self._make_workspaces(home)
+        self.instances = Instances(
+            self.workspaces,
+            ModelSources(
+                self.known, self.auth, self.accounts, self.choices.scripted, self.telemetry.observer, settings.max_part_bytes
+            ),
+            data_dir,
+            McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
+            PluginHost(
+                self.bus, api_access, project_code=settings.project_plugins, hook_seconds=self.choices.plugin_hook_seconds
+            ),
+            hide=self.toolbox.hide_variables,
+        )
+        self.branches = Branches(self.workspaces, self.states, self.bus)
+        self.global_config = GlobalConfig(self.database.locks)
+        self.terminals = Terminals(
+            settings,
+            TerminalPrograms(self.sandbox, self.toolbox.shell, lambda: self.toolbox.environment),
+            self.writer,
+            self.workspaces.admits,
+            " on this server. A terminal is reached through the server that made it." if self.is_shared else "",
+        )
+
+    def _make_states(self) -> DirectoryStates:
+        if not self.is_shared:
+            return LocalDirectoryStates(self.writer.announce)
+        return SharedDirectoryStates(self.database, self.sql, self.writer, self.leases.owner)
+
+    def _make_toolbox(self) -> Toolbox:
+        """Commands see no key of a known provider."""
+        key_names = frozenset(name for provider in self.known.providers.values() for name in provider.env)
+        settings = ToolSettings(self.flags, key_names, self.settings.allow_private_addresses)
+        return Toolbox(settings, self.sandbox, self.database.locks)
+
+    def _make_workspaces(self, home: Path) -> Workspaces:
+        settings, users = self.settings, self.users
+        of_each = WorkspaceSettings(
+            data_dir=settings.data_dir,
+            flags=self.flags,
+            organisations=Organisations(self.auth.all, os.environ),
+            snapshot_bytes=settings.max_snapshot_bytes,
+            locks=self.database.locks,
+            states=self.states,
+            sandbox=self.sandbox,
+            trusts_projects=lambda: not users.exist(),
+        )
+        return Workspaces(of_each, home, settings.root_dirs, self.projects, settings.idle_seconds, users.roots)
+
+    def _make_sessions(self) -> None:
+        database, store = self.database, self.store
+        self.gate = SessionGate()
+        self.tasks = SessionTasks()
+        self.quota = ProjectQuota(store, self.settings.max_project_bytes)
+        self.sessions = SessionService(store, self.gate, self.leases)
+        self.all_sessions = AllSessions(store)
+        self.forks = Forks(store, self.quota, self.gate)
+        self.shares = Shares(store)
+        self.statuses = Statuses(store)
+        self.reverts = Reverts(store)
+        self.summaries = Summaries(store)
+        self.usage = UsageLedger(database)
+        self.search = MessageSearch(store)
+        self.search_index = SearchIndex(database, self.sql)
+        self.permissions = Permissions(database, self.sql, self.writer, self.telemetry.observer)
+        self.questions = Questions(database, self.sql, self.writer, self.telemetry.observer)
+        self.steering = Steering(self.writer, ControlQueues(self.bus))
+        self.health = HealthCheck(self.leases)
+
+    def _make_runs(self) -> None:
+        settings, store, leases, gate = self.settings, self.store, self.leases, self.gate
+        self.outputs = OutputStore(settings.data_dir / "tool-output")
+        self.instruction_pages = InstructionPages()
+        self.runner = Runner(store, self.statuses, leases, gate, settings.max_running_sessions)
+        self.intake = self._make_intake()
+        self.prompts = Prompts(self._turn_services(), self.intake, self.runner, gate, leases)
+        self.queue = PromptQueue(
+            store, self.prompts, self.intake, self.runner, leases, self.instances, most=settings.max_waiting_prompts
+        )
+        self.actions = SessionActions(
+            store=store,
+            prompts=self.prompts,
+            intake=self.intake,
+            runner=self.runner,
+            gate=gate,
+            reverts=self.reverts,
+            commands=Commands(self.toolbox.shell, self.toolbox.environment, self.sandbox),
+            projects=self.projects,
+            leases=leases,
+        )
+        self.deletion = Deletion(store, self.sessions, self.runner, gate, leases, self.tasks)
+        self.disposal = Disposal(self.instances, self.runner, store, self.states, self.terminals)
+        self.retention = Retention(self.database, store, self.sessions, gate, leases, settings.data_dir)
+
+    def _make_intake(self) -> Intake:
+        toolbox, settings = self.toolbox, self.settings
+        files = FileReader(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
+        return Intake(self.store, Resolver(files), self.reverts, limits, self.quota)
+
+    def _turn_services(self) -> TurnServices:
+        return TurnServices(
+            store=self.store,
+            statuses=self.statuses,
+            summaries=self.summaries,
+            titles=Titles(self.store, self.summaries, self.tasks),
+            tasks=self.tasks,
+            host=HostServices(self.store, self.permissions, self.questions),
+            toolbox=self.toolbox,
+            outputs=self.outputs,
+            instruction_pages=self.instruction_pages,
+            observer=self.telemetry.observer,
+        )
+
+    def _make_vcs(self) -> None:
+        toolbox, locks = self.toolbox, self.database.locks
+        busy = BusyDirectories(self.runner, self.store)
+        self.repository_init = RepositoryInit(busy, self.disposal, self.sandbox)
+        self.patching = Patching(busy, toolbox.locks, self.sandbox)
+        self.worktrees = Worktrees(
+            WorktreeServices(
+                places=self.workspaces.worktree_places,
+                projects=self.projects,
+                busy=busy,
+                disposal=self.disposal,
+                tasks=self.tasks,
+                start_commands=StartCommands(self.instances, toolbox.shell, toolbox.environment, self.sandbox),
+                locks=locks,
+                announce=self.states.announce,
+            )
+        )
+
+    def _make_webhooks(self) -> None:
+        settings, database, bus = self.settings, self.database, self.bus
+        owners = WebhookOwners(self.users, self.event_cursors, self.workspaces.admits)
+        requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
+        self.webhooks = webhooks = Webhooks(database, self.secret, owners, requests, settings.max_webhooks)
+        pages = JournalPages(database)
+        services = WorkerServices(database, self.writer, owners, pages)
+        self.deliveries = WebhookDispatcher(
+            database,
+            bus,
+            self.replicas,
+            self.leases.owner,
+            make_worker=lambda row: webhooks.worker(row, services),
+            pages=pages,
+            is_shared=self.is_shared,
+        )
+        webhooks.changed = self.deliveries.changed
+
+    def _make_what_repeats(self) -> None:
+        settings = self.settings
+        self.follower = DirectoryFollower(self.states, self.instances, self.bus, self.terminals)
+        self.recovery = Recovery(
+            self.store,
+            self.leases,
+            (self.permissions.pending, self.questions.pending),
+            self.instances,
+            self.prompts,
+            UnfinishedReverts(self.store, self.instances, self.actions),
+            continues=settings.interrupted == "continue",
+            prompted_only=not self.choices.recovers_all,
+        )
+        self.housekeeping = Housekeeping(
+            replay=self.replay,
+            replicas=self.replicas,
+            instances=self.instances,
+            branches=self.branches,
+            runner=self.runner,
+            bus=self.bus,
+            outputs=self.outputs,
+            data_dir=settings.data_dir,
+            idle_seconds=settings.idle_seconds,
+            search_index=self.search_index,
+            retention=self.retention,
+            retention_days=settings.retention_days,
+        )
+
+    def _services(self) -> Services:
+        return Services(
+            settings=self.settings,
+            directories=DirectoryServices(
+                self.instances,
+                self.projects,
+                self.branches,
+                self.toolbox,
+                self.known,
+                self.auth,
+                self.global_config,
+                self.states,
+            ),
+            sessions=SessionServices(
+                self.store,
+                self.sessions,
+                self.all_sessions,
+                self.forks,
+                self.shares,
+                self.statuses,
+                self.reverts,
+                self.usage,
+                self.search,
+            ),
+            pending=PendingServices(self.permissions, self.questions),
+            runs=RunServices(self.runner, self.prompts, self.queue, self.actions, self.deletion, self.disposal, self.retention),
+            events=EventServices(self.bus, self.replay, self.choices.heartbeat_seconds),
+            users=UserServices(self.users, self.event_cursors, self.user_keys, self.rates),
+            second_api=cache(self._second_api),
+            transfer=cache(self._transfer),
+            vcs=VcsServices(self.patching, self.repository_init, self.worktrees),
+            steering=self.steering,
+            draining=self.draining,
+            replicas=self.replicas,
+            health=self.health,
+            webhooks=self.webhooks,
+            terminals=self.terminals,
+            observer=self.telemetry.observer,
+            metrics=self.telemetry.metrics,
+        )
+
+    def _second_api(self) -> SecondApiServices:
+        from app.intake.admission import Admissions
+        from app.timeline.service import Timeline
+
+        timeline = Timeline(self.database, self.store, self.bus)
+        return SecondApiServices(timeline, Admissions(self.store, self.prompts, self.queue, timeline))
+
+    def _transfer(self) -> TransferServices:
+        from app.transfer.exports import Exports
+        from app.transfer.importer import Importer
+        from app.transfer.imports import Imports
+
+        imports = Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
+        return TransferServices(Exports(self.store, self.settings.data_dir), imports)
+
+    def _read_gauges(self) -> None:
+        """What is looked up when somebody asks for the metrics."""
+        metrics, runner = self.telemetry.metrics, self.runner
+        if metrics is None:
+            return
+
+        async def waiting_turns() -> float:
+            return max(runner.turns() - metrics.running_turns, 0)
+
+        metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
+        metrics.read("journal_head", "The number of the newest event of the database", self.replay.head)
+        metrics.read("webhook_backlog", "Events that the webhook furthest behind is still to be offered", self.webhooks.backlog)
+
+    # From its start to its end.
 
     async def start(self) -> None:
         """Put right what a crash left, then keep house."""
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(THREADS)
+        self._close_at_stop()
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
         await self._look_for_users()
-        await self.services.directories.instances.workspaces.start()
-        await self._core.storage.bus.start()
-        await self._core.storage.replicas.start()
-        await self._follower.start()
-        if self._core.choices.recovers_all:
-            await self._recovery.run()
-        self._recovery.watch()
+        await self.workspaces.start()
+        await self.bus.start()
+        await self.replicas.start()
+        await self.follower.start()
+        if self.choices.recovers_all:
+            await self.recovery.run()
+        self.recovery.watch()
         await self._resume_queues()
-        self.services.runs.runner.watch()
-        if self._core.storage.locks:
-            self._core.storage.locks.remove_unlocked()
-        self._housekeeping.start()
+        self.runner.watch()
+        if self.locks:
+            self.locks.remove_unlocked()
+        self.housekeeping.start()
         self.telemetry.start()
-        self._webhooks.start()
+        self.deliveries.start()
 
-    async def _resume_queues(self) -> None:
-        if not self._core.choices.recovers_all:
-            return
-        if self._core.storage.is_shared:
-            self.services.runs.queue.watch()
-        else:
-            await self.services.runs.queue.resume()
-
-    async def _look_for_users(self) -> None:
-        """Reads their roots, which sessions that are recovered may work in."""
-        storage = self._core.storage
-        storage.writer.has_owners = bool(await storage.users.users.all()) or await storage.database.read(
-            queries.has_owned_sessions
-        )
-
-    def _hold_lock(self) -> None:
-        try:
-            if self._core.storage.locks:
-                self._core.storage.locks.hold(self._core.storage.leases.owner)
-        except OSError as error:
-            log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
+    def _close_at_stop(self) -> None:
+        """The last of these is closed first. What has not been started has nothing to close."""
+        if self.locks:
+            self._running.callback(self.locks.release)
+        self._running.push_async_callback(self.telemetry.stop)
+        self._running.callback(self.database.close)
+        for close in (
+            self.bus.stop,
+            self.instruction_pages.close,
+            self.instances.close,
+            self.questions.pending.close,
+            self.permissions.pending.close,
+            self.replicas.unregister,
+            self.leases.close,
+            self.deliveries.stop,
+            self.store.drain,
+            self.tasks.close,
+            self.runner.close,
+            self.queue.close,
+            self.recovery.close,
+            self.follower.stop,
+            self.terminals.close,
+            self.housekeeping.stop,
+        ):
+            self._running.push_async_callback(close)
 
     async def stop(self) -> None:
         """Turns are aborted and their records finished, everything is written, then listeners and the database are closed. A
         part that cannot be stopped leaves no other one open: what it raised is raised in the end. So is what was started is
         stopped where `start` failed."""
-        storage, services = self._core.storage, self.services
-        in_order = (
-            self._housekeeping.stop,
-            services.terminals.close,
-            self._follower.stop,
-            self._recovery.close,
-            services.runs.queue.close,
-            services.runs.runner.close,
-            self._core.tasks.close,
-            storage.store.drain,
-            self._webhooks.stop,
-            storage.leases.close,
-            storage.replicas.unregister,
-            services.pending.permissions.pending.close,
-            services.pending.questions.pending.close,
-            services.directories.instances.close,
-            self._core.instruction_pages.close,
-            storage.bus.stop,
-        )
-        async with AsyncExitStack() as stack:  # what is pushed last is called first
-            if storage.locks:
-                stack.callback(storage.locks.release)
-            stack.push_async_callback(self.telemetry.stop)
-            stack.callback(storage.database.close)
-            for close in reversed(in_order):
-                stack.push_async_callback(close)
+        await self._running.aclose()
+
+    async def _resume_queues(self) -> None:
+        if not self.choices.recovers_all:
+            return
+        if self.is_shared:
+            self.queue.watch()
+        else:
+            await self.queue.resume()
+
+    async def _look_for_users(self) -> None:
+        """Reads their roots, which sessions that are recovered may work in."""
+        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(queries.has_owned_sessions)
+
+    def _hold_lock(self) -> None:
+        try:
+            if self.locks:
+                self.locks.hold(self.leases.owner)
+        except OSError as error:
+            log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
 
     def refuse_work(self) -> None:
         """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
-        self.services.draining.begin()
+        self.draining.begin()
 
     async def wind_down(self) -> None:
         """Before `stop`, while clients are connected: running turns have the grace period to finish, then are handed over or
         aborted. Then event streams end, which have no end of their own. There is no `server.instance.disposed`:
         OpenCode's terminal client would load all anew, from a server that answers no more, and end itself."""
         self.refuse_work()
-        await self._recovery.close()
-        await self.services.runs.queue.close()
+        await self.recovery.close()
+        await self.queue.close()
         await self._within_grace_period(self._work_done())
-        if self._core.storage.is_shared and self.settings.interrupted == "continue":
-            await self.services.runs.runner.hand_over()
-        await self.services.runs.runner.close()
-        await self.services.terminals.close()
-        self._core.storage.bus.close()
+        if self.is_shared and self.settings.interrupted == "continue":
+            await self.runner.hand_over()
+        await self.runner.close()
+        await self.terminals.close()
+        self.bus.close()
 
     async def _work_done(self) -> None:
         """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
         they start turns."""
-        await self.services.draining.requests_taken()
-        await self.services.runs.runner.all_ended()
-        await self._core.tasks.finished()
+        await self.draining.requests_taken()
+        await self.runner.all_ended()
+        await self.tasks.finished()
 
     async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:
         waits = [asyncio.create_task(wait) for wait in (work, self._skip_grace_period.wait())]
@@ -316,347 +577,3 @@ class Server:
             self._skip_grace_period.set()
         else:
             self._loop.call_soon_threadsafe(self._skip_grace_period.set)
-
-
-def _core(settings: Settings, choices: Choices, address: str) -> _Core:
-    telemetry = open_telemetry(settings.metrics, os.environ)
-    sandbox, storage = open_sandbox(settings), _open_storage(settings, address, telemetry.observer)
-    return _Core(
-        settings=settings,
-        choices=choices,
-        flags=Flags.from_env(os.environ),
-        storage=storage,
-        sandbox=sandbox,
-        gate=SessionGate(),
-        quota=ProjectQuota(storage.store, settings.max_project_bytes),
-        tasks=SessionTasks(),
-        outputs=OutputStore(settings.data_dir / "tool-output"),
-        instruction_pages=InstructionPages(),
-        telemetry=telemetry,
-    )
-
-
-def _open_storage(settings: Settings, address: str, observer: Observer, bus: EventBus | None = None) -> _Storage:
-    """The embedded database is migrated here; a shared one is by `opensession migrate`."""
-    require_writable(settings.data_dir)
-    finish_restore(settings.data_dir)
-    database = Database(settings.resolved_database_url)
-    if settings.database_url is None:
-        upgrade(database.engine)
-    else:
-        require_current(database.engine)
-    sql, bus = Statements(database.dialect), bus or _bus(settings, database)
-    sequencer = Sequencer(bus)
-    writer = Writer(database, sql, sequencer, observer=observer)
-    locks = ServerLocks(settings.data_dir / "servers") if database.dialect == "sqlite" else None
-    store, leases = Store(database, sql, writer, sequencer), Leases(database, sql, writer, locks)
-    volume = None if locks else volume_id(settings.data_dir)
-    replicas = Replicas(database, sql, writer, leases, locks, address, volume)
-    if isinstance(bus, SharedBus):
-        replicas.cursor, bus.changed = bus.cursor, store.note_change
-    users, accounts = _users(settings, database, sql)
-    states = _directory_states(database, sql, writer, leases)
-    return _Storage(database, sql, writer, store, bus, locks, leases, replicas, users, accounts, states)
-
-
-def _directory_states(database: Database, sql: Statements, writer: Writer, leases: Leases) -> DirectoryStates:
-    if database.dialect == "sqlite":
-        return LocalDirectoryStates(writer.announce)
-    return SharedDirectoryStates(database, sql, writer, leases.owner)
-
-
-def _bus(settings: Settings, database: Database) -> EventBus:
-    journal = Journal(database)
-    if database.dialect == "sqlite":
-        return MemoryBus(journal.head)
-    return SharedBus(settings.redis_url, journal.identity, journal.head, journal.after)
-
-
-def _event_tokens(storage: _Storage) -> EventTokens:
-    return MemoryEventTokens() if storage.database.dialect == "sqlite" else StoredEventTokens(storage.sql, storage.writer)
-
-
-def _services(core: _Core, home: Path, api_access: ApiAccess) -> Services:
-    directories = _directories(core, home, api_access)
-    sessions = _sessions(core)
-    pending = _pending(core)
-    turns = _turns(core, directories, sessions, pending)
-    terminals = _terminals(core, directories)
-    runs = _runs(core, directories, sessions, turns, terminals)
-    return Services(
-        settings=core.settings,
-        directories=directories,
-        sessions=sessions,
-        pending=pending,
-        runs=runs,
-        events=_events(core),
-        users=core.storage.users,
-        second_api=cache(partial(_second_api, core, runs)),
-        transfer=cache(partial(_transfer, core)),
-        vcs=_vcs(core, directories, runs),
-        steering=Steering(core.storage.writer, ControlQueues(core.storage.bus)),
-        draining=Draining(),
-        replicas=core.storage.replicas,
-        health=HealthCheck(core.storage.leases),
-        webhooks=_webhooks(core, directories),
-        terminals=terminals,
-        observer=core.telemetry.observer,
-        metrics=core.telemetry.metrics,
-    )
-
-
-def _read_gauges(services: Services) -> None:
-    """What is looked up when somebody asks for the metrics."""
-    metrics, runner = services.metrics, services.runs.runner
-    if metrics is None:
-        return
-
-    async def waiting_turns() -> float:
-        return max(runner.turns() - metrics.running_turns, 0)
-
-    metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
-    metrics.read("journal_head", "The number of the newest event of the database", services.events.replay.head)
-    metrics.read("webhook_backlog", "Events that the webhook furthest behind is still to be offered", services.webhooks.backlog)
-
-
-def _webhooks(core: _Core, directories: DirectoryServices) -> Webhooks:
-    settings, storage = core.settings, core.storage
-    owners = WebhookOwners(storage.users.users, storage.users.cursors, directories.instances.workspaces.admits)
-    requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
-    secret = ServerSecret(settings.secret_key, settings.data_dir)
-    return Webhooks(storage.database, secret, owners, requests, settings.max_webhooks)
-
-
-def _terminals(core: _Core, directories: DirectoryServices) -> Terminals:
-    toolbox, storage = directories.toolbox, core.storage
-    programs = TerminalPrograms(core.sandbox, toolbox.shell, lambda: toolbox.environment)
-    elsewhere = " on this server. A terminal is reached through the server that made it." if storage.is_shared else ""
-    return Terminals(core.settings, programs, storage.writer, directories.instances.workspaces.admits, elsewhere)
-
-
-def _webhook_dispatcher(storage: _Storage, webhooks: Webhooks) -> WebhookDispatcher:
-    pages = JournalPages(storage.database)
-    services = WorkerServices(storage.database, storage.writer, webhooks.owners, pages)
-    dispatcher = WebhookDispatcher(
-        storage.database,
-        storage.bus,
-        storage.replicas,
-        storage.leases.owner,
-        lambda row: webhooks.worker(row, services),
-        pages,
-        is_shared=storage.is_shared,
-    )
-    webhooks.changed = dispatcher.changed
-    return dispatcher
-
-
-def _directories(core: _Core, home: Path, api_access: ApiAccess) -> DirectoryServices:
-    settings, choices, storage = core.settings, core.choices, core.storage
-    projects = Projects(storage.database, storage.sql, storage.writer)
-    auth, known = AuthStore(settings.data_dir), KnownCatalogue()
-    toolbox = _toolbox(core, known)
-    workspaces = _workspaces(core, home, projects, auth)
-    mcp = McpSettings(toolbox.environment, toolbox.sandbox, CredentialStore(settings.data_dir), storage.states)
-    project_code, hook_seconds = settings.project_plugins, choices.plugin_hook_seconds
-    plugins = PluginHost(storage.bus, api_access, project_code=project_code, hook_seconds=hook_seconds)
-    scripted, hide = choices.scripted, toolbox.hide_variables
-    sources = ModelSources(known, auth, storage.accounts, scripted, core.telemetry.observer, settings.max_part_bytes)
-    instances = Instances(workspaces, sources, settings.data_dir, mcp, plugins, hide=hide)
-    branches, global_config = Branches(workspaces, storage.states, storage.bus), GlobalConfig(storage.database.locks)
-    return DirectoryServices(instances, projects, branches, toolbox, known, auth, global_config, storage.states)
-
-
-def _toolbox(core: _Core, known: KnownCatalogue) -> Toolbox:
-    """Commands see no key of a known provider."""
-    key_names = frozenset(name for provider in known.providers.values() for name in provider.env)
-    settings = ToolSettings(core.flags, key_names, core.settings.allow_private_addresses)
-    return Toolbox(settings, core.sandbox, core.storage.database.locks)
-
-
-def _workspaces(core: _Core, home: Path, projects: Projects, auth: AuthStore) -> Workspaces:
-    settings, organisations = core.settings, Organisations(auth.all, os.environ)
-    storage, users = core.storage, core.storage.users.users
-    of_each = WorkspaceSettings(
-        settings.data_dir,
-        core.flags,
-        organisations,
-        settings.max_snapshot_bytes,
-        storage.database.locks,
-        storage.states,
-        core.sandbox,
-        lambda: not users.exist(),
-    )
-    return Workspaces(of_each, home, settings.root_dirs, projects, settings.idle_seconds, users.roots)
-
-
-def _sessions(core: _Core) -> SessionServices:
-    store = core.storage.store
-    return SessionServices(
-        store=store,
-        service=SessionService(store, core.gate, core.storage.leases),
-        all_sessions=AllSessions(store),
-        forks=Forks(store, core.quota, core.gate),
-        shares=Shares(store),
-        statuses=Statuses(store),
-        reverts=Reverts(store),
-        usage=UsageLedger(core.storage.database),
-        search=MessageSearch(store),
-    )
-
-
-def _transfer(core: _Core) -> TransferServices:
-    from app.transfer.exports import Exports
-    from app.transfer.importer import Importer
-    from app.transfer.imports import Imports
-
-    store, settings = core.storage.store, core.settings
-    imports = Imports(Importer(store, core.quota), settings.max_part_bytes)
-    return TransferServices(Exports(store, settings.data_dir), imports)
-
-
-def _vcs(core: _Core, directories: DirectoryServices, runs: RunServices) -> VcsServices:
-    busy = BusyDirectories(runs.runner, core.storage.store)
-    repository_init = RepositoryInit(busy, runs.disposal, core.sandbox)
-    patching = Patching(busy, directories.toolbox.locks, core.sandbox)
-    return VcsServices(patching, repository_init, _worktrees(core, directories, runs, busy))
-
-
-def _worktrees(core: _Core, directories: DirectoryServices, runs: RunServices, busy: BusyDirectories) -> Worktrees:
-    instances, toolbox = directories.instances, directories.toolbox
-    services = WorktreeServices(
-        places=instances.workspaces.worktree_places,
-        projects=directories.projects,
-        busy=busy,
-        disposal=runs.disposal,
-        tasks=core.tasks,
-        start_commands=StartCommands(instances, toolbox.shell, toolbox.environment, toolbox.sandbox),
-        locks=core.storage.database.locks,
-        announce=core.storage.states.announce,
-    )
-    return Worktrees(services)
-
-
-def _pending(core: _Core) -> PendingServices:
-    database, sql, writer = core.storage.database, core.storage.sql, core.storage.writer
-    observer = core.telemetry.observer
-    return PendingServices(Permissions(database, sql, writer, observer), Questions(database, sql, writer, observer))
-
-
-def _turns(core: _Core, directories: DirectoryServices, sessions: SessionServices, pending: PendingServices) -> TurnServices:
-    store, summaries = sessions.store, Summaries(sessions.store)
-    return TurnServices(
-        store=store,
-        statuses=sessions.statuses,
-        summaries=summaries,
-        titles=Titles(store, summaries, core.tasks),
-        tasks=core.tasks,
-        host=HostServices(store, pending.permissions, pending.questions),
-        toolbox=directories.toolbox,
-        outputs=core.outputs,
-        instruction_pages=core.instruction_pages,
-        observer=core.telemetry.observer,
-    )
-
-
-def _runs(
-    core: _Core, directories: DirectoryServices, sessions: SessionServices, turns: TurnServices, terminals: Terminals
-) -> RunServices:
-    storage, gate, store, toolbox = core.storage, core.gate, sessions.store, directories.toolbox
-    runner = Runner(store, sessions.statuses, storage.leases, gate, core.settings.max_running_sessions)
-    intake = _intake(core, sessions, toolbox)
-    prompts = Prompts(turns, intake, runner, gate, storage.leases)
-    most_waiting = core.settings.max_waiting_prompts
-    commands = Commands(toolbox.shell, toolbox.environment, toolbox.sandbox)
-    queue = PromptQueue(store, prompts, intake, runner, storage.leases, directories.instances, most_waiting)
-    return RunServices(
-        runner=runner,
-        prompts=prompts,
-        queue=queue,
-        actions=SessionActions(
-            store, prompts, intake, runner, gate, sessions.reverts, commands, directories.projects, storage.leases
-        ),
-        deletion=Deletion(store, sessions.service, runner, gate, storage.leases, core.tasks),
-        disposal=Disposal(directories.instances, runner, store, storage.states, terminals),
-        retention=_retention(core.settings, storage, sessions.service, gate),
-    )
-
-
-def _second_api(core: _Core, runs: RunServices) -> SecondApiServices:
-    from app.intake.admission import Admissions
-    from app.timeline.service import Timeline
-
-    store = core.storage.store
-    timeline = Timeline(core.storage.database, store, core.storage.bus)
-    return SecondApiServices(timeline, Admissions(store, runs.prompts, runs.queue, timeline))
-
-
-def _retention(
-    settings: Settings, storage: _Storage, sessions: SessionService, gate: SessionGate, rest: float = REST
-) -> Retention:
-    return Retention(storage.database, storage.store, sessions, gate, storage.leases, settings.data_dir, rest)
-
-
-@asynccontextmanager
-async def retention_by_itself(settings: Settings) -> AsyncIterator[Retention]:
-    """Without a server; beside those of a PostgreSQL, which hear of it by the journal."""
-    storage = _open_storage(settings, "", NOBODY, MemoryBus())
-    storage.writer.has_owners = True
-    gate = SessionGate()
-    try:
-        rest = REST if storage.is_shared else 0
-        yield _retention(settings, storage, SessionService(storage.store, gate, storage.leases), gate, rest)
-    finally:
-        await storage.store.drain()
-        await storage.leases.close()
-        storage.database.close()
-
-
-def _intake(core: _Core, sessions: SessionServices, toolbox: Toolbox) -> Intake:
-    settings = core.settings
-    files = FileReader(sessions.store, toolbox.read, toolbox.list, toolbox.times, core.outputs)
-    limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
-    return Intake(sessions.store, Resolver(files), sessions.reverts, limits, core.quota)
-
-
-def _events(core: _Core) -> EventServices:
-    replay = Replay(core.storage.database, core.storage.store, core.storage.bus, core.settings.max_journal_bytes)
-    return EventServices(core.storage.bus, replay, core.choices.heartbeat_seconds)
-
-
-def _users(settings: Settings, database: Database, sql: Statements) -> tuple[UserServices, ModelAccounts]:
-    secret = ServerSecret(settings.secret_key, settings.data_dir)
-    users = Users(database, sql, expected=settings.oidc_issuer is not None)
-    keys = UserKeys(database, sql, secret)
-    budgets = Budgets(database, sql, users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
-    accounts = ModelAccounts(users, keys, budgets, settings.shared_keys)
-    return UserServices(users, EventCursors(secret), keys, RateLimits(settings.redis_url)), accounts
-
-
-def _recovery(core: _Core, services: Services) -> Recovery:
-    instances, runs = services.directories.instances, services.runs
-    pending = (services.pending.permissions.pending, services.pending.questions.pending)
-    reverts = UnfinishedReverts(core.storage.store, instances, runs.actions)
-    continues = core.settings.interrupted == "continue"
-    storage = core.storage
-    prompted_only = not core.choices.recovers_all
-    return Recovery(
-        storage.store, storage.leases, pending, instances, runs.prompts, reverts, continues=continues, prompted_only=prompted_only
-    )
-
-
-def _housekeeping(core: _Core, services: Services, search_index: SearchIndex) -> Housekeeping:
-    directories, events = services.directories, services.events
-    return Housekeeping(
-        events.replay,
-        services.replicas,
-        directories.instances,
-        directories.branches,
-        services.runs.runner,
-        events.bus,
-        core.outputs,
-        core.settings.data_dir,
-        core.settings.idle_seconds,
-        search_index,
-        services.runs.retention,
-        core.settings.retention_days,
-    )

@@ -63,7 +63,7 @@ async def within(settings: Settings, directory: Path) -> AsyncIterator[tuple[Api
 
 async def _others(server: Any) -> list[str]:
     """Servers that listen, have this data directory, and whose clients do not hear what happens here: on SQLite."""
-    replicas = server.services.replicas
-    if server.services.directories.states.is_shared:
+    replicas = server.replicas
+    if server.is_shared:
         return []
     return [each.address for each in await replicas.all() if each.alive and not each.address.endswith(":0")]

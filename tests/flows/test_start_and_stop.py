@@ -69,10 +69,10 @@ async def test_a_part_that_cannot_be_stopped_leaves_no_other_one_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     before = set(threading.enumerate())
+    monkeypatch.setattr(what, fails)
     with pytest.raises(RuntimeError, match="it broke"):
         async with running_app(tmp_path) as app:
             await app.create_session()
-            monkeypatch.setattr(what, fails)
     assert_nothing_is_open(tmp_path, before)
 
 
