@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from app.terminal.api_client import ApiClient, ApiRefused
-from app.terminal.outcome import STOPPED, PromptOutcome
+from app.cli.api_client import ApiClient, ApiRefused
+from app.cli.outcome import STOPPED, PromptOutcome
 from app.util import ids
 
 Json = dict[str, Any]

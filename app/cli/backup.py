@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_support import database_must_do, fail, settings
+from app.cli.support import database_must_do, fail, settings
 
 if TYPE_CHECKING:
     from app.backup.manifest import BackupProgress, Manifest

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app.cli_support import database_must_do, fail, sandbox_must_do, settings
+from app.cli.support import database_must_do, fail, sandbox_must_do, settings
 
 if TYPE_CHECKING:
-    from app.terminal.api_client import ApiClient
+    from app.cli.api_client import ApiClient
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ Where = Annotated[
 
 def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
-    from app.terminal.api_client import ApiRefused
+    from app.cli.api_client import ApiRefused
 
     _require_url(attach)
 
@@ -60,7 +60,7 @@ def _require_url(attach: str | None) -> None:
 
 @asynccontextmanager
 async def _server(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
-    from app.terminal.connection import remote, within
+    from app.cli.connection import remote, within
 
     if attach is not None:
         async with remote(attach, str(where) if where else None) as api:

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from app.cli.api_client import ApiClient
 from app.settings import Settings
-from app.terminal.api_client import ApiClient
 
 _TIMEOUT = httpx.Timeout(30, read=120, pool=None)
 
@@ -40,9 +40,9 @@ def _directory_header(directory: str | None) -> dict[str, str]:
 async def within(settings: Settings, directory: Path) -> AsyncIterator[tuple[ApiClient, list[str]]]:
     """A server of the same data directory that other servers may use too, and the addresses of those. It opens no port. At the
     end what turns leave to be done, such as a title, is finished. Raises StorageError and SandboxUnusable."""
+    from app.cli.asgi_transport import StreamingTransport
     from app.main import create_app
     from app.server import Choices
-    from app.terminal.asgi_transport import StreamingTransport
 
     logging.basicConfig(level=logging.ERROR)
     password = secrets.token_urlsafe()

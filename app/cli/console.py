@@ -5,7 +5,7 @@ import re
 from rich.console import Console
 from rich.text import Text
 
-from app.terminal.output import Output, Style, Target
+from app.cli.output import Output, Style, Target
 
 _STYLES: dict[Style, str] = {
     "plain": "",

@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import Any
 
-from app.terminal.output import Output
+from app.cli.output import Output
 
 Json = dict[str, Any]
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from app.terminal.api_client import error_text
-from app.terminal.output import Output, answer
-from app.terminal.tool_lines import tool_lines
+from app.cli.api_client import error_text
+from app.cli.output import Output, answer
+from app.cli.tool_lines import tool_lines
 
 Json = dict[str, Any]
 

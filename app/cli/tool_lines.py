@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from app.terminal.output import Output, Style
+from app.cli.output import Output, Style
 
 MOST_LINES = 40
 MOST_OUTPUT_LINES = 10

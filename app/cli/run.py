@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_api import Attach, OutputFormat, Where, with_server
+from app.cli.attach import Attach, OutputFormat, Where, with_server
 
 if TYPE_CHECKING:
-    from app.terminal.api_client import ApiClient
-    from app.terminal.prompt_run import PromptOptions
+    from app.cli.api_client import ApiClient
+    from app.cli.prompt_run import PromptOptions
 
 Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]
 Files = Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")]
@@ -32,7 +32,7 @@ def run(
     where: Where = None,
 ) -> None:
     """Prompt a session and show the answer. Ends with 0: answered, 1: error, 2: wrong usage, 130: stopped by Ctrl-C."""
-    from app.terminal.prompt_run import PromptOptions
+    from app.cli.prompt_run import PromptOptions
 
     if session and continues:
         raise typer.BadParameter("takes no --continue: it names the session", param_hint="--session")
@@ -55,8 +55,8 @@ def run(
 
 
 async def _run(api: "ApiClient", options: "PromptOptions", *, as_json: bool, allows: bool) -> int:
-    from app.terminal.prompt_run import PromptRun, open_session
-    from app.terminal.run_view import RunView
+    from app.cli.prompt_run import PromptRun, open_session
+    from app.cli.run_view import RunView
 
     session = await open_session(api, options)
     return await PromptRun(api, RunView(session["id"], as_json=as_json, allows=allows), session).run(options)
@@ -72,7 +72,7 @@ def _model(name: str | None) -> tuple[str, str] | None:
 
 
 def _parts(prompt: str, files: list[Path]) -> list[dict[str, Any]]:
-    from app.terminal.attachments import file_part
+    from app.cli.attachments import file_part
 
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read().decode(errors="replace")
     text = "\n".join(each for each in (prompt, piped) if each.strip())

@@ -3,11 +3,11 @@
 import sys
 from typing import Any
 
-from app.terminal import asking
-from app.terminal.console import Screen
-from app.terminal.json_events import JsonEvents
-from app.terminal.output import Output, answer
-from app.terminal.render import Renderer
+from app.cli import asking
+from app.cli.console import Screen
+from app.cli.json_events import JsonEvents
+from app.cli.output import Output, answer
+from app.cli.render import Renderer
 from app.util import clock
 
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app.cli_support import database_must_do, fail, settings
+from app.cli.support import database_must_do, fail, settings
 from app.users.principal import Role
 
 if TYPE_CHECKING:

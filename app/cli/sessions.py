@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_api import Attach, OutputFormat, Where, print_json, with_server
-from app.cli_support import fail
+from app.cli.attach import Attach, OutputFormat, Where, print_json, with_server
+from app.cli.support import fail
 
 if TYPE_CHECKING:
-    from app.terminal.api_client import ApiClient
+    from app.cli.api_client import ApiClient
 
 session = typer.Typer(help="Sessions: list, show and delete them.", no_args_is_help=True)
 mcp = typer.Typer(help="MCP servers.", no_args_is_help=True)
@@ -39,8 +39,8 @@ def show_session(
     if form is OutputFormat.JSON:
         print_json({"info": info, "messages": messages})
         return
-    from app.terminal.console import Screen
-    from app.terminal.transcript import transcript
+    from app.cli.console import Screen
+    from app.cli.transcript import transcript
 
     Screen().show(*transcript(info, messages))
 

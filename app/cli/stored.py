@@ -1,4 +1,4 @@
-"""The commands about what is stored: `opensession stats` and `prune`."""
+"""The commands about what is stored: `opensession migrate`, `stats` and `prune`."""
 
 import asyncio
 import re
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_support import database_must_do, fail, settings
+from app.cli.support import database_must_do, fail, settings
 from app.util import clock
 
 if TYPE_CHECKING:
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from app.settings import Settings
 
 _COLUMNS = ("input", "output", "reasoning", "cache read", "cache write", "cost", "turns", "tool calls")
+
+
+def migrate() -> None:
+    """Upgrade the database (OPENSESSION_DATABASE_URL, or the embedded one) to the newest schema."""
+    from app.storage.engine import make_engine
+    from app.storage.migrate import HEAD, upgrade
+
+    with database_must_do():
+        upgrade(make_engine(settings().resolved_database_url))
+    typer.echo(f"The database is at revision {HEAD}.")
 
 
 Days = Annotated[int | None, typer.Option(min=1, help="Of the last so many days; without it of all time.")]
