@@ -1,8 +1,8 @@
 """The command `opensession`: here are its commands, each in the module of its name or its kind.
 
-Begin at `serve.py`, or at `run.py` for a prompt from the terminal. `attach.py` says which server the commands speak to that need
-one, `api_client.py` speaks to it, and `prompt_run.py` follows a prompt; what is shown is decided in `render.py`. What takes long
-to import, and only some commands need, is imported within their functions: a shell that completes a word waits for nothing.
+Begin at `serve.py`, or at `run.py` for a prompt from the terminal. Commands that need a server find it by `connection.py` and
+speak to it by `api_client.py`; `prompt_run.py` follows a prompt, `render.py` decides what is shown, `console.py` shows it. What
+takes long to import, and only some commands need, is imported within their functions: no shell that completes a word waits.
 """
 
 import typer

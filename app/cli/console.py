@@ -1,11 +1,33 @@
-"""Standard output and standard error, with colours where they are terminals."""
+"""What is shown: texts with a style, each for one of the two streams, which have colours where they are terminals."""
 
 import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from app.cli.output import Output, Style, Target
+Style = Literal["plain", "faint", "done", "failed", "asking", "added", "removed", "place"]
+Target = Literal["answer", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """`target`: the answer goes to standard output, all else to standard error."""
+
+    text: str
+    style: Style = "plain"
+    target: Target = "note"
+    end: str = "\n"
+
+
+def answer(text: str, end: str = "\n") -> Output:
+    return Output(text, target="answer", end=end)
+
 
 _STYLES: dict[Style, str] = {
     "plain": "",
@@ -43,3 +65,18 @@ class Screen:
 
 def _console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """What shows that of something so much is done, of so much: on a terminal a bar for each, nothing elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what)
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show

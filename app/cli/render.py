@@ -1,13 +1,24 @@
-"""Events of a session as what people are shown of them. Pure: events in, texts out."""
+"""A session as it is shown: its events as they come, or all of it later; to people, or as lines of JSON. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
+
 from app.cli.api_client import error_text
-from app.cli.output import Output, answer
-from app.cli.tool_lines import tool_lines
+from app.cli.console import Output, Style, answer
 
 Json = dict[str, Any]
+
+MOST_LINES = 40
+MOST_OUTPUT_LINES = 10
+MOST_TITLE = 200
+
+_SUBJECTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
+"""The first of a call's arguments with one of these names says what it was about, where it has no title."""
+
+_TYPES = {"step-start": "step_start", "step-finish": "step_finish", "text": "text", "tool": "tool_use"}
+"""Of the lines of `--format json`, by those of the parts."""
 
 
 class Renderer:
@@ -110,3 +121,122 @@ class Renderer:
         if properties.get("sessionID") == self._session_id and error.get("name") != "MessageAbortedError":
             yield from self._end_line()
             yield Output(f"Error: {error_text(error)}", "failed")
+
+
+# Tool calls.
+
+
+def tool_lines(part: dict[str, Any]) -> Iterator[Output]:
+    """`part` is a tool part whose state is completed or error."""
+    state = part["state"]
+    if state["status"] == "error":
+        yield Output(f"✗ {_heading(part, state)}: {_one_line(state['error'])}", "failed")
+        return
+    yield Output(f"✓ {_heading(part, state)}", "done")
+    yield from _shortened(list(_details(part["tool"], state)))
+
+
+def _heading(part: dict[str, Any], state: dict[str, Any]) -> str:
+    given = state.get("input") or {}
+    title = given.get("command") if part["tool"] == "bash" else state.get("title")
+    subject = title or next((given[name] for name in _SUBJECTS if given.get(name)), "")
+    return f"{part['tool']} {_one_line(str(subject))}".strip()
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_TITLE else f"{line[:MOST_TITLE]}…"
+
+
+def _details(tool: str, state: dict[str, Any]) -> Iterator[Output]:
+    metadata = state.get("metadata") or {}
+    if isinstance(metadata.get("diff"), str):
+        yield from _diff_lines(metadata["diff"])
+    elif tool == "write" and not metadata.get("exists"):
+        yield from (Output(f"  +{line}", "added") for line in str(state["input"].get("content", "")).splitlines())
+    elif tool == "bash":
+        lines = str(metadata.get("output") or "").splitlines()
+        yield from (Output(f"  {line}", "faint") for line in lines[:MOST_OUTPUT_LINES])
+        if len(lines) > MOST_OUTPUT_LINES:
+            yield Output(f"  … {len(lines) - MOST_OUTPUT_LINES} more lines", "faint")
+
+
+def _diff_lines(diff: str) -> Iterator[Output]:
+    """Of a unified diff, without its headers: the heading names the file."""
+    in_hunk = False
+    for line in diff.splitlines():
+        if line.startswith(("Index: ", "diff ", "=====")):
+            in_hunk = False
+        in_hunk = in_hunk or line.startswith("@@")
+        if in_hunk:
+            yield Output(f"  {line}", _diff_style(line))
+
+
+def _diff_style(line: str) -> Style:
+    return {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "faint")  # type: ignore[return-value]
+
+
+def _shortened(lines: list[Output]) -> Iterator[Output]:
+    yield from lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        yield Output(f"  … {len(lines) - MOST_LINES} more lines", "faint")
+
+
+# A stored session.
+
+
+def transcript(info: Json, messages: list[Json]) -> Iterator[Output]:
+    """A stored session as it was shown while it ran, with its prompts."""
+    yield Output(f"{info['title']} ({info['id']})", "done", target="answer")
+    for message in messages:
+        for part in message["parts"]:
+            yield from _shown(part, is_prompt=message["info"]["role"] == "user")
+        if error := message["info"].get("error"):
+            yield Output(f"Error: {error_text(error)}", "failed", target="answer")
+
+
+def _shown(part: Json, *, is_prompt: bool) -> Iterator[Output]:
+    if part["type"] == "text" and not part.get("synthetic") and part["text"].strip():
+        yield answer("")
+        yield Output(f"> {part['text']}", "asking", "answer") if is_prompt else answer(part["text"])
+    if part["type"] == "file" and is_prompt:
+        yield Output(f"> ({part.get('filename') or part['mime']})", "asking", "answer")
+    if part["type"] == "tool" and part["state"]["status"] in ("completed", "error"):
+        yield from (Output(line.text, line.style, "answer") for line in tool_lines(part))
+
+
+# JSON.
+
+
+class JsonEvents:
+    """Events of a session as the lines of `--format json`, with the types and fields that `opencode run --format json` has. Each
+    part comes once, when it is finished."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._prompts: set[str] = set()
+        self._sent: set[str] = set()
+
+    def lines(self, event: Json, now_ms: int) -> list[str]:
+        kind, properties = event["type"], event["properties"]
+        if kind == "message.updated" and properties["info"]["role"] == "user":
+            self._prompts.add(properties["info"]["id"])
+        if kind == "session.error" and properties.get("sessionID") == self._session_id:
+            return [self._line("error", now_ms, error=properties.get("error"))]
+        if kind == "message.part.updated" and self._is_due(part := properties["part"]):
+            self._sent.add(part["id"])
+            return [self._line(_TYPES[part["type"]], now_ms, part=part)]
+        return []
+
+    def _is_due(self, part: Json) -> bool:
+        is_new = part["sessionID"] == self._session_id and part["messageID"] not in self._prompts and part["id"] not in self._sent
+        return is_new and part["type"] in _TYPES and _is_finished(part)
+
+    def _line(self, kind: str, now_ms: int, **data: Any) -> str:
+        return orjson.dumps({"type": kind, "timestamp": now_ms, "sessionID": self._session_id, **data}).decode()
+
+
+def _is_finished(part: Json) -> bool:
+    if part["type"] == "text":
+        return bool((part.get("time") or {}).get("end"))
+    return part["type"] != "tool" or part["state"]["status"] in ("completed", "error")

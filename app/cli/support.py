@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+
+class OutputFormat(StrEnum):
+    DEFAULT = "default"
+    JSON = "json"
 
 
 @contextmanager
