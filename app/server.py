@@ -83,9 +83,9 @@ from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
-from app.storage import queries
 from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
 from app.storage.journal import Journal
+from app.storage.repositories import session_rows
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.telemetry.telemetry import open_telemetry
@@ -531,7 +531,7 @@ class Server:
 
     async def _look_for_users(self) -> None:
         """Reads their roots, which sessions that are recovered may work in."""
-        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(queries.has_owned_sessions)
+        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(session_rows.has_owned_sessions)
 
     def _hold_lock(self) -> None:
         try:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import progress_bars
 from app.cli.support import database_must_do, fail, settings
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump tha
 
 def backup(target: BackupTarget) -> None:
     """Copy all that the server keeps to a file or directory, while it runs: database, snapshots, outputs, keys."""
+    from app.cli.console import progress_bars
     from app.storage.engine import Database
 
     here, path = settings(), target.expanduser().absolute()
@@ -63,6 +63,7 @@ def restore(source: BackupSource, force: Force = False) -> None:
     next start."""
     from app.backup.contents import DATABASE
     from app.backup.restoring import restore as restore_backup
+    from app.cli.console import progress_bars
 
     here = settings()
     database = _sqlite_file(here)

@@ -1,68 +1,21 @@
 """The server that a command speaks to: one that runs elsewhere, or one within this process for as long as the command takes."""
 
-import asyncio
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
-import typer
 
-from app.cli.api_client import ApiClient, ApiRefused
+from app.cli.api_client import ApiClient
 from app.cli.asgi_transport import StreamingTransport
-from app.cli.support import database_must_do, fail, sandbox_must_do, settings
+from app.cli.support import settings
 
-T = TypeVar("T")
-
-INTERRUPTED = 130
 _TIMEOUT = httpx.Timeout(30, read=120, pool=None)
-
-Attach = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="A server that runs, `http://127.0.0.1:4096`; without it one within this command."),
-]
-Where = Annotated[
-    Path | None, typer.Option("--dir", help="The directory to work in; default: this one, or the server's own with --attach.")
-]
-
-
-def with_server(attach: str | None, where: Path | None, work: Callable[[ApiClient], Awaitable[T]]) -> T:
-    """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
-    if attach is not None and not attach.startswith(("http://", "https://")):
-        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
-
-    async def run() -> T:
-        async with _server(attach, where) as api:
-            return await work(api)
-
-    try:
-        with database_must_do(), sandbox_must_do():
-            return asyncio.run(run())
-    except ApiRefused as refused:
-        fail(str(refused))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise typer.Exit(INTERRUPTED) from None
-
-
-@asynccontextmanager
-async def _server(attach: str | None, where: Path | None) -> AsyncIterator[ApiClient]:
-    if attach is not None:
-        async with remote(attach, str(where) if where else None) as api:
-            yield api
-        return
-    directory = (where or Path()).resolve()
-    if not directory.is_dir():
-        raise typer.BadParameter(f"there is no directory {directory}", param_hint="--dir")
-    async with within(directory) as (api, others):
-        for address in others:
-            url = f"http://127.0.0.1:{address.rpartition(':')[2]}"
-            typer.echo(f"Another server works with these sessions; its clients see this live with --attach {url}", err=True)
-        yield api
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.console import progress_bars
 from app.cli.support import database_must_do, fail, settings
 
 if TYPE_CHECKING:
@@ -72,6 +71,7 @@ async def _import(
     database: "Database", readers: "list[SourceReader]", source: Path, only: Path | None, dry_run: bool
 ) -> "ImportReport":
     from app.bus.memory import MemoryBus
+    from app.cli.console import progress_bars
     from app.session.quota import ProjectQuota
     from app.session.sequencer import Sequencer
     from app.session.store import Store

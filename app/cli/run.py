@@ -4,15 +4,16 @@ import base64
 import mimetypes
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.api_client import ApiClient
-from app.cli.connection import Attach, Where, with_server
-from app.cli.prompt_run import PromptOptions, PromptRun, open_session
+from app.cli.attach import Attach, Where, with_server
 from app.cli.support import OutputFormat
-from app.cli.view import RunView
+
+if TYPE_CHECKING:
+    from app.cli.api_client import ApiClient
+    from app.cli.prompt_run import PromptOptions
 
 Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]
 Files = Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")]
@@ -34,6 +35,8 @@ def run(
     where: Where = None,
 ) -> None:
     """Prompt a session and show the answer. Ends with 0: answered, 1: error, 2: wrong usage, 130: stopped by Ctrl-C."""
+    from app.cli.prompt_run import PromptOptions
+
     if session and continues:
         raise typer.BadParameter("takes no --continue: it names the session", param_hint="--session")
     if fork and not (session or continues):
@@ -54,7 +57,10 @@ def run(
     )
 
 
-async def _run(api: ApiClient, options: PromptOptions, *, as_json: bool, allows: bool) -> int:
+async def _run(api: "ApiClient", options: "PromptOptions", *, as_json: bool, allows: bool) -> int:
+    from app.cli.prompt_run import PromptRun, open_session
+    from app.cli.view import RunView
+
     session = await open_session(api, options)
     return await PromptRun(api, RunView(session["id"], as_json=as_json, allows=allows), session).run(options)
 

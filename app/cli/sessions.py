@@ -2,15 +2,15 @@
 
 import json
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli.api_client import ApiClient
-from app.cli.connection import Attach, Where, with_server
-from app.cli.console import Screen
-from app.cli.render import transcript
+from app.cli.attach import Attach, Where, with_server
 from app.cli.support import OutputFormat, fail
+
+if TYPE_CHECKING:
+    from app.cli.api_client import ApiClient
 
 session = typer.Typer(help="Sessions: list, show and delete them.", no_args_is_help=True)
 mcp = typer.Typer(help="MCP servers.", no_args_is_help=True)
@@ -36,6 +36,9 @@ def show_session(
     session_id: SessionId, form: AsFormat = OutputFormat.DEFAULT, attach: Attach = None, where: Where = None
 ) -> None:
     """A session with its messages: the texts, and what tools did."""
+    from app.cli.console import Screen
+    from app.cli.render import transcript
+
     info, messages = with_server(attach, where, lambda api: _conversation(api, session_id))
     if form is OutputFormat.JSON:
         _print_json({"info": info, "messages": messages})
@@ -43,7 +46,7 @@ def show_session(
         Screen().show(*transcript(info, messages))
 
 
-async def _conversation(api: ApiClient, session_id: str) -> tuple[Any, Any]:
+async def _conversation(api: "ApiClient", session_id: str) -> tuple[Any, Any]:
     return await api.get(f"/session/{session_id}"), await api.get(f"/session/{session_id}/message")
 
 

@@ -5,15 +5,17 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 from uuid import uuid4
 
 import typer
 
-from app.cli.api_client import ApiClient
-from app.cli.connection import Attach, Where, with_server
+from app.cli.attach import Attach, Where, with_server
 from app.cli.support import fail, settings
+
+if TYPE_CHECKING:
+    from app.cli.api_client import ApiClient
 
 
 class ExportFormat(StrEnum):
@@ -46,7 +48,7 @@ def export(
 ) -> None:
     """Write a session as one document, as it is at this moment, in the shape of `opencode export`."""
 
-    async def write(api: ApiClient) -> None:
+    async def write(api: "ApiClient") -> None:
         path = f"/session/{quote(session_id, safe='')}/export"
         async with aclosing(api.download(path, children=str(children).lower(), format=form.value)) as pieces:
             await (_write_file(pieces, output.expanduser().resolve()) if output else _write_stdout(pieces))
@@ -83,7 +85,7 @@ def import_document(
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
     from app.transfer.sources import UnreadableSource
 
-    async def store(api: ApiClient) -> Any:
+    async def store(api: "ApiClient") -> Any:
         return await api.upload("/session/import", await _document(source), ids=new_ids.value)
 
     try:

@@ -185,14 +185,14 @@ def rotate_secret() -> None:
 
 
 async def _encrypt_anew(database: "Database", sql: "Statements", held: "ServerSecret") -> int:
-    from app.storage import webhooks
+    from app.storage.repositories import webhook_rows
     from app.users.keys import UserKeys
 
     def rotate(secret: str) -> str:
         return held.box().rotate(secret.encode()).decode()
 
     keys = await UserKeys(database, sql, held).encrypt_anew()
-    return keys + await database.write(lambda connection: webhooks.encrypt_anew(connection, rotate))
+    return keys + await database.write(lambda connection: webhook_rows.encrypt_anew(connection, rotate))
 
 
 def _run(work: "Callable[[Users], Coroutine[Any, Any, T]]") -> T:
