@@ -31,9 +31,9 @@ from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
+from app.server import Choices, Server
 from app.settings import Settings
 from app.users.oidc import OidcLogins, OidcSettings
-from app.wiring import Choices, Server
 
 
 def create_app(
@@ -65,8 +65,8 @@ def create_app(
     api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
     host = socket.gethostname()
     server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{host}:{port}")
-    audit_log = AuditLog(settings.data_dir, f"{host}-{port}" if server.services.directories.states.is_shared else None)
-    server.services.runs.retention.on_deleted = audit_log.write_pruned
+    audit_log = AuditLog(settings.data_dir, f"{host}-{port}" if server.is_shared else None)
+    server.retention.on_deleted = audit_log.write_pruned
     login = _login(settings, flags, server)
     app.state.services = server.services
     app.state.server = server
@@ -83,7 +83,7 @@ def create_app(
 
 
 def _login(settings: Settings, flags: Flags, server: Server) -> Login:
-    users, tokens = server.services.users.users, TokenStore(settings.data_dir)
+    users, tokens = server.users, TokenStore(settings.data_dir)
     oidc = None
     if settings.oidc_issuer and settings.oidc_audience:
         oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), users)
@@ -91,7 +91,7 @@ def _login(settings: Settings, flags: Flags, server: Server) -> Login:
         flags.server_username,
         flags.server_password,
         tokens,
-        Throttle(server.services.users.rates),
+        Throttle(server.rates),
         server.event_tokens,
         users,
         oidc,

@@ -1,12 +1,12 @@
 """Settings of the process, from the environment. A project's own configuration is `opencode.json` (config/)."""
 
-import os
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.util import paths
 
@@ -14,8 +14,10 @@ LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the README's table."""
+
+    model_config = SettingsConfigDict(env_prefix="opensession_", extra="ignore", hide_input_in_errors=True)
 
     data_dir: Path = Field(default_factory=lambda: paths.data_home() / "opensession")
     """Where the database, snapshots, tool outputs and keys are kept (default `$XDG_DATA_HOME/opensession`)."""
@@ -139,13 +141,6 @@ class Settings(BaseModel):
 
     prompt_rate: str | None = None
     """Prompts that each user and each login may send: `30/minute`, `200/hour` (default: any number); more get a 429."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
-        variables = {name.lower(): value for name, value in os.environ.items()}
-        named = {field: variables[name] for field in cls.model_fields if (name := f"opensession_{field}") in variables}
-        return named | given
 
     @field_validator("log_level", mode="before")
     @classmethod

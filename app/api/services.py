@@ -1,4 +1,4 @@
-"""What the routes call. The wiring builds it once; a route finds it on its request."""
+"""What the routes call. `app.server` builds it once; a route finds it on its request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

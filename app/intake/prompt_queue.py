@@ -27,6 +27,7 @@ from app.turn import stored_error
 from app.util import clock, ids
 from app.util.failure_log import FailureLog
 from app.util.held_directory import HeldDirectory
+from app.util.tasks import TaskSet, every
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
 
@@ -70,7 +71,9 @@ class PromptQueue:
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._grown: set[str] = set()
         """Sessions whose queue may have grown since their worker last looked."""
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = TaskSet()
+        self._seen: set[tuple[str, int]] = set()
+        """What waited at the last look."""
 
     async def accept(self, instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> AcceptedPrompt | Waiting:
         """The prompt begins now when the session is idle, else it waits. Raises what `Prompts.accept` raises."""
@@ -147,27 +150,22 @@ class PromptQueue:
     def watch(self) -> None:
         """From now on, until `close`: resume what other servers of the database leave. A prompt that waits at two looks is left:
         between two turns its own server begins it at once."""
-        self._watching = asyncio.create_task(self._watch(), name="queues of other servers")
+        what = "looking for queued prompts"
+        self._watching.start(every(LOOK_SECONDS, self._look, what), what)
 
-    async def _watch(self) -> None:
-        failures, seen = FailureLog(log, "looking for queued prompts"), set[tuple[str, int]]()
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                waiting = set(await self._store.query(pending_rows.waiting_queues))
-                for session_id, _ in waiting & seen:
-                    self._work_on(session_id)
-                seen = waiting
-                failures.worked()
-            except StorageError as error:
-                failures.failed(error)
+    async def _look(self) -> None:
+        waiting = set(await self._store.query(pending_rows.waiting_queues))
+        for session_id, _ in waiting & self._seen:
+            self._work_on(session_id)
+        self._seen = waiting
 
     async def close(self) -> None:
         """What waits stays in the queue, for the next start or another server."""
-        tasks = [task for task in (self._watching, *self._workers.values()) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._watching.cancel()
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
         for queued_id in list(self._waiting):
             self._refuse(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
 

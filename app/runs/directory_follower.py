@@ -1,15 +1,13 @@
 """Does here what clients have asked of other servers of the database about directories that are open here."""
 
-import asyncio
 import logging
 
 from app.bus.memory import MemoryBus
 from app.mcp import signing_in
 from app.mcp.choices import CODE, OWN_STATES
 from app.pty.terminals import Terminals
-from app.runs.housekeeping import repeat
 from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryState, DirectoryStates
-from app.util.tasks import TaskSet
+from app.util.tasks import TaskSet, every
 from app.workspace.instances import Instances
 from app.workspace.workspace import CONFIGURATION
 
@@ -24,20 +22,18 @@ class DirectoryFollower:
         self._instances = instances
         self._bus = bus
         self._terminals = terminals
-        self._following: asyncio.Task[None] | None = None
+        self._following = TaskSet()
         self._tasks = TaskSet()
 
     async def start(self) -> None:
         """Nothing to follow where no other server can be."""
         if self._states.is_shared:
             await self._states.changes()
-            following = repeat("following what other servers are asked", POLL_SECONDS, self.poll)
-            self._following = asyncio.create_task(following, name="follow other servers")
+            what = "following what other servers are asked"
+            self._following.start(every(POLL_SECONDS, self.poll, what), what)
 
     async def stop(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait({self._following})
+        await self._following.cancel()
 
     async def poll(self) -> None:
         for state in await self._states.changes():

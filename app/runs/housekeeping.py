@@ -1,10 +1,7 @@
 """What a running server tidies up from time to time: the journal, the search index, idle workspaces, outputs and snapshots."""
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 from app.bus.memory import MemoryBus
 from app.runs.retention import PruneRule, Retention
@@ -15,11 +12,9 @@ from app.session.replicas import Replicas
 from app.session.search_index import SearchIndex
 from app.tool.truncation import OutputStore
 from app.util import clock
-from app.util.failure_log import FailureLog
+from app.util.tasks import TaskSet, every
 from app.workspace.branches import Branches
 from app.workspace.instances import Instances
-
-log = logging.getLogger(__name__)
 
 SECOND = 1.0
 FIVE_SECONDS = 5.0
@@ -56,27 +51,24 @@ class Housekeeping:
         self._idle_seconds = idle_seconds
         self._retention = retention
         self._retention_days = retention_days
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet()
 
     def start(self) -> None:
-        chores: list[tuple[str, float, Callable[[], Awaitable[Any]]]] = [
-            ("looking for other branches", SECOND, self._branches.check_all),
-            ("indexing messages", FIVE_SECONDS, self._search_index.catch_up),
-            ("trimming the event journal", MINUTE, self._replay.trim),
-            ("closing idle directories", min(MINUTE, self._idle_seconds), self.evict),
-            ("forgetting dead servers", QUARTER_HOUR, self._replicas.forget_dead),
-            ("removing old tool outputs", HOUR, self.remove_old_outputs),
-            ("removing unused homes of the sandbox", HOUR, self.remove_unused_homes),
-            ("collecting old snapshots", HOUR, self.collect_snapshots),
-            ("deleting old sessions", HOUR, self.delete_old_sessions),
-        ]
-        self._tasks = [asyncio.create_task(repeat(*chore), name=f"housekeeping: {chore[0]}") for chore in chores]
+        for seconds, work, what in (
+            (SECOND, self._branches.check_all, "looking for other branches"),
+            (FIVE_SECONDS, self._search_index.catch_up, "indexing messages"),
+            (MINUTE, self._replay.trim, "trimming the event journal"),
+            (min(MINUTE, self._idle_seconds), self.evict, "closing idle directories"),
+            (QUARTER_HOUR, self._replicas.forget_dead, "forgetting dead servers"),
+            (HOUR, self.remove_old_outputs, "removing old tool outputs"),
+            (HOUR, self.remove_unused_homes, "removing unused homes of the sandbox"),
+            (HOUR, self.collect_snapshots, "collecting old snapshots"),
+            (HOUR, self.delete_old_sessions, "deleting old sessions"),
+        ):
+            self._tasks.start(every(seconds, work, what), f"housekeeping: {what}")
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.cancel()
 
     async def evict(self) -> None:
         """Workspaces that nobody has used for long, no turn runs in and no client listens to."""
@@ -97,20 +89,3 @@ class Housekeeping:
     async def delete_old_sessions(self) -> None:
         if self._retention_days is not None:
             await self._retention.prune(PruneRule.older_than(self._retention_days))
-
-
-async def repeat(
-    what: str,
-    seconds: float,
-    chore: Callable[[], Awaitable[Any]],
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-) -> None:
-    """Runs `chore` every `seconds`. A chore that fails is tried again the next time."""
-    failures = FailureLog(log, what)
-    while True:
-        await sleep(seconds)
-        try:
-            await chore()
-            failures.worked()
-        except Exception as error:  # noqa: BLE001  no chore may end the others
-            failures.failed(error)

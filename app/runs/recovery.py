@@ -10,7 +10,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ from app.turn import stored_error
 from app.turn.errors import TurnFailure, to_message_error
 from app.turn.interrupted import mark_for_resumption, mark_interrupted
 from app.util import marks
-from app.util.failure_log import FailureLog
+from app.util.tasks import TaskSet, every
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
 
@@ -101,7 +101,7 @@ class Recovery:
         """When each session was first seen with a prompt that no server runs."""
         self._late: set[str] = set()
         """Sessions whose directories are still being opened."""
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskSet()
 
     async def run(self) -> None:
         """Leaves alone what another living server works on."""
@@ -112,36 +112,19 @@ class Recovery:
 
     def watch(self) -> None:
         """From now on, until `close`."""
-        self._start(self._watch(), "recovery")
+        what = "recovering what dead servers left"
+        self._tasks.start(every(POLL_SECONDS, self._look, what, longest=LONGEST_POLL_SECONDS), what)
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        await self._tasks.cancel()
 
     # Looking for what is to be recovered.
 
-    async def _watch(self) -> None:
-        failures, pause = FailureLog(log, "recovering what dead servers left"), POLL_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                if await self._recover_dead():
-                    await self._undo_reverts()
-                if not self._prompted_only:
-                    await self._start_abandoned()
-                failures.worked()
-                pause = POLL_SECONDS
-            except Exception as error:  # noqa: BLE001  whatever it is, the next look may succeed
-                failures.failed(error)
-                pause = min(2 * pause, LONGEST_POLL_SECONDS)
+    async def _look(self) -> None:
+        if await self._recover_dead():
+            await self._undo_reverts()
+        if not self._prompted_only:
+            await self._start_abandoned()
 
     async def _recover_dead(self) -> bool:
         """Whether a server had died."""
@@ -245,7 +228,7 @@ class Recovery:
     async def _resume(self, directories: Mapping[str, str]) -> set[str]:
         """Starts the turns of sessions, each in its directory; returns those that are started, or will be when that is open."""
         new = {session_id: directory for session_id, directory in directories.items() if session_id not in self._late}
-        opening = {each: self._start(self._open(each, where), f"open for {each}") for each, where in new.items()}
+        opening = {each: self._tasks.start(self._open(each, where), f"open for {each}") for each, where in new.items()}
         if opening:
             await asyncio.wait(opening.values(), timeout=OPENING_SECONDS)
         opened = {session_id: task.result() for session_id, task in opening.items() if task.done()}
@@ -254,12 +237,12 @@ class Recovery:
                 self._go_on(session_id, instance)
         for session_id in opening.keys() - opened.keys():
             self._late.add(session_id)
-            self._start(self._go_on_late(session_id, opening[session_id]), f"resume {session_id}")
+            self._tasks.start(self._go_on_late(session_id, opening[session_id]), f"resume {session_id}")
         return {session_id for session_id in directories if opened.get(session_id, self) is not None}
 
     def _go_on(self, session_id: str, instance: Instance) -> None:
         run = self._turns.start(session_id, instance)
-        self._start(self._drop_requests_after(run, session_id), f"resumed {session_id}")
+        self._tasks.start(self._drop_requests_after(run, session_id), f"resumed {session_id}")
 
     async def _go_on_late(self, session_id: str, opening: "asyncio.Task[Instance | None]") -> None:
         try:
@@ -281,7 +264,7 @@ class Recovery:
             pending.withdraw_orphans(sessions)
 
     async def _undo_reverts(self) -> None:
-        undoing = self._start(self._reverts.undo(), "unfinished reverts")
+        undoing = self._tasks.start(self._reverts.undo(), "unfinished reverts")
         await asyncio.wait({undoing}, timeout=OPENING_SECONDS)
         if undoing.done():
             undoing.result()

@@ -5,7 +5,7 @@ The session's gate says when a task may begin; its lease keeps other servers out
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from app.storage.writer import Lease, StaleLease
 from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
 from app.turn import stored_error
 from app.turn.errors import aborted
-from app.util.failure_log import FailureLog
+from app.util.tasks import TaskSet, every
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -125,8 +125,8 @@ class Runner:
         self._runs: dict[str, list[Run]] = {}
         """By session, in the order of their holds: the last one may wait for the others to end."""
         self._slots = asyncio.Semaphore(most_running)
-        self._watching: list[asyncio.Task[None]] = []
-        self._aborting: set[asyncio.Task[None]] = set()
+        self._watching = TaskSet()
+        self._aborting = TaskSet()
         self._turn_end_retries = TurnEndRetries(store, statuses, gate, leases)
 
     def is_running(self, session_id: str) -> bool:
@@ -232,30 +232,20 @@ class Runner:
 
     def watch(self) -> None:
         """From now on, until `close`: end what other servers want to end, and what they may soon take over."""
-        self._watching = [asyncio.create_task(watch()) for watch in (self._watch_heartbeat, self._watch_aborts)]
+        for look, what in (
+            (self._look_for_heartbeats, "looking for heartbeats"),
+            (self._look_for_aborts, "looking for runs that another server wants to end"),
+        ):
+            self._watching.start(every(POLL_SECONDS, look, what), what)
 
-    async def _watch_heartbeat(self) -> None:
+    async def _look_for_heartbeats(self) -> None:
         """Sends no query: the database may not answer."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            if self._leases.is_unconfirmed():
-                self._fence_unconfirmed()
+        if self._leases.is_unconfirmed():
+            self._fence_unconfirmed()
 
-    async def _watch_aborts(self) -> None:
-        failures = FailureLog(log, "looking for runs that another server wants to end")
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            try:
-                self._start_aborts(await self._leases.aborted_runs())
-                failures.worked()
-            except StorageError as error:
-                failures.failed(error)
-
-    def _start_aborts(self, sessions: Sequence[str]) -> None:
-        for session_id in sessions:
-            task = asyncio.create_task(self._abort_here(session_id), name=f"abort {session_id}")
-            self._aborting.add(task)
-            task.add_done_callback(self._aborting.discard)
+    async def _look_for_aborts(self) -> None:
+        for session_id in await self._leases.aborted_runs():
+            self._aborting.start(self._abort_here(session_id), f"abort {session_id}")
 
     def _fence_unconfirmed(self) -> None:
         """The database has not heard of this server for so long that another takes its sessions over."""
@@ -297,8 +287,7 @@ class Runner:
             await next(iter(self._runs.values()))[0].ended.wait()
 
     async def close(self) -> None:
-        for watch in self._watching:
-            watch.cancel()
+        await self._watching.cancel()
         await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self._runs)))
         await self._turn_end_retries.close()
 

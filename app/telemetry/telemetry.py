@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from app.telemetry.observer import NOBODY, Observer, Observers
 from app.telemetry.otel_settings import wants_contents, wants_traces
+from app.util.tasks import TaskSet
 
 if TYPE_CHECKING:
     from app.telemetry.metrics import Metrics
@@ -21,17 +21,14 @@ class Telemetry:
         self.metrics = metrics
         self.traces = traces
         self.observer = _observer(metrics, traces)
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = TaskSet()
 
     def start(self) -> None:
         if self.metrics is not None:
-            self._watching = asyncio.create_task(self.metrics.watch_loop(), name="event loop lag")
+            self._watching.start(self.metrics.watch_loop(), "event loop lag")
 
     async def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watching
+        await self._watching.cancel()
         if self.traces is not None:
             await asyncio.to_thread(self.traces.stop)
 

@@ -237,7 +237,7 @@ async def test_without_webhooks_nothing_looks_for_any(tmp_path: Path, monkeypatc
     looks: list[bool] = []
 
     async with running_app(tmp_path) as app:
-        dispatcher: Any = app.fastapi.state.server._webhooks
+        dispatcher: Any = app.fastapi.state.server.deliveries
         look = dispatcher._look
 
         async def counted() -> bool:
@@ -260,7 +260,7 @@ async def test_a_thousand_events_reach_a_fast_receiver_once_and_in_order(tmp_pat
     async with running_app(tmp_path, webhook_private_addresses=True) as app:
         hook = await app.post("/webhook", {"url": receiver.url, "events": ["command.executed"]})
         receiver.secret = hook["secret"]
-        writer, began = app.fastapi.state.server._core.storage.writer, time.monotonic()
+        writer, began = app.fastapi.state.server.writer, time.monotonic()
         for number in range(MANY):
             payload = b'{"type":"command.executed","properties":{"sessionID":"ses_%d","name":"%d"}}' % (number % 7, number)
             session_id, directory = f"ses_{number % 7}", str(app.directory)

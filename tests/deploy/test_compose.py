@@ -20,7 +20,7 @@ from redis_server import running_redis
 from running_server import ROOT, clean_environment, free_port, needed, new_workspace, this_checkout
 
 from app.api.security import is_open
-from app.cli import DEFAULT_PORT
+from app.cli.serve import DEFAULT_PORT
 from app.settings import Settings
 
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())

@@ -13,7 +13,7 @@ from doc_snippets import blocks
 from running_server import ROOT
 
 from app.api.security import is_open
-from app.cli import DEFAULT_PORT
+from app.cli.serve import DEFAULT_PORT
 
 DIRECTORY = ROOT / "deploy" / "kubernetes"
 KUSTOMIZATION = yaml.safe_load((DIRECTORY / "kustomization.yaml").read_text())

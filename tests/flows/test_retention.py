@@ -140,10 +140,10 @@ async def test_only_archived_ones_where_that_is_asked_for(app: RunningApp) -> No
 async def test_a_setting_has_the_server_do_it(app: RunningApp) -> None:
     await made(app, "old")
     pass_days(89)
-    await app.fastapi.state.server._housekeeping.delete_old_sessions()
+    await app.fastapi.state.server.housekeeping.delete_old_sessions()
     assert await titles(app) == {"old"}
     pass_days(2)
-    await app.fastapi.state.server._housekeeping.delete_old_sessions()
+    await app.fastapi.state.server.housekeeping.delete_old_sessions()
     assert await titles(app) == set()
 
 

@@ -12,18 +12,18 @@ from running_server import clean_environment, free_port, this_checkout
 
 INTERRUPTED = """
 import os, signal
-from app import cli, wiring
+from app import cli, server
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may have it ignored
 
-look_for_users = wiring.Server._look_for_users
+look_for_users = server.Server._look_for_users
 
-async def interrupted(server):
+async def interrupted(started):
     for _ in range({times}):
         os.kill(os.getpid(), signal.{name})
-    await look_for_users(server)
+    await look_for_users(started)
 
-wiring.Server._look_for_users = interrupted
+server.Server._look_for_users = interrupted
 cli.main()
 """
 
@@ -69,10 +69,10 @@ async def test_a_part_that_cannot_be_stopped_leaves_no_other_one_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     before = set(threading.enumerate())
+    monkeypatch.setattr(what, fails)
     with pytest.raises(RuntimeError, match="it broke"):
         async with running_app(tmp_path) as app:
             await app.create_session()
-            monkeypatch.setattr(what, fails)
     assert_nothing_is_open(tmp_path, before)
 
 

@@ -23,8 +23,8 @@ from app.http_server import http_server
 from app.main import create_app
 from app.provider.base import ModelRequest, TextBlock, UserTurn
 from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn
+from app.server import Choices
 from app.settings import Settings
-from app.wiring import Choices
 
 REFUSALS_FILE = "REFUSALS_FILE"
 REFUSALS_SEED = "REFUSALS_SEED"

@@ -27,13 +27,13 @@ from fastapi import FastAPI
 from sse_reader import EventReader
 
 from app.api.services import Services
+from app.cli.asgi_transport import StreamingTransport
 from app.main import create_app
 from app.provider.scripted.adapter import ScriptedAnswer, ScriptedProvider, ScriptedStep
+from app.server import Choices
 from app.settings import Settings
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
-from app.terminal.asgi_transport import StreamingTransport
-from app.wiring import Choices
 
 PATIENCE = 60.0
 """Seconds after which a test that waits has failed."""

@@ -1,5 +1,7 @@
 """Settings from the environment: which are refused, and how a command says so."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
@@ -32,3 +34,22 @@ def test_a_command_names_the_setting_that_is_wrong(monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(cli.app, ["serve"])
     assert result.exit_code == 1 and "secret" not in result.output
     assert "OPENSESSION_REDIS_URL: " in result.output and "OPENSESSION_SHUTDOWN_SECONDS: " in result.output
+
+
+def test_a_variable_may_be_written_in_small_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("opensession_max_webhooks", "3")
+    assert Settings().max_webhooks == 3
+
+
+def test_what_is_given_goes_before_the_environment_which_alone_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("OPENSESSION_MAX_WEBHOOKS=1\nOPENSESSION_MAX_TERMINALS=1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENSESSION_MAX_WEBHOOKS", "3")
+    monkeypatch.setenv("MAX_TERMINALS", "4")
+    assert (Settings().max_webhooks, Settings(max_webhooks=2).max_webhooks, Settings().max_terminals) == (3, 2, 20)
+
+
+def test_what_was_given_is_not_in_an_error() -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings(redis_url="http://user:secret@cache")
+    assert "secret" not in str(refused.value)

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app import cli
 from app.api.login import AcceptedLogin, Login, LoginDenied
 from app.api.tokens import TokenStore
-from app.cli import app
+from app.cli import app, serve
 from app.main import create_app
 from app.settings import Settings
 from app.storage.engine import Database
@@ -79,10 +78,10 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
 
 def test_an_identity_provider_is_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server beyond loopback starts with one, and nobody is let in without."""
-    assert cli._login(Settings()) is None
+    assert serve._login(Settings()) is None
     monkeypatch.setenv("OPENSESSION_OIDC_ISSUER", "https://login.example.com")
     monkeypatch.setenv("OPENSESSION_OIDC_AUDIENCE", "opensession")
-    assert "Bearer" in (cli._login(Settings()) or "")
+    assert "Bearer" in (serve._login(Settings()) or "")
     assert create_app(Settings(), workspace=tmp_path).state.login.is_required()
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from terminal_events import ANSWER, IDLE, PROMPT, PROMPTED, SESSION, event, message
 
-from app.terminal.asking import answers_of, permission_texts, question_texts, read_line, reply_of
-from app.terminal.outcome import PromptOutcome
+from app.cli.prompt_run import PromptOutcome
+from app.cli.view import answers_of, permission_texts, question_texts, read_line, reply_of
 
 
 def outcome(*events: dict[str, Any]) -> PromptOutcome:

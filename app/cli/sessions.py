@@ -1,15 +1,16 @@
 """The commands `opensession session`, `models`, `agents` and `mcp`: what a server has."""
 
+import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_api import Attach, OutputFormat, Where, print_json, with_server
-from app.cli_support import fail
+from app.cli.attach import Attach, Where, with_server
+from app.cli.support import OutputFormat, fail
 
 if TYPE_CHECKING:
-    from app.terminal.api_client import ApiClient
+    from app.cli.api_client import ApiClient
 
 session = typer.Typer(help="Sessions: list, show and delete them.", no_args_is_help=True)
 mcp = typer.Typer(help="MCP servers.", no_args_is_help=True)
@@ -25,7 +26,7 @@ def list_sessions(most: Most = None, form: AsFormat = OutputFormat.DEFAULT, atta
     found = with_server(attach, where, lambda api: api.get("/session", roots="true"))
     newest = sorted(found, key=lambda each: -each["time"]["updated"])[:most]
     if form is OutputFormat.JSON:
-        print_json(newest)
+        _print_json(newest)
     else:
         _table([(each["id"], _when(each["time"]["updated"]), each["title"]) for each in newest])
 
@@ -35,14 +36,14 @@ def show_session(
     session_id: SessionId, form: AsFormat = OutputFormat.DEFAULT, attach: Attach = None, where: Where = None
 ) -> None:
     """A session with its messages: the texts, and what tools did."""
+    from app.cli.console import Screen
+    from app.cli.render import transcript
+
     info, messages = with_server(attach, where, lambda api: _conversation(api, session_id))
     if form is OutputFormat.JSON:
-        print_json({"info": info, "messages": messages})
-        return
-    from app.terminal.console import Screen
-    from app.terminal.transcript import transcript
-
-    Screen().show(*transcript(info, messages))
+        _print_json({"info": info, "messages": messages})
+    else:
+        Screen().show(*transcript(info, messages))
 
 
 async def _conversation(api: "ApiClient", session_id: str) -> tuple[Any, Any]:
@@ -81,6 +82,10 @@ def list_mcp(attach: Attach = None, where: Where = None) -> None:
     """The MCP servers of this directory, and whether they are connected."""
     found = with_server(attach, where, lambda api: api.get("/mcp"))
     _table([(name, status["status"], status.get("error") or "") for name, status in sorted(found.items())])
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def _when(epoch_ms: int) -> str:

@@ -1,7 +1,6 @@
 """The commands `opensession backup` and `restore`."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_support import database_must_do, fail, settings
+from app.cli.support import database_must_do, fail, settings
 
 if TYPE_CHECKING:
     from app.backup.manifest import BackupProgress, Manifest
@@ -31,13 +30,14 @@ _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump tha
 
 def backup(target: BackupTarget) -> None:
     """Copy all that the server keeps to a file or directory, while it runs: database, snapshots, outputs, keys."""
+    from app.cli.console import progress_bars
     from app.storage.engine import Database
 
     here, path = settings(), target.expanduser().absolute()
     _say_of_postgres(here, _DUMP_FIRST)
     with _failures(), database_must_do():
         _require_something(here)
-        with closing(Database(here.resolved_database_url)) as database, _progress() as progress:
+        with closing(Database(here.resolved_database_url)) as database, progress_bars() as progress:
             manifest = asyncio.run(_back_up(here, database, path, progress))
     typer.echo(f"{path}: {_held(manifest)}")
 
@@ -63,6 +63,7 @@ def restore(source: BackupSource, force: Force = False) -> None:
     next start."""
     from app.backup.contents import DATABASE
     from app.backup.restoring import restore as restore_backup
+    from app.cli.console import progress_bars
 
     here = settings()
     database = _sqlite_file(here)
@@ -70,7 +71,7 @@ def restore(source: BackupSource, force: Force = False) -> None:
         fail(f"OPENSESSION_DATABASE_URL names {database}: unset it, restore, then move {DATABASE} there.")
     dialect = "sqlite" if database else "postgresql"
     path = source.expanduser().absolute()
-    with _failures(), database_must_do(), _progress() as progress:
+    with _failures(), database_must_do(), progress_bars() as progress:
         restored = restore_backup(path, here.data_dir, dialect, lambda: _require_no_server(here), progress, force=force)
     if restored.aside:
         typer.echo(
@@ -126,22 +127,3 @@ def _failures() -> Iterator[None]:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or 'A file'} cannot be used: {error.strerror or error}")
-
-
-@contextmanager
-def _progress() -> "Iterator[BackupProgress]":
-    """A bar for each step on a terminal, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield show

@@ -2,16 +2,16 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from app.cli_support import database_must_do, fail, settings
-from app.storage.repositories import webhook_rows
+from app.cli.support import database_must_do, fail, settings
 from app.users.principal import Role
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def rotate_secret() -> None:
 
 
 async def _encrypt_anew(database: "Database", sql: "Statements", held: "ServerSecret") -> int:
+    from app.storage.repositories import webhook_rows
     from app.users.keys import UserKeys
 
     def rotate(secret: str) -> str:
@@ -194,28 +195,16 @@ async def _encrypt_anew(database: "Database", sql: "Statements", held: "ServerSe
     return keys + await database.write(lambda connection: webhook_rows.encrypt_anew(connection, rotate))
 
 
-def _run(work: "Callable[[Users], Awaitable[T]]") -> T:
+def _run(work: "Callable[[Users], Coroutine[Any, Any, T]]") -> T:
     from app.users.users import Users
 
     return _on_database(lambda database, sql: work(Users(database, sql)))
 
 
-def _on_database(work: "Callable[[Database, Statements], Awaitable[T]]") -> T:
+def _on_database(work: "Callable[[Database, Statements], Coroutine[Any, Any, T]]") -> T:
     """The one that the server uses; the embedded one is made or migrated."""
-    from app.storage.engine import Database
-    from app.storage.migrate import require_current, upgrade
+    from app.backup.opening import open_database
     from app.storage.statements import Statements
 
-    async def run() -> T:
-        database = Database(settings().resolved_database_url)
-        try:
-            if settings().database_url is None:
-                upgrade(database.engine)
-            else:
-                require_current(database.engine)
-            return await work(database, Statements(database.dialect))
-        finally:
-            database.close()
-
-    with database_must_do():
-        return asyncio.run(run())
+    with database_must_do(), closing(open_database(settings())) as database:
+        return asyncio.run(work(database, Statements(database.dialect)))

@@ -5,10 +5,8 @@ from typing import Any
 
 from terminal_events import ANSWERING, PROMPT, PROMPTED, SESSION, completed, delta, event, part, text, tool
 
-from app.terminal.json_events import JsonEvents
-from app.terminal.output import Output
-from app.terminal.render import Renderer
-from app.terminal.tool_lines import MOST_LINES, MOST_OUTPUT_LINES, tool_lines
+from app.cli.console import Output
+from app.cli.render import MOST_LINES, MOST_OUTPUT_LINES, JsonEvents, Renderer, tool_lines
 
 DIFF = "Index: a.txt\n=====\n--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n-hello\n+goodbye\n world\n"
 

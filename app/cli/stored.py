@@ -1,20 +1,34 @@
-"""The commands about what is stored: `opensession stats` and `prune`."""
+"""The commands about what is stored: `opensession migrate`, `stats` and `prune`."""
 
 import asyncio
 import re
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_support import database_must_do, fail, settings
+from app.cli.support import database_must_do, fail, settings
 from app.util import clock
 
 if TYPE_CHECKING:
+    from app.runs.retention import Retention
     from app.schema.retention import PruneReport
     from app.schema.usage import UsageReport, UsageTotal
+    from app.settings import Settings
 
 _COLUMNS = ("input", "output", "reasoning", "cache read", "cache write", "cost", "turns", "tool calls")
+
+
+def migrate() -> None:
+    """Upgrade the database (OPENSESSION_DATABASE_URL, or the embedded one) to the newest schema."""
+    from app.storage.engine import make_engine
+    from app.storage.migrate import HEAD, upgrade
+
+    with database_must_do():
+        upgrade(make_engine(settings().resolved_database_url))
+    typer.echo(f"The database is at revision {HEAD}.")
 
 
 Days = Annotated[int | None, typer.Option(min=1, help="Of the last so many days; without it of all time.")]
@@ -91,18 +105,48 @@ def _require_no_server(days: float, archived_only: bool) -> None:
 
 
 async def _prune(days: float, archived_only: bool, dry_run: bool) -> "PruneReport":
-    from app.api.audit import AuditLog
     from app.runs.retention import PruneRule
     from app.storage import space
-    from app.wiring import retention_by_itself
 
+    rule = PruneRule.older_than(days, archived_only=archived_only)
     wanted = settings()
-    is_embedded = wanted.resolved_database_url.startswith("sqlite")
-    audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
-    async with retention_by_itself(wanted) as retention:
-        retention.on_deleted = audit_log.write_pruned
-        report = await retention.prune(PruneRule.older_than(days, archived_only=archived_only), dry_run=dry_run)
-    audit_log.close()
+    async with _retention(wanted) as (retention, is_embedded):
+        report = await retention.prune(rule, dry_run=dry_run)
     if is_embedded and not dry_run:
         space.switch_if_needed(wanted.resolved_database_url)
     return report
+
+
+@asynccontextmanager
+async def _retention(wanted: "Settings") -> "AsyncIterator[tuple[Retention, bool]]":
+    """Without a server, and whether the database is the embedded one; the servers of a shared one hear of it by the journal."""
+    from app.api.audit import AuditLog
+    from app.backup.opening import open_database
+    from app.bus.memory import MemoryBus
+    from app.runs.retention import REST, Retention
+    from app.session.gate import SessionGate
+    from app.session.lease import Leases
+    from app.session.publisher import SessionPublisher
+    from app.session.service import SessionService
+    from app.session.store import Store
+    from app.storage.statements import Statements
+    from app.storage.writer import Writer
+    from app.util.server_locks import ServerLocks
+
+    with closing(open_database(wanted)) as database:
+        is_embedded = database.dialect == "sqlite"
+        sql, publisher, gate = Statements(database.dialect), SessionPublisher(MemoryBus()), SessionGate()
+        writer = Writer(database, sql, publisher)
+        writer.has_owners = True
+        store = Store(database, sql, writer, publisher)
+        leases = Leases(database, sql, writer, ServerLocks(wanted.data_dir / "servers") if is_embedded else None)
+        audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
+        sessions = SessionService(store, gate, leases)
+        retention = Retention(database, store, sessions, gate, leases, wanted.data_dir, rest=0 if is_embedded else REST)
+        retention.on_deleted = audit_log.write_pruned
+        try:
+            yield retention, is_embedded
+        finally:
+            await store.barrier()
+            await leases.close()
+            audit_log.close()

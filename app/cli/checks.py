@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from app import __version__
+from app.cli.server_checks import check_servers
 from app.config.flags import Flags
 from app.config.loader import load
 from app.context.instructions import InstructionScope, read_files
-from app.doctor_servers import check_servers
 from app.project.discovery import discover
 from app.sandbox.git import Git
 from app.sandbox.sandbox import OFF, open_sandbox

@@ -11,11 +11,11 @@ from uuid import uuid4
 
 import typer
 
-from app.cli_api import Attach, Where, with_server
-from app.cli_support import fail, settings
+from app.cli.attach import Attach, Where, with_server
+from app.cli.support import fail, settings
 
 if TYPE_CHECKING:
-    from app.terminal.api_client import ApiClient
+    from app.cli.api_client import ApiClient
 
 
 class ExportFormat(StrEnum):

@@ -1,4 +1,4 @@
-"""The two kinds of servers that the commands speak to: one that runs elsewhere, or one within this process, for one command."""
+"""The server that a command speaks to: one that runs elsewhere, or one within this process for as long as the command takes."""
 
 import logging
 import os
@@ -11,8 +11,9 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from app.settings import Settings
-from app.terminal.api_client import ApiClient
+from app.cli.api_client import ApiClient
+from app.cli.asgi_transport import StreamingTransport
+from app.cli.support import settings
 
 _TIMEOUT = httpx.Timeout(30, read=120, pool=None)
 
@@ -37,21 +38,19 @@ def _directory_header(directory: str | None) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def within(settings: Settings, directory: Path) -> AsyncIterator[tuple[ApiClient, list[str]]]:
+async def within(directory: Path) -> AsyncIterator[tuple[ApiClient, list[str]]]:
     """A server of the same data directory that other servers may use too, and the addresses of those. It opens no port. At the
     end what turns leave to be done, such as a title, is finished. Raises StorageError and SandboxUnusable."""
     from app.main import create_app
-    from app.terminal.asgi_transport import StreamingTransport
-    from app.wiring import Choices
+    from app.server import Choices
 
     logging.basicConfig(level=logging.ERROR)
     password = secrets.token_urlsafe()
-    application = create_app(settings, workspace=directory, port=0, choices=Choices(recovers_all=False), password=password)
+    application = create_app(settings(), workspace=directory, port=0, choices=Choices(recovers_all=False), password=password)
     server, login = application.state.server, (os.environ.get("OPENCODE_SERVER_USERNAME") or "opencode", password)
     async with application.router.lifespan_context(application):
-        transport = StreamingTransport(application)
         async with httpx.AsyncClient(
-            transport=transport,
+            transport=StreamingTransport(application),
             base_url="http://127.0.0.1",
             auth=login,
             timeout=_TIMEOUT,
@@ -63,7 +62,7 @@ async def within(settings: Settings, directory: Path) -> AsyncIterator[tuple[Api
 
 async def _others(server: Any) -> list[str]:
     """Servers that listen, have this data directory, and whose clients do not hear what happens here: on SQLite."""
-    replicas = server.services.replicas
-    if server.services.directories.states.is_shared:
+    replicas = server.replicas
+    if server.is_shared:
         return []
     return [each.address for each in await replicas.all() if each.alive and not each.address.endswith(":0")]

@@ -1,22 +1,21 @@
 """The command `opensession import-opencode`."""
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_support import database_must_do, fail, settings
+from app.cli.support import database_must_do, fail, settings
 
 if TYPE_CHECKING:
     from app.storage.engine import Database
     from app.transfer.opencode.records import SourceReader
     from app.transfer.opencode.report import ImportReport
-    from app.transfer.opencode.sessions import ImportProgress
 
 SourceDirectory = Annotated[
     Path | None,
@@ -72,6 +71,7 @@ async def _import(
     database: "Database", readers: "list[SourceReader]", source: Path, only: Path | None, dry_run: bool
 ) -> "ImportReport":
     from app.bus.memory import MemoryBus
+    from app.cli.console import progress_bars
     from app.session.publisher import SessionPublisher
     from app.session.quota import ProjectQuota
     from app.session.store import Store
@@ -88,20 +88,7 @@ async def _import(
     bytes_of_snapshots = here.max_snapshot_bytes
     snapshots = SnapshotImport(source / "snapshot", here.data_dir, database.locks, max_bytes=bytes_of_snapshots, dry_run=dry_run)
     work = OpenCodeImport(store, sql, writer, importer, snapshots, dry_run=dry_run)
-    with _progress() as progress:
-        report = await work.run(readers, only, progress)
+    with progress_bars() as progress:
+        report = await work.run(readers, only, partial(progress, "Importing sessions"))
     await store.barrier()
     return report
-
-
-@contextmanager
-def _progress() -> "Iterator[ImportProgress]":
-    """A bar on a terminal, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("Importing sessions"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("sessions")
-        yield lambda done, total: bar.update(task, completed=done, total=total)

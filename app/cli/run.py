@@ -1,16 +1,19 @@
 """The command `opensession run`: one prompt, answered on the terminal or in a pipe."""
 
+import base64
+import mimetypes
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_api import Attach, OutputFormat, Where, with_server
+from app.cli.attach import Attach, Where, with_server
+from app.cli.support import OutputFormat
 
 if TYPE_CHECKING:
-    from app.terminal.api_client import ApiClient
-    from app.terminal.prompt_run import PromptOptions
+    from app.cli.api_client import ApiClient
+    from app.cli.prompt_run import PromptOptions
 
 Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]
 Files = Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")]
@@ -32,7 +35,7 @@ def run(
     where: Where = None,
 ) -> None:
     """Prompt a session and show the answer. Ends with 0: answered, 1: error, 2: wrong usage, 130: stopped by Ctrl-C."""
-    from app.terminal.prompt_run import PromptOptions
+    from app.cli.prompt_run import PromptOptions
 
     if session and continues:
         raise typer.BadParameter("takes no --continue: it names the session", param_hint="--session")
@@ -55,8 +58,8 @@ def run(
 
 
 async def _run(api: "ApiClient", options: "PromptOptions", *, as_json: bool, allows: bool) -> int:
-    from app.terminal.prompt_run import PromptRun, open_session
-    from app.terminal.run_view import RunView
+    from app.cli.prompt_run import PromptRun, open_session
+    from app.cli.view import RunView
 
     session = await open_session(api, options)
     return await PromptRun(api, RunView(session["id"], as_json=as_json, allows=allows), session).run(options)
@@ -72,16 +75,29 @@ def _model(name: str | None) -> tuple[str, str] | None:
 
 
 def _parts(prompt: str, files: list[Path]) -> list[dict[str, Any]]:
-    from app.terminal.attachments import file_part
-
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read().decode(errors="replace")
     text = "\n".join(each for each in (prompt, piped) if each.strip())
     if not text:
         raise typer.BadParameter("is missing: give it as an argument, or on standard input", param_hint="PROMPT")
-    return [*(file_part(_file(path)) for path in files), {"type": "text", "text": text}]
+    return [*map(_file_part, files), {"type": "text", "text": text}]
 
 
-def _file(path: Path) -> Path:
+def _file_part(path: Path) -> dict[str, Any]:
+    """A file of the caller's machine: its content goes along, so the server need not see it."""
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}", param_hint="--file")
-    return path
+    content = path.read_bytes()
+    url = f"data:{(mime := _mime(path, content))};base64,{base64.b64encode(content).decode()}"
+    return {"type": "file", "mime": mime, "filename": path.name, "url": url}
+
+
+def _mime(path: Path, content: bytes) -> str:
+    """Text is text, whatever its name: models read it."""
+    guessed = mimetypes.guess_type(path.name)[0]
+    if guessed and guessed.startswith(("image/", "application/pdf")):
+        return guessed
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return guessed or "application/octet-stream"
+    return "text/plain"

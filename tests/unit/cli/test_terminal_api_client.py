@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from app.terminal import api_client
-from app.terminal.api_client import ApiClient, ApiRefused
+from app.cli import api_client
+from app.cli.api_client import ApiClient, ApiRefused
 
 GREETING = b'data: {"type":"server.connected"}\n\n'
 

@@ -1,6 +1,5 @@
-"""The command `opensession`."""
+"""The commands `opensession serve` and `openapi`."""
 
-import asyncio
 import gc
 import logging
 import os
@@ -10,38 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app import cli_backup, cli_data, cli_opencode, cli_run, cli_sessions, cli_transfer, cli_users
-from app.cli_support import database_must_do, fail, failures_as_log_lines, sandbox_must_do
-from app.cli_support import settings as read_settings
-from app.settings import Settings
+from app.cli.support import database_must_do, fail, failures_as_log_lines, sandbox_must_do
+from app.cli.support import settings as read_settings
 from app.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 
 if TYPE_CHECKING:
-    from app.util.finding import Finding
-
-app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True)
-app.add_typer(cli_users.token, name="token")
-app.add_typer(cli_users.user, name="user")
-app.add_typer(cli_users.secret, name="secret")
-app.add_typer(cli_sessions.session, name="session")
-app.add_typer(cli_sessions.mcp, name="mcp")
-app.command("run")(cli_run.run)
-app.command("models")(cli_sessions.models)
-app.command("agents")(cli_sessions.agents)
-app.command("export")(cli_transfer.export)
-app.command("import")(cli_transfer.import_document)
-app.command("stats")(cli_data.stats)
-app.command("prune")(cli_data.prune)
-app.command("backup")(cli_backup.backup)
-app.command("restore")(cli_backup.restore)
-app.command("import-opencode")(cli_opencode.import_opencode)
+    from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 4096
 
 
-@app.command()
 def serve(
     hostname: Annotated[
         str,
@@ -75,7 +54,7 @@ def serve(
         _serve(settings, hostname, port, login or "")
 
 
-def _require_data_dir(settings: Settings) -> None:
+def _require_data_dir(settings: "Settings") -> None:
     from app.backup.placing import finish_restore
     from app.storage.engine import require_writable
 
@@ -84,7 +63,7 @@ def _require_data_dir(settings: Settings) -> None:
         finish_restore(settings.data_dir)
 
 
-def _login(settings: Settings) -> str | None:
+def _login(settings: "Settings") -> str | None:
     """The login option for curl; None if no login is needed."""
     from app.api.tokens import TokenStore
     from app.config.flags import Flags
@@ -95,10 +74,10 @@ def _login(settings: Settings) -> str | None:
     return '-H "Authorization: Bearer $TOKEN" ' if has_tokens else None
 
 
-def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
+def _serve(settings: "Settings", hostname: str, port: int, login: str) -> None:
+    from app.cli.server_checks import mode
     from app.http_server import http_server
     from app.main import create_app
-    from app.mode import mode
 
     bound = _bind(hostname, port)
     with database_must_do(), sandbox_must_do():
@@ -161,43 +140,6 @@ def _greet(hostname: str, port: int, login: str, found: list[str]) -> None:
     typer.echo(f"Open {url} in a browser, or try:  curl -s {login}-X POST {url}/session")
 
 
-@app.command()
-def migrate() -> None:
-    """Upgrade the database (OPENSESSION_DATABASE_URL, or the embedded one) to the newest schema."""
-    from app.storage.engine import make_engine
-    from app.storage.migrate import HEAD, upgrade
-
-    with database_must_do():
-        upgrade(make_engine(read_settings().resolved_database_url))
-    typer.echo(f"The database is at revision {HEAD}.")
-
-
-@app.command()
-def doctor(
-    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
-) -> None:
-    """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
-    from app.doctor import examine
-
-    findings = asyncio.run(examine(read_settings(), Path.cwd()))
-    left = [finding for finding in findings if not _report(finding, repair) and finding.level == "fault"]
-    if left:
-        hint = " `opensession doctor --repair` would repair some." if any(finding.act for finding in left) else ""
-        typer.echo(f"{len(left)} faults.{hint}")
-        raise typer.Exit(1)
-
-
-def _report(finding: "Finding", repair: bool) -> bool:
-    """Prints the finding; returns whether it was repaired."""
-    is_repaired = repair and finding.act is not None
-    if is_repaired and finding.act:
-        finding.act()
-    remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
-    typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
-    return is_repaired
-
-
-@app.command()
 def openapi(
     output: Annotated[Path | None, typer.Option(help="File to write; standard output if absent.")] = None,
 ) -> None:
@@ -209,11 +151,3 @@ def openapi(
         typer.echo(text, nl=False)
     else:
         output.write_text(text, "utf-8")
-
-
-def main() -> None:
-    app()
-
-
-if __name__ == "__main__":
-    main()

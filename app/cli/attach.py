@@ -1,29 +1,21 @@
-"""What the commands that speak to a server share: which server it is, and its errors as sentences."""
+"""Which server a command speaks to, and what goes wrong there as a sentence."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from app.cli_support import database_must_do, fail, sandbox_must_do, settings
+from app.cli.support import database_must_do, fail, sandbox_must_do
 
 if TYPE_CHECKING:
-    from app.terminal.api_client import ApiClient
+    from app.cli.api_client import ApiClient
 
 T = TypeVar("T")
 
 INTERRUPTED = 130
-
-
-class OutputFormat(StrEnum):
-    DEFAULT = "default"
-    JSON = "json"
-
 
 Attach = Annotated[
     str | None,
@@ -36,9 +28,10 @@ Where = Annotated[
 
 def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
-    from app.terminal.api_client import ApiRefused
+    from app.cli.api_client import ApiRefused
 
-    _require_url(attach)
+    if attach is not None and not attach.startswith(("http://", "https://")):
+        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
 
     async def run() -> T:
         async with _server(attach, where) as api:
@@ -53,14 +46,9 @@ def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClie
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _require_url(attach: str | None) -> None:
-    if attach is not None and not attach.startswith(("http://", "https://")):
-        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
-
-
 @asynccontextmanager
 async def _server(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
-    from app.terminal.connection import remote, within
+    from app.cli.connection import remote, within
 
     if attach is not None:
         async with remote(attach, str(where) if where else None) as api:
@@ -69,12 +57,8 @@ async def _server(attach: str | None, where: Path | None) -> "AsyncIterator[ApiC
     directory = (where or Path()).resolve()
     if not directory.is_dir():
         raise typer.BadParameter(f"there is no directory {directory}", param_hint="--dir")
-    async with within(settings(), directory) as (api, others):
+    async with within(directory) as (api, others):
         for address in others:
             url = f"http://127.0.0.1:{address.rpartition(':')[2]}"
             typer.echo(f"Another server works with these sessions; its clients see this live with --attach {url}", err=True)
         yield api
-
-
-def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

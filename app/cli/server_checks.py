@@ -1,4 +1,5 @@
-"""Looks over what several servers share: PostgreSQL, Redis, the volume with the data directory, the time."""
+"""What several servers share: PostgreSQL, Redis, the volume with the data directory, the time. `doctor` looks it over, and a
+start says how the server works: alone on SQLite, or as one of several on PostgreSQL, with or without Redis."""
 
 import fcntl
 import os
@@ -13,7 +14,7 @@ from app.bus.redis_server import RedisUnusable, find_redis
 from app.session.lease import DEAD_AFTER_MS
 from app.settings import Settings
 from app.storage import server_facts
-from app.storage.engine import Connection, Engine
+from app.storage.engine import Connection, Engine, make_engine
 from app.storage.migrate import HEAD, revision
 from app.storage.repositories import lease_rows
 from app.util.finding import Finding
@@ -36,9 +37,8 @@ def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
         replicas = lease_rows.replicas(connection) if revision(connection) == HEAD else []
         yield from _postgres(connection)
         yield _clock(connection)
-    alive = [each for each in replicas if each.age <= DEAD_AFTER_MS]
     yield _redis(settings)
-    yield _volume(settings.data_dir, alive)
+    yield _volume(settings.data_dir, [each for each in replicas if each.age <= DEAD_AFTER_MS])
     yield _lock(settings.data_dir)
 
 
@@ -74,13 +74,16 @@ def _redis(settings: Settings) -> Finding:
 
 
 def _volume(data_dir: Path, alive: Sequence[Any]) -> Finding:
-    own = volume_id(data_dir)
-    elsewhere = [each.address for each in alive if each.volume != own]
-    if elsewhere:
+    if elsewhere := _elsewhere(data_dir, alive):
         text = f"{data_dir} is not what {', '.join(elsewhere)} see: mount the same volume there"
         return Finding("volume", "fault", text)
     seen = f"{len(alive)} running servers see it too" if alive else "no server runs that could see it too"
     return Finding("volume", "fine", f"{data_dir}: {seen}")
+
+
+def _elsewhere(data_dir: Path, alive: Sequence[Any]) -> list[str]:
+    own = volume_id(data_dir)
+    return [each.address for each in alive if each.volume != own]
 
 
 def _lock(data_dir: Path) -> Finding:
@@ -95,3 +98,37 @@ def _lock(data_dir: Path) -> Finding:
     if other.returncode == 0:
         return Finding("volume", "fault", f"{data_dir}: a file that is locked could be locked by another process")
     return Finding("volume", "fine", "locks work between processes of this machine")
+
+
+# What is said at a start.
+
+
+def mode(settings: Settings) -> list[str]:
+    """Sentences, for a server that is about to start on a database of the current schema. Raises StorageError."""
+    engine = make_engine(settings.resolved_database_url)
+    try:
+        with engine.connect() as connection:
+            found = server_facts.product(connection)
+            others = [each for each in lease_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
+    finally:
+        engine.dispose()
+    if engine.dialect.name == "sqlite":
+        said = [f"Mode: one server on SQLite ({found})"]
+        unused = "OPENSESSION_REDIS_URL is not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)."
+        return [*said, unused] if settings.redis_url else said
+    return [f"Mode: several servers on PostgreSQL ({found})", _said_of_redis(settings), *_said_of(others, settings.data_dir)]
+
+
+def _said_of_redis(settings: Settings) -> str:
+    if settings.redis_url is None:
+        return "Without Redis: events of other servers are read from the database (OPENSESSION_REDIS_URL names one)."
+    try:
+        return f"Events between servers: {find_redis(settings.redis_url)}"
+    except RedisUnusable as error:
+        return f"{error}. Until it can, events of other servers are read from the database."
+
+
+def _said_of(others: Sequence[Any], data_dir: Path) -> Iterator[str]:
+    yield f"Other servers of this database: {', '.join(each.address for each in others) or 'none yet'}"
+    if elsewhere := _elsewhere(data_dir, others):
+        yield f"WARNING: {', '.join(elsewhere)} see another directory than {data_dir}: mount the same volume there."

@@ -3,19 +3,25 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from pydantic import ValidationError
 
-from app.settings import Settings
 from app.telemetry.log_lines import writes_json
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from app.settings import Settings
+
 
 log = logging.getLogger(__name__)
+
+
+class OutputFormat(StrEnum):
+    DEFAULT = "default"
+    JSON = "json"
 
 
 @contextmanager
@@ -42,9 +48,13 @@ def sandbox_must_do() -> Iterator[None]:
         fail(str(error))
 
 
-def settings(**options: str | None) -> Settings:
+def settings(**options: Any) -> "Settings":
     """Of the environment, and of a command's options that were given. Prints an invalid value as one sentence without a
     traceback."""
+    from pydantic import ValidationError
+
+    from app.settings import Settings
+
     try:
         return Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as invalid:

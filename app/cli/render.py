@@ -1,0 +1,242 @@
+"""A session as it is shown: its events as they come, or all of it later; to people, or as lines of JSON. Pure."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from app.cli.api_client import error_text
+from app.cli.console import Output, Style, answer
+
+Json = dict[str, Any]
+
+MOST_LINES = 40
+MOST_OUTPUT_LINES = 10
+MOST_TITLE = 200
+
+_SUBJECTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
+"""The first of a call's arguments with one of these names says what it was about, where it has no title."""
+
+_TYPES = {"step-start": "step_start", "step-finish": "step_finish", "text": "text", "tool": "tool_use"}
+"""Of the lines of `--format json`, by those of the parts."""
+
+
+class Renderer:
+    """Of one session, in the order of its events. `live`: texts are shown while they stream; otherwise each one when it is
+    finished, so that what is written to a file or a pipe is never taken back."""
+
+    def __init__(self, session_id: str, *, live: bool) -> None:
+        self._session_id = session_id
+        self._live = live
+        self._prompts: set[str] = set()
+        """Messages of users. Others are the model's, also those that began before the first event."""
+        self._shown: dict[str, str] = {}
+        """What was shown of each text part."""
+        self._finished: set[str] = set()
+        """Parts that were shown to their end."""
+        self._unended: str | None = None
+        """The part whose last line is not ended."""
+        self._handlers: dict[str, Callable[[Json], Iterator[Output]]] = {
+            "message.updated": self._on_message,
+            "message.part.delta": self._on_delta,
+            "message.part.updated": self._on_part,
+            "message.part.removed": self._on_removed,
+            "session.status": self._on_status,
+            "session.error": self._on_error,
+        }
+
+    def show(self, event: Json) -> list[Output]:
+        handler = self._handlers.get(event["type"])
+        return list(handler(event["properties"])) if handler else []
+
+    def end_line(self) -> list[Output]:
+        """For whoever shows something else now."""
+        return list(self._end_line())
+
+    def _end_line(self) -> Iterator[Output]:
+        if self._unended:
+            self._unended = None
+            yield answer("")
+
+    def _on_message(self, properties: Json) -> Iterator[Output]:
+        info = properties["info"]
+        if info["role"] == "user":
+            self._prompts.add(info["id"])
+        yield from ()
+
+    def _on_delta(self, gained: Json) -> Iterator[Output]:
+        is_text = gained["partType"] == "text" and gained["field"] == "text"
+        if self._live and is_text and self._is_of_answer(gained):
+            yield from self._gain(gained["partID"], gained["delta"])
+
+    def _is_of_answer(self, ref: Json) -> bool:
+        return ref["sessionID"] == self._session_id and ref["messageID"] not in self._prompts
+
+    def _gain(self, part_id: str, text: str) -> Iterator[Output]:
+        if text:
+            if self._unended != part_id:
+                yield from self._end_line()
+            self._unended = part_id
+            self._shown[part_id] = self._shown.get(part_id, "") + text
+            yield answer(text, end="")
+
+    def _on_part(self, properties: Json) -> Iterator[Output]:
+        part = properties["part"]
+        if part["id"] in self._finished or not self._is_of_answer(part):
+            return
+        if part["type"] == "text":
+            yield from self._on_text(part)
+        elif part["type"] == "tool" and part["state"]["status"] in ("completed", "error"):
+            self._finished.add(part["id"])
+            yield from self._end_line()
+            yield from tool_lines(part)
+
+    def _on_text(self, part: Json) -> Iterator[Output]:
+        is_finished = bool((part.get("time") or {}).get("end"))
+        if not (self._live or is_finished):
+            return
+        shown, text = self._shown.get(part["id"], ""), part["text"]
+        if text.startswith(shown):
+            yield from self._gain(part["id"], text[len(shown) :])
+        elif is_finished and not shown.startswith(text):  # a plugin has put another in its place
+            yield from self._end_line()
+            yield from self._gain(part["id"], text)
+        if is_finished:
+            self._finished.add(part["id"])
+            yield from self._end_line()
+
+    def _on_removed(self, ref: Json) -> Iterator[Output]:
+        if self._shown.pop(ref["partID"], None):
+            yield from self._end_line()
+            yield Output("(This was taken back: the request failed on the way.)", "faint")
+
+    def _on_status(self, properties: Json) -> Iterator[Output]:
+        status = properties["status"]
+        if properties["sessionID"] == self._session_id and status["type"] == "retry":
+            yield from self._end_line()
+            yield Output(f"The request is sent again (attempt {status['attempt']}): {status['message']}", "faint")
+
+    def _on_error(self, properties: Json) -> Iterator[Output]:
+        error = properties.get("error") or {}
+        if properties.get("sessionID") == self._session_id and error.get("name") != "MessageAbortedError":
+            yield from self._end_line()
+            yield Output(f"Error: {error_text(error)}", "failed")
+
+
+# Tool calls.
+
+
+def tool_lines(part: dict[str, Any]) -> Iterator[Output]:
+    """`part` is a tool part whose state is completed or error."""
+    state = part["state"]
+    if state["status"] == "error":
+        yield Output(f"✗ {_heading(part, state)}: {_one_line(state['error'])}", "failed")
+        return
+    yield Output(f"✓ {_heading(part, state)}", "done")
+    yield from _shortened(list(_details(part["tool"], state)))
+
+
+def _heading(part: dict[str, Any], state: dict[str, Any]) -> str:
+    given = state.get("input") or {}
+    title = given.get("command") if part["tool"] == "bash" else state.get("title")
+    subject = title or next((given[name] for name in _SUBJECTS if given.get(name)), "")
+    return f"{part['tool']} {_one_line(str(subject))}".strip()
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_TITLE else f"{line[:MOST_TITLE]}…"
+
+
+def _details(tool: str, state: dict[str, Any]) -> Iterator[Output]:
+    metadata = state.get("metadata") or {}
+    if isinstance(metadata.get("diff"), str):
+        yield from _diff_lines(metadata["diff"])
+    elif tool == "write" and not metadata.get("exists"):
+        yield from (Output(f"  +{line}", "added") for line in str(state["input"].get("content", "")).splitlines())
+    elif tool == "bash":
+        lines = str(metadata.get("output") or "").splitlines()
+        yield from (Output(f"  {line}", "faint") for line in lines[:MOST_OUTPUT_LINES])
+        if len(lines) > MOST_OUTPUT_LINES:
+            yield Output(f"  … {len(lines) - MOST_OUTPUT_LINES} more lines", "faint")
+
+
+def _diff_lines(diff: str) -> Iterator[Output]:
+    """Of a unified diff, without its headers: the heading names the file."""
+    in_hunk = False
+    for line in diff.splitlines():
+        if line.startswith(("Index: ", "diff ", "=====")):
+            in_hunk = False
+        in_hunk = in_hunk or line.startswith("@@")
+        if in_hunk:
+            yield Output(f"  {line}", _diff_style(line))
+
+
+def _diff_style(line: str) -> Style:
+    return {"+": "added", "-": "removed", "@": "place"}.get(line[:1], "faint")  # type: ignore[return-value]
+
+
+def _shortened(lines: list[Output]) -> Iterator[Output]:
+    yield from lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        yield Output(f"  … {len(lines) - MOST_LINES} more lines", "faint")
+
+
+# A stored session.
+
+
+def transcript(info: Json, messages: list[Json]) -> Iterator[Output]:
+    """A stored session as it was shown while it ran, with its prompts."""
+    yield Output(f"{info['title']} ({info['id']})", "done", target="answer")
+    for message in messages:
+        for part in message["parts"]:
+            yield from _shown(part, is_prompt=message["info"]["role"] == "user")
+        if error := message["info"].get("error"):
+            yield Output(f"Error: {error_text(error)}", "failed", target="answer")
+
+
+def _shown(part: Json, *, is_prompt: bool) -> Iterator[Output]:
+    if part["type"] == "text" and not part.get("synthetic") and part["text"].strip():
+        yield answer("")
+        yield Output(f"> {part['text']}", "asking", "answer") if is_prompt else answer(part["text"])
+    if part["type"] == "file" and is_prompt:
+        yield Output(f"> ({part.get('filename') or part['mime']})", "asking", "answer")
+    if part["type"] == "tool" and part["state"]["status"] in ("completed", "error"):
+        yield from (Output(line.text, line.style, "answer") for line in tool_lines(part))
+
+
+# JSON.
+
+
+class JsonEvents:
+    """Events of a session as the lines of `--format json`, with the types and fields that `opencode run --format json` has. Each
+    part comes once, when it is finished."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._prompts: set[str] = set()
+        self._sent: set[str] = set()
+
+    def lines(self, event: Json, now_ms: int) -> list[str]:
+        kind, properties = event["type"], event["properties"]
+        if kind == "message.updated" and properties["info"]["role"] == "user":
+            self._prompts.add(properties["info"]["id"])
+        if kind == "session.error" and properties.get("sessionID") == self._session_id:
+            return [self._line("error", now_ms, error=properties.get("error"))]
+        if kind == "message.part.updated" and self._is_due(part := properties["part"]):
+            self._sent.add(part["id"])
+            return [self._line(_TYPES[part["type"]], now_ms, part=part)]
+        return []
+
+    def _is_due(self, part: Json) -> bool:
+        is_new = part["sessionID"] == self._session_id and part["messageID"] not in self._prompts and part["id"] not in self._sent
+        return is_new and part["type"] in _TYPES and _is_finished(part)
+
+    def _line(self, kind: str, now_ms: int, **data: Any) -> str:
+        return orjson.dumps({"type": kind, "timestamp": now_ms, "sessionID": self._session_id, **data}).decode()
+
+
+def _is_finished(part: Json) -> bool:
+    if part["type"] == "text":
+        return bool((part.get("time") or {}).get("end"))
+    return part["type"] != "tool" or part["state"]["status"] in ("completed", "error")

@@ -1,0 +1,578 @@
+"""The one place that picks concrete parts and puts them together."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from app.api.draining import Draining
+from app.api.event_tokens import EventTokens, MemoryEventTokens, StoredEventTokens
+from app.api.rate_limits import RateLimits
+from app.api.services import (
+    DirectoryServices,
+    EventServices,
+    PendingServices,
+    RunServices,
+    SecondApiServices,
+    Services,
+    SessionServices,
+    TransferServices,
+    UserServices,
+    VcsServices,
+)
+from app.backup.opening import open_database
+from app.bus.memory import MemoryBus
+from app.bus.shared import SharedBus
+from app.config.flags import Flags
+from app.config.well_known import Organisations
+from app.context.instruction_pages import InstructionPages
+from app.intake.attached_file import FileReader
+from app.intake.command import Commands
+from app.intake.prompt_queue import PromptQueue
+from app.intake.prompts import Prompts
+from app.intake.resolve import Resolver
+from app.intake.session_actions import SessionActions
+from app.intake.user_message import Intake, PromptLimits
+from app.mcp.credentials import CredentialStore
+from app.mcp.servers import McpSettings
+from app.permission.service import Permissions
+from app.plugin.host import ApiAccess, PluginHost
+from app.plugin.runner import HOOK_SECONDS
+from app.project.registry import Projects
+from app.provider.auth_store import AuthStore
+from app.provider.base import Provider
+from app.provider.models.catalogue import KnownCatalogue
+from app.provider.registry import shared_scripted
+from app.pty.programs import TerminalPrograms
+from app.pty.terminals import Terminals
+from app.question.service import Questions
+from app.runs.busy_directories import BusyDirectories
+from app.runs.deletion import Deletion
+from app.runs.directory_follower import DirectoryFollower
+from app.runs.disposal import Disposal
+from app.runs.housekeeping import Housekeeping
+from app.runs.recovery import Recovery, UnfinishedReverts
+from app.runs.retention import Retention
+from app.runs.runner import Runner
+from app.sandbox.sandbox import open_sandbox
+from app.session.all_sessions import AllSessions
+from app.session.fork import Forks
+from app.session.gate import SessionGate
+from app.session.health import HealthCheck
+from app.session.lease import Leases
+from app.session.publisher import SessionPublisher
+from app.session.quota import ProjectQuota
+from app.session.replay import Replay
+from app.session.replicas import Replicas
+from app.session.revert import Reverts
+from app.session.search import MessageSearch
+from app.session.search_index import SearchIndex
+from app.session.service import SessionService
+from app.session.session_tasks import SessionTasks
+from app.session.share import Shares
+from app.session.status import Statuses
+from app.session.store import Store
+from app.session.summary import Summaries
+from app.session.usage import UsageLedger
+from app.settings import Settings
+from app.steering.control import ControlQueues
+from app.steering.service import Steering
+from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
+from app.storage.journal import Journal
+from app.storage.repositories import session_rows
+from app.storage.statements import Statements
+from app.storage.writer import Writer
+from app.telemetry.telemetry import open_telemetry
+from app.tool.toolbox import Toolbox, ToolSettings
+from app.tool.truncation import OutputStore
+from app.tool.web.pinned import PinnedRequests
+from app.turn.call_host import HostServices
+from app.turn.titles import Titles
+from app.turn.turn_scope import TurnServices
+from app.users.accounts import ModelAccounts
+from app.users.budgets import Budgets, DayLimits
+from app.users.event_cursors import EventCursors
+from app.users.keys import UserKeys
+from app.users.server_secret import ServerSecret
+from app.users.users import Users
+from app.util import marks
+from app.util.server_locks import ServerLocks
+from app.util.shared_threads import THREADS
+from app.util.volume import volume_id
+from app.vcs.patching import Patching
+from app.vcs.repository_init import RepositoryInit
+from app.vcs.start_command import StartCommands
+from app.vcs.worktrees import Worktrees, WorktreeServices
+from app.webhook.dispatcher import WebhookDispatcher
+from app.webhook.journal_pages import JournalPages
+from app.webhook.owners import WebhookOwners
+from app.webhook.service import Webhooks
+from app.webhook.worker import WorkerServices
+from app.workspace.branches import Branches
+from app.workspace.global_config import GlobalConfig
+from app.workspace.instances import Instances, ModelSources
+from app.workspace.workspace import WorkspaceSettings
+from app.workspace.workspaces import Workspaces
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a test, or a program that runs the server within itself, may choose otherwise."""
+
+    scripted: Callable[[], Provider] = shared_scripted
+    heartbeat_seconds: float = 10.0
+    plugin_hook_seconds: float = HOOK_SECONDS
+    recovers_all: bool = True
+    """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
+
+
+class Server:
+    """Everything a running server has, made in the order in which it is needed. `start` before the first request, `stop` after
+    the last."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        choices: Choices = Choices(),
+        api_access: ApiAccess = ApiAccess(),
+        address: str = "",
+    ) -> None:
+        """`home` is the server's own directory, `api_access` is for plugins; `address` is how other servers list this one."""
+        self.settings = settings
+        self.choices = choices
+        self.flags = Flags.from_env(os.environ)
+        self.telemetry = open_telemetry(settings.metrics, os.environ)
+        self.sandbox = open_sandbox(settings)
+        self.draining = Draining()
+        self._make_storage(address)
+        self._make_users()
+        self._make_directories(home, api_access)
+        self._make_sessions()
+        self._make_runs()
+        self._make_vcs()
+        self._make_webhooks()
+        self._make_what_repeats()
+        self.services = self._services()
+        self._read_gauges()
+        self._skip_grace_period = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running = AsyncExitStack()
+
+    # What is made.
+
+    def _make_storage(self, address: str) -> None:
+        settings = self.settings
+        self.database = open_database(settings)
+        self.is_shared = self.database.dialect != "sqlite"
+        """Whether other servers may use the database too."""
+        self.sql = Statements(self.database.dialect)
+        self.bus: MemoryBus = self._make_bus()
+        publisher = SessionPublisher(self.bus)
+        self.writer = Writer(self.database, self.sql, publisher, observer=self.telemetry.observer)
+        self.store = Store(self.database, self.sql, self.writer, publisher)
+        self.locks = None if self.is_shared else ServerLocks(settings.data_dir / "servers")
+        self.leases = Leases(self.database, self.sql, self.writer, self.locks)
+        self.replicas = Replicas(
+            self.database,
+            self.sql,
+            self.writer,
+            self.leases,
+            self.locks,
+            address=address,
+            volume=volume_id(settings.data_dir) if self.is_shared else None,
+        )
+        if isinstance(self.bus, SharedBus):
+            self.replicas.cursor, self.bus.changed = self.bus.cursor, publisher.changed
+        self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
+
+    def _make_bus(self) -> MemoryBus:
+        journal = Journal(self.database)
+        if not self.is_shared:
+            return MemoryBus(journal.head)
+        return SharedBus(self.settings.redis_url, journal.identity, journal.head, journal.after)
+
+    def _make_users(self) -> None:
+        settings, database, sql = self.settings, self.database, self.sql
+        self.secret = ServerSecret(settings.secret_key, settings.data_dir)
+        self.users = Users(database, sql, expected=settings.oidc_issuer is not None)
+        self.user_keys = UserKeys(database, sql, self.secret)
+        budgets = Budgets(database, sql, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
+        self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
+        self.event_cursors = EventCursors(self.secret)
+        self.event_tokens: EventTokens = StoredEventTokens(sql, self.writer) if self.is_shared else MemoryEventTokens()
+        self.rates = RateLimits(settings.redis_url)
+
+    def _make_directories(self, home: Path, api_access: ApiAccess) -> None:
+        settings, data_dir = self.settings, self.settings.data_dir
+        self.states: DirectoryStates = self._make_states()
+        self.projects = Projects(self.database, self.sql, self.writer)
+        self.auth, self.known = AuthStore(data_dir), KnownCatalogue()
+        self.toolbox = self._make_toolbox()
+        self.workspaces = self._make_workspaces(home)
+        self.instances = Instances(
+            self.workspaces,
+            ModelSources(
+                self.known, self.auth, self.accounts, self.choices.scripted, self.telemetry.observer, settings.max_part_bytes
+            ),
+            data_dir,
+            McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
+            PluginHost(
+                self.bus, api_access, project_code=settings.project_plugins, hook_seconds=self.choices.plugin_hook_seconds
+            ),
+            hide=self.toolbox.hide_variables,
+        )
+        self.branches = Branches(self.workspaces, self.states, self.bus)
+        self.global_config = GlobalConfig(self.database.locks)
+        self.terminals = Terminals(
+            settings,
+            TerminalPrograms(self.sandbox, self.toolbox.shell, lambda: self.toolbox.environment),
+            self.writer,
+            self.workspaces.admits,
+            " on this server. A terminal is reached through the server that made it." if self.is_shared else "",
+        )
+
+    def _make_states(self) -> DirectoryStates:
+        if not self.is_shared:
+            return LocalDirectoryStates(self.writer.announce)
+        return SharedDirectoryStates(self.database, self.sql, self.writer, self.leases.owner)
+
+    def _make_toolbox(self) -> Toolbox:
+        """Commands see no key of a known provider."""
+        key_names = frozenset(name for provider in self.known.providers.values() for name in provider.env)
+        settings = ToolSettings(self.flags, key_names, self.settings.allow_private_addresses)
+        return Toolbox(settings, self.sandbox, self.database.locks)
+
+    def _make_workspaces(self, home: Path) -> Workspaces:
+        settings, users = self.settings, self.users
+        of_each = WorkspaceSettings(
+            data_dir=settings.data_dir,
+            flags=self.flags,
+            organisations=Organisations(self.auth.all, os.environ),
+            snapshot_bytes=settings.max_snapshot_bytes,
+            locks=self.database.locks,
+            states=self.states,
+            sandbox=self.sandbox,
+            trusts_projects=lambda: not users.exist(),
+        )
+        return Workspaces(of_each, home, settings.root_dirs, self.projects, settings.idle_seconds, users.roots)
+
+    def _make_sessions(self) -> None:
+        database, store = self.database, self.store
+        self.gate = SessionGate()
+        self.tasks = SessionTasks()
+        self.quota = ProjectQuota(store, self.settings.max_project_bytes)
+        self.sessions = SessionService(store, self.gate, self.leases)
+        self.all_sessions = AllSessions(store)
+        self.forks = Forks(store, self.quota, self.gate)
+        self.shares = Shares(store)
+        self.statuses = Statuses(store)
+        self.reverts = Reverts(store)
+        self.summaries = Summaries(store)
+        self.usage = UsageLedger(database)
+        self.search = MessageSearch(store)
+        self.search_index = SearchIndex(database, self.sql)
+        self.permissions = Permissions(database, self.sql, self.writer, self.telemetry.observer)
+        self.questions = Questions(database, self.sql, self.writer, self.telemetry.observer)
+        self.steering = Steering(self.writer, ControlQueues(self.bus))
+        self.health = HealthCheck(self.leases)
+
+    def _make_runs(self) -> None:
+        settings, store, leases, gate = self.settings, self.store, self.leases, self.gate
+        self.outputs = OutputStore(settings.data_dir / "tool-output")
+        self.instruction_pages = InstructionPages()
+        self.runner = Runner(store, self.statuses, leases, gate, settings.max_running_sessions)
+        self.intake = self._make_intake()
+        self.prompts = Prompts(self._turn_services(), self.intake, self.runner, gate, leases)
+        self.queue = PromptQueue(
+            store, self.prompts, self.intake, self.runner, leases, self.instances, most=settings.max_waiting_prompts
+        )
+        self.actions = SessionActions(
+            store=store,
+            prompts=self.prompts,
+            intake=self.intake,
+            runner=self.runner,
+            gate=gate,
+            reverts=self.reverts,
+            commands=Commands(self.toolbox.shell, self.toolbox.environment, self.sandbox),
+            projects=self.projects,
+            leases=leases,
+        )
+        self.deletion = Deletion(store, self.sessions, self.runner, gate, leases, self.tasks)
+        self.disposal = Disposal(self.instances, self.runner, store, self.states, self.terminals)
+        self.retention = Retention(self.database, store, self.sessions, gate, leases, settings.data_dir)
+
+    def _make_intake(self) -> Intake:
+        toolbox, settings = self.toolbox, self.settings
+        files = FileReader(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
+        return Intake(self.store, Resolver(files), limits, self.quota)
+
+    def _turn_services(self) -> TurnServices:
+        return TurnServices(
+            store=self.store,
+            statuses=self.statuses,
+            summaries=self.summaries,
+            titles=Titles(self.store, self.summaries, self.tasks),
+            tasks=self.tasks,
+            host=HostServices(self.store, self.permissions, self.questions),
+            toolbox=self.toolbox,
+            outputs=self.outputs,
+            instruction_pages=self.instruction_pages,
+            observer=self.telemetry.observer,
+        )
+
+    def _make_vcs(self) -> None:
+        toolbox, locks = self.toolbox, self.database.locks
+        busy = BusyDirectories(self.runner, self.store)
+        self.repository_init = RepositoryInit(busy, self.disposal, self.sandbox)
+        self.patching = Patching(busy, toolbox.locks, self.sandbox)
+        self.worktrees = Worktrees(
+            WorktreeServices(
+                places=self.workspaces.worktree_places,
+                projects=self.projects,
+                busy=busy,
+                disposal=self.disposal,
+                tasks=self.tasks,
+                start_commands=StartCommands(self.instances, toolbox.shell, toolbox.environment, self.sandbox),
+                locks=locks,
+                announce=self.states.announce,
+            )
+        )
+
+    def _make_webhooks(self) -> None:
+        settings, database, bus = self.settings, self.database, self.bus
+        owners = WebhookOwners(self.users, self.event_cursors, self.workspaces.admits)
+        requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
+        self.webhooks = webhooks = Webhooks(database, self.secret, owners, requests, settings.max_webhooks)
+        pages = JournalPages(database)
+        services = WorkerServices(database, self.writer, owners, pages)
+        self.deliveries = WebhookDispatcher(
+            database,
+            bus,
+            self.replicas,
+            self.leases.owner,
+            make_worker=lambda row: webhooks.worker(row, services),
+            pages=pages,
+            is_shared=self.is_shared,
+        )
+        webhooks.changed = self.deliveries.changed
+
+    def _make_what_repeats(self) -> None:
+        settings = self.settings
+        self.follower = DirectoryFollower(self.states, self.instances, self.bus, self.terminals)
+        self.recovery = Recovery(
+            self.store,
+            self.leases,
+            (self.permissions.pending, self.questions.pending),
+            self.instances,
+            self.prompts,
+            UnfinishedReverts(self.store, self.instances, self.actions),
+            continues=settings.interrupted == "continue",
+            prompted_only=not self.choices.recovers_all,
+        )
+        self.housekeeping = Housekeeping(
+            replay=self.replay,
+            replicas=self.replicas,
+            instances=self.instances,
+            branches=self.branches,
+            runner=self.runner,
+            bus=self.bus,
+            outputs=self.outputs,
+            data_dir=settings.data_dir,
+            idle_seconds=settings.idle_seconds,
+            search_index=self.search_index,
+            retention=self.retention,
+            retention_days=settings.retention_days,
+        )
+
+    def _services(self) -> Services:
+        return Services(
+            settings=self.settings,
+            directories=DirectoryServices(
+                self.instances,
+                self.projects,
+                self.branches,
+                self.toolbox,
+                self.known,
+                self.auth,
+                self.global_config,
+                self.states,
+            ),
+            sessions=SessionServices(
+                self.store,
+                self.sessions,
+                self.all_sessions,
+                self.forks,
+                self.shares,
+                self.statuses,
+                self.reverts,
+                self.usage,
+                self.search,
+            ),
+            pending=PendingServices(self.permissions, self.questions),
+            runs=RunServices(self.runner, self.prompts, self.queue, self.actions, self.deletion, self.disposal, self.retention),
+            events=EventServices(self.bus, self.replay, self.choices.heartbeat_seconds),
+            users=UserServices(self.users, self.event_cursors, self.user_keys, self.rates),
+            second_api=cache(self._second_api),
+            transfer=cache(self._transfer),
+            vcs=VcsServices(self.patching, self.repository_init, self.worktrees),
+            steering=self.steering,
+            draining=self.draining,
+            replicas=self.replicas,
+            health=self.health,
+            webhooks=self.webhooks,
+            terminals=self.terminals,
+            observer=self.telemetry.observer,
+            metrics=self.telemetry.metrics,
+        )
+
+    def _second_api(self) -> SecondApiServices:
+        from app.intake.admission import Admissions
+        from app.timeline.service import Timeline
+
+        timeline = Timeline(self.database, self.store, self.bus)
+        return SecondApiServices(timeline, Admissions(self.store, self.prompts, self.queue, timeline))
+
+    def _transfer(self) -> TransferServices:
+        from app.transfer.exports import Exports
+        from app.transfer.importer import Importer
+        from app.transfer.imports import Imports
+
+        imports = Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
+        return TransferServices(Exports(self.store, self.settings.data_dir), imports)
+
+    def _read_gauges(self) -> None:
+        """What is looked up when somebody asks for the metrics."""
+        metrics, runner = self.telemetry.metrics, self.runner
+        if metrics is None:
+            return
+
+        async def waiting_turns() -> float:
+            return max(runner.turns() - metrics.running_turns, 0)
+
+        metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
+        metrics.read("journal_head", "The number of the newest event of the database", self.replay.head)
+        metrics.read("webhook_backlog", "Events that the webhook furthest behind is still to be offered", self.webhooks.backlog)
+
+    # From its start to its end.
+
+    async def start(self) -> None:
+        """Put right what a crash left, then keep house."""
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_default_executor(THREADS)
+        self._close_at_stop()
+        if ended := await asyncio.to_thread(marks.end_abandoned):
+            log.warning("ended %d processes of commands that a killed server left running", ended)
+        self._hold_lock()
+        await self._look_for_users()
+        await self.workspaces.start()
+        await self.bus.start()
+        await self.replicas.start()
+        await self.follower.start()
+        if self.choices.recovers_all:
+            await self.recovery.run()
+        self.recovery.watch()
+        await self._resume_queues()
+        self.runner.watch()
+        if self.locks:
+            self.locks.remove_unlocked()
+        self.housekeeping.start()
+        self.telemetry.start()
+        self.deliveries.start()
+
+    def _close_at_stop(self) -> None:
+        """The last of these is closed first. What has not been started has nothing to close."""
+        if self.locks:
+            self._running.callback(self.locks.release)
+        self._running.push_async_callback(self.telemetry.stop)
+        self._running.callback(self.database.close)
+        for close in (
+            self.bus.stop,
+            self.instruction_pages.close,
+            self.instances.close,
+            self.questions.pending.close,
+            self.permissions.pending.close,
+            self.replicas.unregister,
+            self.leases.close,
+            self.deliveries.stop,
+            self.store.barrier,
+            self.tasks.close,
+            self.runner.close,
+            self.queue.close,
+            self.recovery.close,
+            self.follower.stop,
+            self.terminals.close,
+            self.housekeeping.stop,
+        ):
+            self._running.push_async_callback(close)
+
+    async def stop(self) -> None:
+        """Turns are aborted and their records finished, everything is written, then listeners and the database are closed. A
+        part that cannot be stopped leaves no other one open: what it raised is raised in the end. So is what was started is
+        stopped where `start` failed."""
+        await self._running.aclose()
+
+    async def _resume_queues(self) -> None:
+        if not self.choices.recovers_all:
+            return
+        if self.is_shared:
+            self.queue.watch()
+        else:
+            await self.queue.resume()
+
+    async def _look_for_users(self) -> None:
+        """Reads their roots, which sessions that are recovered may work in."""
+        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(session_rows.has_owned_sessions)
+
+    def _hold_lock(self) -> None:
+        try:
+            if self.locks:
+                self.locks.hold(self.leases.owner)
+        except OSError as error:
+            log.warning("%s: files there cannot be locked, so what a killed server leaves is recovered some seconds later", error)
+
+    def refuse_work(self) -> None:
+        """From now on requests that would start or change work are answered with 503. Safe to call from a signal handler."""
+        self.draining.begin()
+
+    async def wind_down(self) -> None:
+        """Before `stop`, while clients are connected: running turns have the grace period to finish, then are handed over or
+        aborted. Then event streams end, which have no end of their own. There is no `server.instance.disposed`:
+        OpenCode's terminal client would load all anew, from a server that answers no more, and end itself."""
+        self.refuse_work()
+        await self.recovery.close()
+        await self.queue.close()
+        await self._within_grace_period(self._work_done())
+        if self.is_shared and self.settings.interrupted == "continue":
+            await self.runner.hand_over()
+        await self.runner.close()
+        await self.terminals.close()
+        self.bus.close()
+
+    async def _work_done(self) -> None:
+        """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
+        they start turns."""
+        await self.draining.requests_taken()
+        await self.runner.all_ended()
+        await self.tasks.finished()
+
+    async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:
+        waits = [asyncio.create_task(wait) for wait in (work, self._skip_grace_period.wait())]
+        await asyncio.wait(waits, timeout=self.settings.shutdown_seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    def skip_grace_period(self) -> None:
+        """Running turns are aborted now. Safe to call from a signal handler, also before `start`."""
+        if self._loop is None:
+            self._skip_grace_period.set()
+        else:
+            self._loop.call_soon_threadsafe(self._skip_grace_period.set)
