@@ -117,6 +117,7 @@ class Instances:
         self._cached: dict[str, _CachedInstance] = {}
         self._locks = ProcessLocks()
         self._closing = TaskSet()
+        self._loading = TaskSet()
 
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
         """As configuration and keys are now, those of the user `owner`. Raises what Workspaces.get and Workspace.config raise."""
@@ -172,6 +173,7 @@ class Instances:
     async def close(self) -> None:
         await asyncio.gather(*(self.close_one(directory) for directory in [*self._cached]))
         await self._closing.wait()
+        await self._loading.wait()
         self.plugins.close_all()
 
     async def close_one(self, directory: str) -> None:
@@ -229,6 +231,7 @@ class Instances:
         operators = assemble(known, settings.operators, loaded.environ, auth) if settings.operators else connected
         self._hide(key_variables(operators.values(), os.environ))
         providers = self._models.providers(connected)
+        self._loading.start(providers.load(), "load the SDKs of models")
         mcp = await self._mcp(workspace.sandboxed(config), config)
         snapshots, walls = workspace.snapshots(config), self.walls_of(OPERATOR)
         return Instance(

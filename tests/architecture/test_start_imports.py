@@ -11,8 +11,8 @@ import pytest
 
 APP = Path(__file__).parents[2] / "app"
 WHEN_USED = {
-    "aiohttp": "a model's first request",
     "alembic": "a database of an older revision",
+    "anthropic": "a directory with such a provider",
     "app.api.absent": "a request for what is not there",
     "app.api.v2.all_routes": "a request of the second API",
     "app.permission.shell.analysis": "a shell command",
@@ -27,6 +27,7 @@ WHEN_USED = {
     "markdown_it": "the terminal",
     "markdownify": "a page that is fetched",
     "mcp": "an MCP server",
+    "openai": "a directory with such a provider",
     "prometheus_client": "metrics",
     "psycopg": "PostgreSQL",
     "pydantic.v1": "nothing",

@@ -67,10 +67,23 @@ def send(flood: Flood, wire: str, kind: str) -> None:
             flood.sends(lambda: FORMATS[wire][1](kind, FLOOD))
 
 
+def peak_of_a_small_answer(server: RealServer, flood: Flood, wire: str) -> int:
+    """The SDK is loaded by then."""
+    flood.sends(lambda: FORMATS[wire][1]("text", 1))
+    with httpx.Client(base_url=server.url, timeout=120) as http:
+        assert prompt(http, http.post("/session", json={}).json()["id"])["parts"]
+    return peak(server)
+
+
+def prompt(http: httpx.Client, session: str) -> dict[str, Any]:
+    answer: dict[str, Any] = http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
+    return answer
+
+
 def answer_of(server: RealServer) -> dict[str, Any]:
     with httpx.Client(base_url=server.url, timeout=120) as http:
         session = http.post("/session", json={}).json()["id"]
-        answer: dict[str, Any] = http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
+        answer = prompt(http, session)
         assert http.get("/session/status").json() == {}
         assert http.get(f"/session/{session}/message").json()[-1]["info"]["error"] == answer["info"]["error"]
     return answer
@@ -79,8 +92,8 @@ def answer_of(server: RealServer) -> dict[str, Any]:
 @pytest.mark.parametrize(("wire", "kind"), CASES)
 def test_a_provider_that_sends_too_much(server: RealServer, flood: Flood, figure: Figure, wire: str, kind: str) -> None:
     (server.workspace / "opencode.json").write_text(json.dumps(config(flood, wire)))
+    before = peak_of_a_small_answer(server, flood, wire)
     send(flood, wire, kind)
-    before = peak(server)
     error = answer_of(server)["info"]["error"]
     took = peak(server) - before
     assert error["name"] == "APIError" and len(json.dumps(error)) < 200_000

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 import httpx
-from aiohttp import ClientSession
+from httpx2 import AsyncClient
 from long_form import LONG
 from model_server import ModelServer, Step, model_server
 from real_server import MIB, RealServer, real_server
@@ -165,7 +165,7 @@ def report(record: Record) -> str:
 
 def instances_and_clients() -> int:
     gc.collect()
-    return sum(isinstance(thing, Instance | ClientSession) for thing in gc.get_objects())
+    return sum(isinstance(thing, Instance | AsyncClient) for thing in gc.get_objects())
 
 
 async def test_what_is_idle_is_closed(tmp_path: Path, figure: Any) -> None:

@@ -1,7 +1,7 @@
 """The adapter for OpenAI's Chat Completions API."""
 
-from collections.abc import AsyncGenerator
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -9,11 +9,15 @@ from app.provider.base import Finish, FinishReason, ModelRequest, StreamEvent, U
 from app.provider.openai_chat.call_keys import CallKeys
 from app.provider.openai_chat.request import chat_body
 from app.provider.openai_chat.think_tags import ThinkTags
+from app.provider.wire.answer import Payload, SdkResponse
 from app.provider.wire.blocks import TurningBlocks
-from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
+from app.provider.wire.sdk_adapter import Headers, extra_body, extra_headers
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -28,9 +32,25 @@ _REASONS: dict[str, FinishReason] = {
 class OpenAIChat(OpenAIAdapter):
     """Reads the option `includeUsage`, too."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        body = chat_body(request, include_usage=self._options.get("includeUsage") is not False)
-        return converse(self._connection, "/chat/completions", body, request.headers, ChatReader())
+    path = "/chat/completions"
+
+    @staticmethod
+    def load() -> None:
+        import openai.resources.chat.completions.completions  # noqa: F401
+
+    def _reader(self) -> "ChatReader":
+        return ChatReader()
+
+    def _ask(self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[SdkResponse]:
+        from openai import omit
+
+        return client.chat.completions.with_streaming_response.create(
+            model=request.model.api.id,
+            messages=[],
+            stream=True,
+            extra_body=extra_body(chat_body(request, include_usage=self._options.get("includeUsage") is not False)),
+            extra_headers=extra_headers(headers, omit),
+        )
 
 
 class ChatReader:
