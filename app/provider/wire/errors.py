@@ -184,7 +184,7 @@ def _transport(error: BaseException, url: str) -> ApiFailure:
     import httpx2
 
     host = urlsplit(url).netloc
-    ours = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)
+    ours = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.TooManyRedirects)
     match error:
         case httpx2.ProxyError():
             message = f"The proxy refuses a connection to {host}: {error}"

@@ -198,4 +198,4 @@ def environment_headers(variable: str) -> Headers:
 def _sendable(headers: Headers, url: str) -> Headers:
     if not all(value is None or (value.isascii() and value.isprintable()) for value in headers.values()):
         raise errors.unsendable_header(url)
-    return headers
+    return {name: value and value.strip() for name, value in headers.items()}

@@ -124,6 +124,15 @@ async def test_a_key_that_no_header_can_carry(server: FakeServer) -> None:
     assert not failed.value.retryable
 
 
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+@pytest.mark.parametrize("key", [" ", " key "])
+async def test_blanks_around_a_key_or_a_header_are_not_sent(server: FakeServer, adapter: type[OpenAIChat], key: str) -> None:
+    await events_of(adapter("fake", api_key=key, base_url=server.url, headers={"x-mine": " 1 "}, options={}))
+    headers = server.received[0].headers
+    assert headers["x-mine"] == "1"
+    assert headers.get("authorization") in (None, f"Bearer {key}".strip())
+
+
 async def test_requests_at_once_share_one_client(server: FakeServer) -> None:
     server.plays(STOP, "[DONE]")
     provider = chat(server)
