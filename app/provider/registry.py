@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -104,9 +104,9 @@ class Providers:
             self._adapters[key] = MeteredProvider(adapter, account.principal.name, account.budgets) if account else adapter
         return self._adapters[key]
 
-    async def load(self) -> None:
-        """Imports the SDKs that these providers are reached by, in a thread, before the first request needs them."""
-        for adapter in sorted({adapter_of(model) for info in self._infos.values() for model in info.models.values()}):
+    async def load(self, models: Iterable[Model]) -> None:
+        """Imports the SDKs that these models are asked by, in a thread, before the first request needs them."""
+        for adapter in sorted({adapter_of(model) for model in models}):
             if adapter != "scripted":
                 await asyncio.to_thread(_load, adapter)
 

@@ -71,7 +71,7 @@ import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_provider_registry import info, model
 from app.provider.registry import Providers
-asyncio.run(Providers({{"p": info(model(package={package!r}))}}).load())
+asyncio.run(Providers({{"p": info()}}).load([model(package={package!r})]))
 print([name for name in ("openai", "anthropic") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
