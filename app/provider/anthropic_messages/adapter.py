@@ -3,21 +3,21 @@
 import os
 import re
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from app.provider.anthropic_messages.request import METADATA_KEY, anthropic_body
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, Usage
-from app.provider.wire.answer import Payload, SdkResponse
 from app.provider.wire.blocks import Blocks
 from app.provider.wire.errors import in_stream, missing_key
-from app.provider.wire.sdk_adapter import Headers, SdkAdapter, environment_headers, extra_body, extra_headers
+from app.provider.wire.sdk_adapter import Headers, Payload, SdkAdapter, environment_headers, extra_body, extra_headers
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs
 
 if TYPE_CHECKING:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, AsyncAPIResponse
 
 _API_VERSION = "2023-06-01"
 """2026-10-21 rejects every request with a temperature, top_p or top_k, and compatible servers may not support it. A configured
@@ -35,7 +35,7 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 
-class Anthropic(SdkAdapter["AsyncAnthropic"]):
+class Anthropic(SdkAdapter["AsyncAnthropic", "AsyncAPIResponse[Any]"]):
     path = "/v1/messages"
 
     @staticmethod
@@ -71,7 +71,9 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
     def _reader(self) -> "MessagesReader":
         return MessagesReader()
 
-    def _ask(self, client: "AsyncAnthropic", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[SdkResponse]:
+    def _ask(
+        self, client: "AsyncAnthropic", request: ModelRequest, headers: Headers
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":
         from anthropic import omit
 
         body = anthropic_body(request)
@@ -83,6 +85,14 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
             extra_body=extra_body(body),
             extra_headers=extra_headers(headers, omit),
         )
+
+    async def _events(self, response: "AsyncAPIResponse[Any]") -> AsyncIterator[object]:
+        """The SDK's stream itself passes over what a server sends without the name of an event."""
+        from anthropic import AsyncStream
+
+        async for event in AsyncStream.raw_events(response.http_response):
+            if event.data:
+                yield event.json()
 
 
 class MessagesReader:

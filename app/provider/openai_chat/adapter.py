@@ -9,15 +9,14 @@ from app.provider.base import Finish, FinishReason, ModelRequest, StreamEvent, U
 from app.provider.openai_chat.call_keys import CallKeys
 from app.provider.openai_chat.request import chat_body
 from app.provider.openai_chat.think_tags import ThinkTags
-from app.provider.wire.answer import Payload, SdkResponse
 from app.provider.wire.blocks import TurningBlocks
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
-from app.provider.wire.sdk_adapter import Headers, extra_body, extra_headers
+from app.provider.wire.sdk_adapter import Headers, Payload, extra_body, extra_headers
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import AsyncAPIResponse, AsyncOpenAI
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -41,7 +40,9 @@ class OpenAIChat(OpenAIAdapter):
     def _reader(self) -> "ChatReader":
         return ChatReader()
 
-    def _ask(self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[SdkResponse]:
+    def _ask(
+        self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":
         from openai import omit
 
         return client.chat.completions.with_streaming_response.create(

@@ -1,20 +1,19 @@
 """The adapter for OpenAI's Responses API."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, ToolInputStart, Usage
 from app.provider.openai_responses.request import METADATA_KEY, responses_body
-from app.provider.wire.answer import Payload, SdkResponse
 from app.provider.wire.blocks import Blocks
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
 from app.provider.wire.options import present
-from app.provider.wire.sdk_adapter import Headers, extra_body, extra_headers
+from app.provider.wire.sdk_adapter import Headers, Payload, extra_body, extra_headers
 from app.provider.wire.tool_inputs import read_call
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import AsyncAPIResponse, AsyncOpenAI
 
 _INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content-filter"}
 
@@ -29,7 +28,9 @@ class OpenAIResponses(OpenAIAdapter):
     def _reader(self) -> "ResponsesReader":
         return ResponsesReader()
 
-    def _ask(self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[SdkResponse]:
+    def _ask(
+        self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":
         from openai import omit
 
         return client.responses.with_streaming_response.create(

@@ -1,6 +1,7 @@
 """Translates failures of providers to ApiFailure: HTTP errors, broken connections and error events in a stream."""
 
 import errno
+import json
 import ssl
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -10,8 +11,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from app.provider.base import AnswerTooLarge, ApiFailure, ContextOverflow, MissingKey, ProviderFailure
+from app.provider.wire.lenient_json import parse_json
 from app.provider.wire.overflow import is_context_overflow
-from app.provider.wire.sse import parse_json
 from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit
 
 _RETRYABLE_STATUS = {408, 409, 429}
@@ -54,10 +55,16 @@ def failure_of(error: Exception, url: str) -> ProviderFailure | None:
                 return cause
             case AnswerPassedLimit():
                 return passed_limit(cause, url)
-    response = getattr(error, "response", None)
+            case json.JSONDecodeError():
+                return unreadable_event(cause.doc.encode(errors="replace"), url)
+            case UnicodeDecodeError():
+                return unreadable_event(cause.object, url)
+    response, event = getattr(error, "response", None), getattr(error, "body", None)
     if isinstance(response, httpx2.Response):
         body = response.content.decode(errors="replace")
         return answered(response.status_code, response.headers, body, str(response.url))
+    if event is not None:
+        return in_stream({"error": event})
     if any(isinstance(cause, OSError) and cause.errno == errno.ECONNRESET for cause in causes):
         return _reset(error, url)
     # The last two come of TLS, and httpx2 makes errors of its own of most of them.

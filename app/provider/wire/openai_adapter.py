@@ -1,16 +1,17 @@
 """How OpenAI's SDK asks, OpenAI and every server that speaks its formats."""
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 from app.provider.wire.errors import missing_key
 from app.provider.wire.sdk_adapter import Headers, SdkAdapter, environment_headers
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import AsyncAPIResponse, AsyncOpenAI
 
 
-class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
+class OpenAIAdapter(SdkAdapter["AsyncOpenAI", "AsyncAPIResponse[Any]"]):
     """Without a base URL it is OpenAI, which needs a key. Elsewhere no key means no Authorization header: a server that asks for
     none may refuse a made-up one."""
 
@@ -34,3 +35,9 @@ class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(**self._http()),
         )
+
+    async def _events(self, response: "AsyncAPIResponse[Any]") -> AsyncIterator[object]:
+        from openai import AsyncStream
+
+        async for event in await response.parse(to=AsyncStream[object]):
+            yield event

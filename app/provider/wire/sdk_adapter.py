@@ -1,24 +1,23 @@
 """What the adapters of all wire formats have in common: the client of a provider's SDK, made when needed, and talking with it.
 
-An answer is asked for by the SDK and read as it comes over the network, because its typed events are too late: they skip what odd
-servers send (events without names, a last one without its end, a page instead of a stream), are made of JSON of any size, and
-take up to twenty times as long.
+The SDKs' own streams are read, their events as dicts: an adapter names its fields as the API's documentation does. Made into an
+SDK's typed models each piece of an answer would take the processor four times as long, and what odd servers send fits none.
 """
 
 import asyncio
 import os
+import ssl
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
 
 from app import __version__
-from app.provider.base import ModelRequest, StreamEvent
+from app.provider.base import ModelRequest, StreamEvent, StreamStart
 from app.provider.secrets import redact
 from app.provider.wire import errors
-from app.provider.wire.answer import Payload, Reader, SdkAnswer, SdkResponse
 from app.util.bounded_answer import IDENTITY
 from app.util.secrets import secrets_of
 
@@ -27,10 +26,30 @@ IDLE_SECONDS = 120.0
 KEEP_ALIVE_SECONDS = 4.0
 """Many servers close an idle connection after five, perhaps while a request is on its way."""
 
+_MOST_IDLE_CONNECTIONS = 20
+"""The client looks at each before it sends a request."""
+_DRAIN_SECONDS = 0.2
 _CONVERSATION = ("messages", "input")
+
+Payload = dict[str, Any]
 
 Headers = dict[str, str | None]
 """By name in lower case. None: not sent, though the SDK would."""
+
+
+class Reader(Protocol):
+    """Translates the events of one answer. `finished` is true after the last relevant one."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def read(self, payload: Payload) -> list[StreamEvent]:
+        """Raises an ApiFailure for an error event."""
+        ...
+
+    def end(self) -> list[StreamEvent]:
+        """Ends the open blocks; adds a Finish if the provider sent a finish reason."""
+        ...
 
 
 class SdkClient(Protocol):
@@ -41,6 +60,7 @@ class SdkClient(Protocol):
 
 
 Client = TypeVar("Client", bound=SdkClient)
+Response = TypeVar("Response")
 Omit = TypeVar("Omit")
 
 
@@ -57,7 +77,7 @@ def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
             return default
 
 
-class SdkAdapter(ABC, Generic[Client]):
+class SdkAdapter(ABC, Generic[Client, Response]):
     """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: for ever."""
 
     path: str
@@ -87,24 +107,27 @@ class SdkAdapter(ABC, Generic[Client]):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Emits no StreamStart if the first event is an error. What it raises tells no secret."""
         url = self._address() + self.path
-        reader = self._reader()
+        reader, start = self._reader(), [StreamStart()]
         try:
             headers = _sendable(self._given_headers(request), url)
             client = await self._opened()
             headers = {"user-agent": f"{client.user_agent} opensession/{__version__}", **headers}
             async with self._ask(client, request, headers) as response:
-                answer = SdkAnswer(response)
-                while not (answer.ended or reader.finished):
-                    for event in answer.translate(await answer.read(), reader):
+                events = self._events(response)
+                async for payload in events:
+                    for event in (*start, *reader.read(_object(payload, url))):
                         yield event
-                await answer.drain()
+                    start = []
+                    if reader.finished:
+                        await _drain(events)
+                        break
         except Exception as error:
             failure = errors.failure_of(error, url)
             if failure is None:
                 raise
             redact(failure, [*self._secrets, *secrets_of(request.headers, headers=True)])
             raise failure from None  # what the SDK says of it may quote the request
-        for event in (*answer.start(), *reader.end()):
+        for event in (*start, *reader.end()):
             yield event
 
     @staticmethod
@@ -135,8 +158,12 @@ class SdkAdapter(ABC, Generic[Client]):
     def _reader(self) -> Reader: ...
 
     @abstractmethod
-    def _ask(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[SdkResponse]:
+    def _ask(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Response]:
         """Leaving it closes the connection, unless that is free for the next request."""
+
+    @abstractmethod
+    def _events(self, response: Response) -> AsyncIterator[object]:
+        """As the SDK's stream reads them."""
 
     def _configures(self, header: str) -> bool:
         return any(name.lower() == header for name in self._headers)
@@ -147,11 +174,11 @@ class SdkAdapter(ABC, Generic[Client]):
 
         import httpx2
 
-        from app.provider.wire.bounded_http import bound
+        from app.provider.wire.bounded_response import bound
 
         return {
             "timeout": httpx2.Timeout(None, connect=CONNECT_SECONDS, read=self._idle_seconds),
-            "limits": httpx2.Limits(max_connections=None, keepalive_expiry=KEEP_ALIVE_SECONDS),
+            "limits": httpx2.Limits(max_keepalive_connections=_MOST_IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS),
             "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
             "event_hooks": {"response": [bound]},
         }
@@ -193,6 +220,23 @@ def environment_headers(variable: str) -> Headers:
     """What an SDK would send by itself to whichever server it is told to ask."""
     lines = os.environ.get(variable, "").split("\n")
     return {line.partition(":")[0].strip().lower(): None for line in lines if ":" in line}
+
+
+def _object(event: object, url: str) -> Payload:
+    if isinstance(event, dict):
+        return event
+    raise errors.unreadable_event(orjson.dumps(event), url)
+
+
+async def _drain(events: AsyncIterator[object]) -> None:
+    """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is complete."""
+    import anyio
+    import httpx2
+
+    with suppress(TimeoutError, httpx2.HTTPError, ssl.SSLError, anyio.EndOfStream):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in events:
+                pass
 
 
 def _sendable(headers: Headers, url: str) -> Headers:
