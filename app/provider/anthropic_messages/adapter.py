@@ -90,9 +90,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic", "AsyncAPIResponse[Any]"]):
         """The SDK's stream itself passes over what a server sends without the name of an event."""
         from anthropic import AsyncStream
 
-        async for event in AsyncStream.raw_events(response.http_response):
-            if event.data:
-                yield event.json()
+        return (event.json() async for event in AsyncStream.raw_events(response.http_response))
 
 
 class MessagesReader:

@@ -39,5 +39,4 @@ class OpenAIAdapter(SdkAdapter["AsyncOpenAI", "AsyncAPIResponse[Any]"]):
     async def _events(self, response: "AsyncAPIResponse[Any]") -> AsyncIterator[object]:
         from openai import AsyncStream
 
-        async for event in await response.parse(to=AsyncStream[object]):
-            yield event
+        return await response.parse(to=AsyncStream[object])

@@ -113,7 +113,7 @@ class SdkAdapter(ABC, Generic[Client, Response]):
             client = await self._opened()
             headers = {"user-agent": f"{client.user_agent} opensession/{__version__}", **headers}
             async with self._ask(client, request, headers) as response:
-                events = self._events(response)
+                events = await self._events(response)
                 async for payload in events:
                     for event in (*start, *reader.read(_object(payload, url))):
                         yield event
@@ -162,7 +162,7 @@ class SdkAdapter(ABC, Generic[Client, Response]):
         """Leaving it closes the connection, unless that is free for the next request."""
 
     @abstractmethod
-    def _events(self, response: Response) -> AsyncIterator[object]:
+    async def _events(self, response: Response) -> AsyncIterator[object]:
         """As the SDK's stream reads them."""
 
     def _configures(self, header: str) -> bool:
