@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from flood import Chunks, Flood, bomb, flooding, repeated, sse
 from long_form import LONG
@@ -70,18 +70,18 @@ def send(flood: Flood, wire: str, kind: str) -> None:
 def peak_of_a_small_answer(server: RealServer, flood: Flood, wire: str) -> int:
     """The SDK is loaded by then."""
     flood.sends(lambda: FORMATS[wire][1]("text", 1))
-    with httpx.Client(base_url=server.url, timeout=120) as http:
+    with httpx2.Client(base_url=server.url, timeout=120) as http:
         assert prompt(http, http.post("/session", json={}).json()["id"])["parts"]
     return peak(server)
 
 
-def prompt(http: httpx.Client, session: str) -> dict[str, Any]:
+def prompt(http: httpx2.Client, session: str) -> dict[str, Any]:
     answer: dict[str, Any] = http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
     return answer
 
 
 def answer_of(server: RealServer) -> dict[str, Any]:
-    with httpx.Client(base_url=server.url, timeout=120) as http:
+    with httpx2.Client(base_url=server.url, timeout=120) as http:
         session = http.post("/session", json={}).json()["id"]
         answer = prompt(http, session)
         assert http.get("/session/status").json() == {}
@@ -145,7 +145,7 @@ def test_an_mcp_server_that_sends_too_much(server: RealServer, flood: Flood, fig
             entry = {"type": "local", "command": ["head", "-c", str(FLOOD), "/dev/zero"]}
     (server.workspace / "opencode.json").write_text(json.dumps({"mcp": {"one": entry}}))
     before = peak(server)
-    status = httpx.get(f"{server.url}/mcp", timeout=120).json()["one"]
+    status = httpx2.get(f"{server.url}/mcp", timeout=120).json()["one"]
     took = peak(server) - before
     assert status["status"] == "failed", status
     assert took < MOST, f"{took / MIB:.0f} MiB"

@@ -1,13 +1,12 @@
 """The adapter for Anthropic's Messages API."""
 
+import json
 import os
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from app.provider.anthropic_messages.request import METADATA_KEY, anthropic_body
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, Usage
@@ -161,7 +160,7 @@ class MessagesReader:
 
     def _keep_input(self, index: int, given: Payload) -> None:
         """Some servers send the whole input with the start of its block."""
-        whole = orjson.dumps(given).decode()
+        whole = json.dumps(given)
         self._gathered.add(whole)
         self._whole_inputs[index] = whole if given else ""
 

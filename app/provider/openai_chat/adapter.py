@@ -1,9 +1,8 @@
 """The adapter for OpenAI's Chat Completions API."""
 
+import json
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from app.provider.base import Finish, FinishReason, ModelRequest, StreamEvent, Usage
 from app.provider.openai_chat.call_keys import CallKeys
@@ -138,7 +137,7 @@ def _fragment(arguments: Any) -> str:
     """Some servers send the arguments as an object instead of a JSON string."""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
-    return orjson.dumps(arguments).decode()
+    return json.dumps(arguments)
 
 
 def _usage(usage: Payload) -> Usage:

@@ -8,8 +8,6 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
-import orjson
-
 from app.provider.base import AnswerTooLarge, ApiFailure, ContextOverflow, MissingKey, ProviderFailure
 from app.provider.wire.lenient_json import parse_json
 from app.provider.wire.overflow import is_context_overflow
@@ -119,7 +117,7 @@ def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
     status = _status_of(facts)
     kinds = " ".join(str(facts.get(key) or "") for key in ("type", "code", "status")).lower()
     transient = any(word in kinds for word in _TRANSIENT_WORDS)
-    body = orjson.dumps(payload)[:MAX_ERROR_BYTES].decode(errors="replace")
+    body = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))[:MAX_ERROR_BYTES]
     message = _limited(_error_message(payload) or body)
     return refused(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
 

@@ -5,6 +5,7 @@ SDK's typed models each piece of an answer would take the processor four times a
 """
 
 import asyncio
+import json
 import os
 import ssl
 from abc import ABC, abstractmethod
@@ -20,6 +21,7 @@ from app.provider.secrets import redact
 from app.provider.wire import errors
 from app.util.bounded_answer import IDENTITY
 from app.util.secrets import secrets_of
+from app.util.system_tls import system_tls
 
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 120.0
@@ -181,6 +183,7 @@ class SdkAdapter(ABC, Generic[Client, Response]):
             "limits": httpx2.Limits(max_keepalive_connections=_MOST_IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS),
             "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
             "event_hooks": {"response": [bound]},
+            "verify": system_tls(),
         }
 
     def _given_headers(self, request: ModelRequest) -> Headers:
@@ -225,7 +228,7 @@ def environment_headers(variable: str) -> Headers:
 def _object(event: object, url: str) -> Payload:
     if isinstance(event, dict):
         return event
-    raise errors.unreadable_event(orjson.dumps(event), url)
+    raise errors.unreadable_event(json.dumps(event).encode(), url)
 
 
 async def _drain(events: AsyncIterator[object]) -> None:

@@ -2,11 +2,11 @@
 
 import ssl
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 from app.tool.web import addresses
 from app.tool.web.addresses import Address, Resolve
+from app.util.system_tls import system_tls
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
 class AddressDenied(Exception):
     """The message says why no request may be sent there, or why none can be."""
-
-
-@cache
-def system_tls() -> ssl.SSLContext:
-    """Cached: loading the certificates takes tens of milliseconds."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
 
 
 class PinnedRequests:

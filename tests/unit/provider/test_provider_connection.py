@@ -210,6 +210,23 @@ async def test_a_last_event_that_is_cut_off_is_left_out(server: FakeServer) -> N
     assert await events_of(chat(server)) == [StreamStart(), TextStart("text-1"), TextDelta("text-1", "a"), TextEnd("text-1")]
 
 
+@pytest.mark.parametrize(
+    ("adapter", "events"),
+    [
+        (OpenAIChat, [STOP, "[DONE]"]),
+        (OpenAIResponses, [{"type": "response.completed", "response": {"status": "completed"}}]),
+        (Anthropic, [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]),
+    ],
+)
+async def test_notes_ids_and_events_without_data_say_nothing(
+    server: FakeServer, adapter: type[OpenAIChat], events: list[Any]
+) -> None:
+    nothing = b"retry: 3000\n\nid: 1\n\n: still here\n\nevent: ping\n\ndata:\n\n\n"
+    server.reply = Reply([nothing, *(b"id: 2\n" + sse(event) + nothing for event in events)])
+    provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={})
+    assert await events_of(provider) == [StreamStart(), Finish("stop", Usage())]
+
+
 async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServer) -> None:
     server.reply = Reply([sse(text_chunk("a")) + sse("{oops}")])
     seen = []
@@ -217,6 +234,15 @@ async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServe
         async for event in chat(server).stream(ask()):
             seen.append(event)
     assert TextDelta("text-1", "a") in seen
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+@pytest.mark.parametrize("event", [b"{oops}", b"[1]", b'"oops"', b"oops \xff", b"7"])
+async def test_an_event_that_is_no_object_of_json(server: FakeServer, adapter: type[OpenAIChat], event: bytes) -> None:
+    server.reply = Reply([b"data: " + event + b"\n\n"])
+    with pytest.raises(ApiFailure, match="not a JSON object") as failed:
+        await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
+    assert not failed.value.retryable and event.decode(errors="replace") in (failed.value.body or "")
 
 
 @pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])

@@ -84,6 +84,7 @@ async def test_a_success_that_is_no_stream(server: FakeServer, body: str, messag
         ({"error": "plain"}, "plain", None, False),
         ({"object": "error", "message": "old form", "code": 400}, "old form", 400, False),
         ({"error": {"odd": 1}}, '{"error":{"odd":1}}', None, False),
+        ({"error": {"message": "huge", "number": 10**30}}, "huge", None, False),
     ],
 )
 async def test_errors_within_the_stream(
