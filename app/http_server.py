@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 GRACEFUL_SECONDS = 4
 """How long answers that are no turns' may take when the turns are over."""
 IDLE_CONNECTION_SECONDS = 20
-"""Longer than clients keep theirs (httpx 5 s, aiohttp 15 s): a server that closes first may do so as the next request comes."""
+"""Longer than clients keep theirs (httpx2 5 s, aiohttp 15 s): a server that closes first may do so as the next request comes."""
 
 
 LAST_SECONDS = 8.0

@@ -102,10 +102,10 @@ def _api_access(app: FastAPI, flags: Flags, url: str) -> ApiAccess:
     """Plugins call the API within this process, with the server's own password."""
 
     def connect(directory: str) -> Any:
-        import httpx
+        import httpx2
 
-        return httpx.AsyncClient(
-            transport=httpx.ASGITransport(app),
+        return httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app),
             base_url="http://127.0.0.1",
             auth=(flags.server_username, flags.server_password) if flags.server_password else None,
             headers={"x-opencode-directory": quote(directory)},

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx2
 import orjson
 import uvicorn
 from fastapi import FastAPI
@@ -94,7 +94,7 @@ def announce(kind: str, **properties: Any) -> None:
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.store = Store(Path(os.environ["OPENSESSION_DATA_DIR"]) / "floor.db")
     app.state.model_url = read_model_url()
-    async with aiohttp.ClientSession() as app.state.model:
+    async with httpx2.AsyncClient(timeout=None) as app.state.model:
         yield
 
 
@@ -149,9 +149,9 @@ async def title(session_id: str, text: str) -> None:
 async def ask(model: str, text: str, take: Callable[[str], None]) -> str:
     request = {"model": model, "stream": True, "messages": [{"role": "user", "content": text}]}
     texts = []
-    async with app.state.model.post(app.state.model_url, data=orjson.dumps(request)) as response:
-        async for line in response.content:
-            for delta in deltas(line):
+    async with app.state.model.stream("POST", app.state.model_url, content=orjson.dumps(request)) as response:
+        async for line in response.aiter_lines():
+            for delta in deltas(line.encode()):
                 texts.append(delta)
                 take(delta)
     return "".join(texts)

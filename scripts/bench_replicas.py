@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx2
 import psutil
 from sqlalchemy import create_engine, text
 
@@ -53,12 +53,12 @@ class Client:
     seen: dict[int, float] = field(default_factory=dict)
     first: dict[str, float] = field(default_factory=dict)
 
-    async def listen(self, http: aiohttp.ClientSession, base: str, directory: Path, ready: asyncio.Event) -> None:
+    async def listen(self, http: httpx2.AsyncClient, base: str, directory: Path, ready: asyncio.Event) -> None:
         query = {"parts": "delta", "directory": str(directory)}
-        async with http.get(f"{base}/event", params=query, timeout=aiohttp.ClientTimeout(total=None)) as response:
+        async with http.stream("GET", f"{base}/event", params=query, timeout=None) as response:
             response.raise_for_status()
             rest = b""
-            async for piece in response.content.iter_any():
+            async for piece in response.aiter_raw():
                 ready.set()
                 now = time.time()
                 self.bytes += len(piece)
@@ -233,8 +233,7 @@ class Turn:
 
 async def run_load(running: Cluster, sessions: int, clients: int, rounds: int) -> dict[str, Any]:
     size = len(running.replicas)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=300)) as http:
+    async with httpx2.AsyncClient(limits=httpx2.Limits(max_connections=None), timeout=300) as http:
         ids = await asyncio.gather(*(_create(http, running, n) for n in range(sessions)))
         # The first turn loads the directory; it is not measured.
         await asyncio.gather(*(_prompt(http, running, n, ids[n]) for n in range(sessions)))
@@ -253,28 +252,28 @@ async def run_load(running: Cluster, sessions: int, clients: int, rounds: int) -
     return _report(running, listening, flat, counted, used, ended - began, sessions)
 
 
-async def _create(http: aiohttp.ClientSession, running: Cluster, number: int) -> str:
+async def _create(http: httpx2.AsyncClient, running: Cluster, number: int) -> str:
     replica, directory = running.replicas[number % len(running.replicas)], running.directories[number]
-    async with http.post(f"{replica.base}/session", params={"directory": str(directory)}, json={"title": "T"}) as response:
-        response.raise_for_status()
-        session: str = (await response.json())["id"]
-        return session
+    response = await http.post(f"{replica.base}/session", params={"directory": str(directory)}, json={"title": "T"})
+    response.raise_for_status()
+    session: str = response.json()["id"]
+    return session
 
 
-async def _prompt(http: aiohttp.ClientSession, running: Cluster, number: int, session: str) -> Turn:
+async def _prompt(http: httpx2.AsyncClient, running: Cluster, number: int, session: str) -> Turn:
     replica = number % len(running.replicas)
     turn = Turn(number, replica, time.time())
     body = {"parts": [{"type": "text", "text": "Go"}]}
-    async with http.post(f"{running.replicas[replica].base}/session/{session}/message", json=body) as response:
-        response.raise_for_status()
-        answer = await response.json(content_type=None)
+    response = await http.post(f"{running.replicas[replica].base}/session/{session}/message", json=body)
+    response.raise_for_status()
+    answer = response.json()
     said = "".join(part.get("text", "") for part in answer["parts"] if part["type"] == "text")
     assert len(said.split()) == 50, f"the answer is {said[:200]!r} {answer['info'].get('error')}"
     turn.answer = answer["info"]["id"]
     return turn
 
 
-async def _turns(http: aiohttp.ClientSession, running: Cluster, number: int, session: str, rounds: int) -> list[Turn]:
+async def _turns(http: httpx2.AsyncClient, running: Cluster, number: int, session: str, rounds: int) -> list[Turn]:
     turns = []
     for _ in range(rounds):
         await asyncio.sleep(random.random())
@@ -282,7 +281,7 @@ async def _turns(http: aiohttp.ClientSession, running: Cluster, number: int, ses
     return turns
 
 
-async def _listen(http: aiohttp.ClientSession, running: Cluster, listening: list[Client]) -> list[asyncio.Task[None]]:
+async def _listen(http: httpx2.AsyncClient, running: Cluster, listening: list[Client]) -> list[asyncio.Task[None]]:
     tasks, begun = [], []
     for client in listening:
         begun.append(ready := asyncio.Event())

@@ -1,11 +1,11 @@
-"""The API over httpx, for the commands: calls whose errors are sentences, and a directory's events, resumed by themselves."""
+"""The API over httpx2, for the commands: calls whose errors are sentences, and a directory's events, resumed by themselves."""
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 
 Json = dict[str, Any]
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 RECONNECT_SECONDS = 30.0
 """From the loss of a connection, which a silence shows late, to the last attempt to make it again."""
 _PAUSE_SECONDS = 0.5
-_LARGE_TIMEOUT = httpx.Timeout(30, read=900)
+_LARGE_TIMEOUT = httpx2.Timeout(30, read=900)
 """For sessions with all their messages: the whole is read, checked and stored before there is an answer."""
 
 _SILENCE_SECONDS = 60.0
@@ -31,7 +31,7 @@ class ApiRefused(Exception):
 class ApiClient:
     """`name` is how messages call the server."""
 
-    def __init__(self, http: httpx.AsyncClient, name: str) -> None:
+    def __init__(self, http: httpx2.AsyncClient, name: str) -> None:
         self._http = http
         self._name = name
 
@@ -57,13 +57,13 @@ class ApiClient:
                     raise self._refused(answer.status_code, await answer.aread())
                 async for piece in answer.aiter_bytes():
                     yield piece
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise self._unreachable(error) from error
 
     async def _call(self, method: str, path: str, body: Any, query: Json, **options: Any) -> Any:
         try:
             answer = await self._http.request(method, path, json=body, params=query or None, **options)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise self._unreachable(error) from error
         if answer.is_error:
             raise self._refused(answer.status_code, answer.content)
@@ -88,7 +88,7 @@ class ApiClient:
                 async for frame in self._stream(directory, cursor):
                     cursor, lost_at = frame[0], None
                     yield frame[1]
-            except httpx.TransportError as error:
+            except httpx2.TransportError as error:
                 lost = self._unreachable(error)
             lost_at = time.monotonic() if lost_at is None else lost_at
             if time.monotonic() - lost_at > RECONNECT_SECONDS:
@@ -98,10 +98,10 @@ class ApiClient:
     async def _stream(self, directory: str, cursor: str) -> AsyncIterator[tuple[str, Json]]:
         """Each event with the id of the last one that had an id. An id alone, without data, belongs to no event."""
         query, headers = {"directory": directory, "parts": "delta"}, {"last-event-id": cursor}
-        timeout = httpx.Timeout(30, read=_SILENCE_SECONDS)
+        timeout = httpx2.Timeout(30, read=_SILENCE_SECONDS)
         async with self._http.stream("GET", "/event", params=query, headers=headers, timeout=timeout) as answer:
             if answer.is_server_error:
-                raise httpx.RemoteProtocolError(f"it answers with {answer.status_code}")  # it stops, or starts
+                raise httpx2.RemoteProtocolError(f"it answers with {answer.status_code}")  # it stops, or starts
             if answer.is_error:
                 raise self._refused(answer.status_code, await answer.aread())
             async for line in _lines(answer.aiter_bytes()):
@@ -113,7 +113,7 @@ class ApiClient:
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """httpx's own lines end at characters too that JSON has within a text."""
+    """httpx2's own lines end at characters too that JSON has within a text."""
     begun = b""
     async for piece in pieces:
         *lines, begun = (begun + piece).split(b"\n")

@@ -1,33 +1,33 @@
-"""An ASGI application as an httpx transport that hands on each piece of a body when it is sent; httpx's own waits for the end."""
+"""An ASGI application as an httpx2 transport that hands on each piece of a body when it is sent; its own waits for the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-import httpx
+import httpx2
 
 AsgiMessage = MutableMapping[str, Any]
 App = Callable[[AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]]
 
 
-class StreamingTransport(httpx.AsyncBaseTransport):
+class StreamingTransport(httpx2.AsyncBaseTransport):
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         exchange = _Exchange(self._app, request, await request.aread())
         try:
             status, headers = await exchange.started()
         except BaseException:
             await exchange.aclose()
             raise
-        return httpx.Response(status, headers=headers, stream=exchange)
+        return httpx2.Response(status, headers=headers, stream=exchange)
 
 
-class _Exchange(httpx.AsyncByteStream):
+class _Exchange(httpx2.AsyncByteStream):
     """One request, and its answer as it comes. Closing it is the client going away."""
 
-    def __init__(self, app: App, request: httpx.Request, body: bytes) -> None:
+    def __init__(self, app: App, request: httpx2.Request, body: bytes) -> None:
         self._body: bytes | None = body
         self._gone = asyncio.Event()
         self._sent: asyncio.Queue[AsgiMessage] = asyncio.Queue()
@@ -36,7 +36,7 @@ class _Exchange(httpx.AsyncByteStream):
     async def started(self) -> tuple[int, list[tuple[bytes, bytes]]]:
         message = await self._next()
         if message is None:
-            raise httpx.RemoteProtocolError("the application sent no answer")
+            raise httpx2.RemoteProtocolError("the application sent no answer")
         return message["status"], list(message["headers"])
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -76,7 +76,7 @@ class _Exchange(httpx.AsyncByteStream):
         return None
 
 
-def _scope(request: httpx.Request) -> AsgiMessage:
+def _scope(request: httpx2.Request) -> AsgiMessage:
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

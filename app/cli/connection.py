@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-import httpx
+import httpx2
 
 from app.cli.api_client import ApiClient
 from app.cli.asgi_transport import StreamingTransport
 from app.cli.support import settings
 
-_TIMEOUT = httpx.Timeout(30, read=120, pool=None)
+_TIMEOUT = httpx2.Timeout(30, read=120, pool=None)
 
 
 @asynccontextmanager
@@ -24,7 +24,7 @@ async def remote(url: str, directory: str | None) -> AsyncIterator[ApiClient]:
     token, password = os.environ.get("OPENSESSION_TOKEN"), os.environ.get("OPENCODE_SERVER_PASSWORD")
     headers = {**_directory_header(directory), **({"authorization": f"Bearer {token}"} if token else {})}
     login = (os.environ.get("OPENCODE_SERVER_USERNAME") or "opencode", password) if password and not token else None
-    async with httpx.AsyncClient(base_url=url, headers=headers, auth=login, timeout=_TIMEOUT) as http:
+    async with httpx2.AsyncClient(base_url=url, headers=headers, auth=login, timeout=_TIMEOUT) as http:
         yield ApiClient(http, f"The server at {_without_login(url)}")
 
 
@@ -49,7 +49,7 @@ async def within(directory: Path) -> AsyncIterator[tuple[ApiClient, list[str]]]:
     application = create_app(settings(), workspace=directory, port=0, choices=Choices(recovers_all=False), password=password)
     server, login = application.state.server, (os.environ.get("OPENCODE_SERVER_USERNAME") or "opencode", password)
     async with application.router.lifespan_context(application):
-        async with httpx.AsyncClient(
+        async with httpx2.AsyncClient(
             transport=StreamingTransport(application),
             base_url="http://127.0.0.1",
             auth=login,

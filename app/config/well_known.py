@@ -14,7 +14,7 @@ from app.schema.model import Auth, WellKnownAuth
 from app.util.bounded_answer import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 TIMEOUT_SECONDS = 10.0
 MAX_BYTES = 1_000_000
@@ -71,15 +71,15 @@ def sign_ins(auth: Mapping[str, Auth]) -> tuple[list[str], dict[str, str]]:
 async def fetch_well_known(
     urls: Sequence[str],
     environ: Mapping[str, str] = os.environ,
-    transport: "httpx.AsyncBaseTransport | None" = None,
+    transport: "httpx2.AsyncBaseTransport | None" = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> list[dict[str, Any]]:
     """A validated layer for each url, in order. `timeout` is seconds for each. Raises ConfigInvalidError, ConfigJsonError."""
     if not urls:
         return []
-    import httpx
+    import httpx2
 
-    async with httpx.AsyncClient(transport=transport, timeout=timeout, follow_redirects=True, headers=IDENTITY) as client:
+    async with httpx2.AsyncClient(transport=transport, timeout=timeout, follow_redirects=True, headers=IDENTITY) as client:
         texts = await asyncio.gather(*(_fetch(client, _address(url)) for url in urls))
     return [_layer(text, _address(url), environ) for url, text in zip(urls, texts, strict=True)]
 
@@ -88,14 +88,14 @@ def _address(url: str) -> str:
     return url.rstrip("/") + "/.well-known/opencode"
 
 
-async def _fetch(client: "httpx.AsyncClient", address: str) -> Any:
-    import httpx
+async def _fetch(client: "httpx2.AsyncClient", address: str) -> Any:
+    import httpx2
 
     try:
         async with client.stream("GET", address) as response:
             require_identity(response.headers)
             body = await body_of(response.aiter_bytes(), MAX_BYTES)
-    except (httpx.HTTPError, httpx.InvalidURL, AnswerPassedLimit) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, AnswerPassedLimit) as error:
         reason = str(error) or type(error).__name__
         raise ConfigInvalidError(address, f"the organisation's configuration cannot be fetched: {reason}") from error
     if not response.is_success:

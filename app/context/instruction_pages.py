@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from app.util.bounded_answer import IDENTITY, require_identity
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 log = logging.getLogger(__name__)
 
@@ -94,16 +94,16 @@ class InstructionPages:
             page.fetching = None
 
     async def _ask(self, page: _CachedPage) -> None:
-        import httpx
+        import httpx2
 
         async with (
-            httpx.AsyncClient(timeout=self._times.fetch, follow_redirects=True) as client,
+            httpx2.AsyncClient(timeout=self._times.fetch, follow_redirects=True) as client,
             client.stream("GET", page.url, headers={**page.validators, **IDENTITY}) as answer,
         ):
             if answer.is_success:
                 page.text = await _read(answer)
                 page.validators = _validators(answer)
-            elif answer.status_code != httpx.codes.NOT_MODIFIED:
+            elif answer.status_code != httpx2.codes.NOT_MODIFIED:
                 if answer.status_code in _GONE:
                     page.text, page.validators = "", {}
                 self._failed(page, f"HTTP status {answer.status_code}")
@@ -118,7 +118,7 @@ class InstructionPages:
         page.failures += 1
 
 
-async def _read(answer: "httpx.Response") -> str:
+async def _read(answer: "httpx2.Response") -> str:
     require_identity(answer.headers)
     body = bytearray()
     async for chunk in answer.aiter_raw():
@@ -128,6 +128,6 @@ async def _read(answer: "httpx.Response") -> str:
     return body[:MAX_BYTES].decode(answer.encoding or "utf-8", "replace")
 
 
-def _validators(answer: "httpx.Response") -> dict[str, str]:
+def _validators(answer: "httpx2.Response") -> dict[str, str]:
     asked = {"If-None-Match": answer.headers.get("etag"), "If-Modified-Since": answer.headers.get("last-modified")}
     return {name: value for name, value in asked.items() if value}

@@ -1,7 +1,8 @@
 """The adapter for a model, created on first use and cached."""
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -103,6 +104,12 @@ class Providers:
             self._adapters[key] = MeteredProvider(adapter, account.principal.name, account.budgets) if account else adapter
         return self._adapters[key]
 
+    async def load(self, models: Iterable[Model]) -> None:
+        """Imports the SDKs that these models are asked by, in a thread, before the first request needs them."""
+        for adapter in sorted({adapter_of(model) for model in models}):
+            if adapter != "scripted":
+                await asyncio.to_thread(_load, adapter)
+
     async def close(self) -> None:
         adapters, self._adapters = list(self._adapters.values()), {}
         for adapter in adapters:
@@ -117,10 +124,17 @@ class Providers:
         return Prepared(_make_adapter(endpoint), endpoint.options)
 
 
+def _adapter_class(adapter: Adapter) -> Any:
+    """Imports it on first use."""
+    return getattr(import_module(f"app.provider.{adapter}.adapter"), _CLASS_OF[adapter])
+
+
+def _load(adapter: Adapter) -> None:
+    _adapter_class(adapter).load()
+
+
 def _make_adapter(endpoint: Endpoint) -> Provider:
-    """Imports an adapter on first use."""
-    adapter_class = getattr(import_module(f"app.provider.{endpoint.adapter}.adapter"), _CLASS_OF[endpoint.adapter])
-    adapter: Provider = adapter_class(
+    adapter: Provider = _adapter_class(endpoint.adapter)(
         endpoint.provider_id,
         api_key=endpoint.api_key,
         base_url=endpoint.base_url,

@@ -18,7 +18,8 @@ DIRECTORY_OF_LINES: ContextVar[str | None] = ContextVar("directory_of_lines", de
 """The directory that they work in."""
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_CHATTY = ("httpx", "httpx2", "alembic")
+_CHATTY = ("httpx2", "httpcore2", "openai", "anthropic", "alembic")
+"""Some write headers, and whole requests to models."""
 
 
 def set_up_log(log_format: LogFormat, level: LogThreshold = "info") -> None:

@@ -21,7 +21,7 @@ from app.util.bounded_answer import IDENTITY, body_of, require_few_values, requi
 from app.util.failure_log import FailureLog
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
     from jwt import PyJWK
 
 log = logging.getLogger(__name__)
@@ -80,9 +80,9 @@ class ProviderKeys:
         self._failures.worked()
 
     async def _fetch(self) -> "dict[str | None, PyJWK]":
-        import httpx
+        import httpx2
 
-        async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, headers=IDENTITY) as client:
+        async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, headers=IDENTITY) as client:
             discovered = await _json(client, self._issuer.rstrip("/") + "/.well-known/openid-configuration")
             if discovered.get("issuer") != self._issuer:
                 raise ValueError(f"it names another issuer: {discovered.get('issuer')!r}")
@@ -92,7 +92,7 @@ class ProviderKeys:
             return _signing_keys(await _json(client, keys_url))
 
 
-async def _json(client: "httpx.AsyncClient", url: str) -> dict[str, Any]:
+async def _json(client: "httpx2.AsyncClient", url: str) -> dict[str, Any]:
     async with client.stream("GET", url) as response:
         response.raise_for_status()
         require_identity(response.headers)

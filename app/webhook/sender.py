@@ -15,7 +15,7 @@ from app.util import clock
 from app.webhook.message import WebhookMessage
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 TIMEOUT_SECONDS = 15.0
 _CONNECT_SECONDS = 10.0
@@ -46,28 +46,28 @@ class WebhookSender:
     def __init__(self, requests: PinnedRequests, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._requests = requests
         self._timeout_seconds = timeout_seconds
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx2.AsyncClient | None = None
 
     async def send(self, url: str, secret: str, message: WebhookMessage) -> SendResult:
         """Never raises for what the receiver or the network does."""
-        import httpx
+        import httpx2
 
         at, began = clock.now_ms(), time.monotonic()
         status: int | None = None
         error: str | None = None
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                status = await self._post(httpx.URL(url), _headers(secret, message, at), message.body)
+                status = await self._post(httpx2.URL(url), _headers(secret, message, at), message.body)
                 error = _problem(status)
         except TimeoutError:
             error = f"no answer within {self._timeout_seconds:g} seconds"
         except AddressDenied as denied:
             error = str(denied)
-        except (httpx.HTTPError, httpx.InvalidURL) as failure:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
             error = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
         return SendResult(at, round((time.monotonic() - began) * 1000), status, error)
 
-    async def _post(self, url: "httpx.URL", headers: dict[str, str], body: bytes) -> int:
+    async def _post(self, url: "httpx2.URL", headers: dict[str, str], body: bytes) -> int:
         if self._client is None:
             self._client = self._requests.client(_CONNECT_SECONDS)
         response = await self._requests.send(self._client, "POST", url, headers, body)
@@ -95,7 +95,7 @@ def _headers(secret: str, message: WebhookMessage, at: int) -> dict[str, str]:
     }
 
 
-async def _read_some(response: "httpx.Response") -> None:
+async def _read_some(response: "httpx2.Response") -> None:
     size = 0
     async for chunk in response.aiter_raw():
         size += len(chunk)

@@ -187,15 +187,15 @@ class Webhooks:
 
     async def _check_url(self, url: str) -> None:
         """Its address is checked again with each message: a name may lead elsewhere by then."""
-        import httpx
+        import httpx2
 
         try:
-            parsed = httpx.URL(url)
+            parsed = httpx2.URL(url)
             if parsed.userinfo:
                 raise BadRequest("url may have no user name or password", ["url"])
             async with asyncio.timeout(RESOLVE_SECONDS):
                 await self._requests.checked_addresses(parsed)
-        except (httpx.InvalidURL, TypeError) as error:
+        except (httpx2.InvalidURL, TypeError) as error:
             raise BadRequest(f"url is no address: {error}", ["url"]) from error
         except AddressDenied as denied:
             raise BadRequest(f"{denied}. OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES allows private ones.", ["url"]) from denied

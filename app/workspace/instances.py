@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,12 +19,13 @@ from app.provider.base import Provider
 from app.provider.bounded import MAX_ANSWER_BYTES
 from app.provider.models.assembly import ProviderSettings, ServerKeys, assemble, connect
 from app.provider.models.catalogue import Known
-from app.provider.models.selection import Connected
+from app.provider.models.selection import Connected, ProviderModelNotFoundError, default_model, find
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
 from app.sandbox.scope import SandboxWorkspace, Walls
+from app.schema.agent import Agent
 from app.schema.config import Config
-from app.schema.model import Auth
+from app.schema.model import Auth, Model
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
@@ -117,6 +119,7 @@ class Instances:
         self._cached: dict[str, _CachedInstance] = {}
         self._locks = ProcessLocks()
         self._closing = TaskSet()
+        self._loading = TaskSet()
 
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
         """As configuration and keys are now, those of the user `owner`. Raises what Workspaces.get and Workspace.config raise."""
@@ -172,6 +175,7 @@ class Instances:
     async def close(self) -> None:
         await asyncio.gather(*(self.close_one(directory) for directory in [*self._cached]))
         await self._closing.wait()
+        await self._loading.wait()
         self.plugins.close_all()
 
     async def close_one(self, directory: str) -> None:
@@ -229,13 +233,15 @@ class Instances:
         operators = assemble(known, settings.operators, loaded.environ, auth) if settings.operators else connected
         self._hide(key_variables(operators.values(), os.environ))
         providers = self._models.providers(connected)
+        agents = define(config, self._tool_output_dir)
+        self._loading.start(providers.load(_unnamed_models(config, agents, connected)), "load the SDKs of models")
         mcp = await self._mcp(workspace.sandboxed(config), config)
         snapshots, walls = workspace.snapshots(config), self.walls_of(OPERATOR)
         return Instance(
             location=workspace.location,
             flags=workspace.flags,
             config=config,
-            agents=define(config, self._tool_output_dir),
+            agents=agents,
             models=InstanceModels(connected, known, providers),
             extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
             resources=Resources(providers, mcp, self._closing),
@@ -245,6 +251,16 @@ class Instances:
             bounds=workspace.bounds,
             snapshots=snapshots,
         )
+
+
+def _unnamed_models(config: Config, agents: Mapping[str, Agent], connected: Connected) -> Iterator[Model]:
+    """Those of prompts that name none: the agents' and the default one."""
+    refs = [agent.model for agent in agents.values() if agent.model]
+    if connected:
+        refs.append(default_model(connected, config.model, config.provider or None))
+    for ref in refs:
+        with suppress(ProviderModelNotFoundError):
+            yield find(connected, ref.provider_id, ref.model_id)
 
 
 def _extensions(

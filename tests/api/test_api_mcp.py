@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
+import httpx2
 import pytest
 from mcp_servers import over_http, plain, running, visit
 from running_app import RunningApp, running_app
@@ -166,12 +166,12 @@ async def test_the_browser_comes_back_to_a_port_of_its_own(app: RunningApp, sett
         await app.post("/mcp/web/auth")  # given up for the next one
         back = await visit((await app.post("/mcp/web/auth"))["authorizationUrl"])
         assert back.startswith(f"{address}?")
-        async with httpx.AsyncClient() as browser:
+        async with httpx2.AsyncClient() as browser:
             assert "No sign-in waits for this" in (await browser.get(f"{address}?code=x&state=foreign")).text
             assert "<p>This address has no state" in (await browser.get(f"{address}?code=x")).text
             assert "Signed in" in (await browser.get(back)).text
             assert (await app.get("/mcp"))["web"] == CONNECTED
-            with pytest.raises(httpx.ConnectError):
+            with pytest.raises(httpx2.ConnectError):
                 await browser.get(back)
 
 

@@ -160,7 +160,7 @@ async def test_what_is_typed_runs_and_what_is_printed_is_sent(app: RunningApp) -
         await app.call("PUT", f"/pty/{pty_id}", {"size": {"rows": 33, "cols": 101}})
         await client.type("stty size\n")
         await client.until("33 101")
-        await client.socket.send_bytes("echo é😀\n".encode())
+        await client.socket.send("echo é😀\n".encode())
         await client.until("é😀\r\n")
 
 

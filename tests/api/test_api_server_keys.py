@@ -502,7 +502,7 @@ class TestHonestUse:
             await anna.call("PUT", "/auth/own", {"type": "api", "key": OWN})
             answer = await ask(anna, directory, "own/m")
         assert "error" not in answer
-        assert all(mine.saw(text) for text in (OWN, "X-Title: Ours", "X-Of-Model: yes", '"reasoning_effort":"low"'))
+        assert all(mine.saw(text) for text in (OWN, "x-title: Ours", "x-of-model: yes", '"reasoning_effort":"low"'))
 
     async def test_a_key_of_ones_own_for_a_provider_of_the_operators(
         self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
@@ -23,7 +23,7 @@ def titles(sessions: list[dict[str, Any]]) -> list[str]:
     return [session["title"] for session in sessions]
 
 
-async def asked(app: RunningApp, route: str, /, **query: Any) -> httpx.Response:
+async def asked(app: RunningApp, route: str, /, **query: Any) -> httpx2.Response:
     response = await app.client.get(route, params=query)
     assert response.status_code == 200, response.text
     return response

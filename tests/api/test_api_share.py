@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from database_meter import metered
 from running_app import RunningApp, make_workspace, running_app
@@ -18,7 +18,7 @@ def configured(tmp_path: Path, **config: Any) -> Path:
 
 
 def path_of(url: str) -> str:
-    return httpx.URL(url).path
+    return httpx2.URL(url).path
 
 
 async def share(app: RunningApp, session_id: str) -> str:

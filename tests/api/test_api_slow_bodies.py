@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from over_sockets import listening
 from running_app import RunningApp, running_app
@@ -89,7 +89,7 @@ KINDS = {
 async def test_a_slow_member_holds_up_nobody_else(app: RunningApp, tmp_path: Path, kind: str) -> None:
     anna, bert = await add_user(app, "anna"), await add_user(app, "bert")
     method, path, first, framing = KINDS[kind]
-    async with listening(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=SOON) as http:
+    async with listening(app) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=SOON) as http:
         own = (await http.post("/session", json={}, headers=bearer(anna))).json()["id"]
         async with slow_senders(port, anna, method, path.format(session=own), first, framing):
             assert (await http.post("/session", json=LARGE, headers=bearer(bert))).status_code == 200
@@ -156,7 +156,7 @@ async def test_a_large_body_may_take_its_time(app: RunningApp, monkeypatch: pyte
             await asyncio.sleep(0.1)
         yield b'"}'
 
-    async with listening(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=SOON) as http:
+    async with listening(app) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=SOON) as http:
         response = await http.post("/session", content=steady(), headers={"content-type": "application/json"})
         assert response.status_code == 200
 
@@ -164,6 +164,6 @@ async def test_a_large_body_may_take_its_time(app: RunningApp, monkeypatch: pyte
 async def test_large_bodies_at_once_are_all_taken(app: RunningApp) -> None:
     body = {"parts": [{"type": "text", "text": "x" * 5_000_000}], "noReply": True}
     sessions = [(await app.create_session())["id"] for _ in range(8)]
-    async with listening(app) as port, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=6 * SOON) as http:
+    async with listening(app) as port, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=6 * SOON) as http:
         answers = await asyncio.gather(*(http.post(f"/session/{session}/message", json=body) for session in sessions))
         assert [answer.status_code for answer in answers] == [200] * 8

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from over_sockets import listening
 from running_app import RunningApp, running_app
 from turns import say, until
@@ -436,7 +436,7 @@ async def test_a_wait_ends_with_its_client(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[say("One."), {"wait": (gate := asyncio.Event())}]]) as app, listening(app) as port:
         session = (await app.create_session(title="T"))["id"]
         await app.prompt_async(session, "Hi")
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             waiting = asyncio.create_task(client.post(f"/api/session/{session}/wait"))
             await until(waits)
             waiting.cancel()

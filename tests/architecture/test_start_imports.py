@@ -11,8 +11,8 @@ import pytest
 
 APP = Path(__file__).parents[2] / "app"
 WHEN_USED = {
-    "aiohttp": "a model's first request",
     "alembic": "a database of an older revision",
+    "anthropic": "a directory whose models it asks",
     "app.api.absent": "a request for what is not there",
     "app.api.v2.all_routes": "a request of the second API",
     "app.permission.shell.analysis": "a shell command",
@@ -22,11 +22,11 @@ WHEN_USED = {
     "bs4": "a page that is fetched",
     "genai_prices": "the catalogue of models",
     "http.cookiejar": "a page that is fetched",
-    "httpx": "a plugin that calls the API",
-    "httpx2": "an MCP server",
+    "httpx2": "whatever is fetched",
     "markdown_it": "the terminal",
     "markdownify": "a page that is fetched",
     "mcp": "an MCP server",
+    "openai": "a directory whose models it asks",
     "prometheus_client": "metrics",
     "psycopg": "PostgreSQL",
     "pydantic.v1": "nothing",

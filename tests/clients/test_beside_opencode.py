@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from beside import STREAMS, Side, comparable, differences, opencode, this_server, told
 from long_form import LONG
@@ -380,7 +380,7 @@ async def run_both(*servers: tuple[RunningServer, ModelServer]) -> tuple[Facts, 
 
 
 async def run(server: RunningServer, model: ModelServer) -> Facts:
-    async with httpx.AsyncClient(base_url=server.base, timeout=120) as http:
+    async with httpx2.AsyncClient(base_url=server.base, timeout=120) as http:
         side = Side(http, server.workspace.resolve(), model)
         async with side.listening():
             return {name: await _facts(side, asks) for name, asks in SCENARIOS.items()}

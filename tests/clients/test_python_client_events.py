@@ -6,7 +6,7 @@ It falls back to an untyped event, silently, where a field is missing that it re
 import json
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 import pytest
 from opencode_client.models.event import (
     EVENT_CATALOG,
@@ -42,11 +42,11 @@ def events(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     script.write_text(json.dumps(SCRIPT))
     command, environment = this_checkout()
     environment = {**environment, "OPENSESSION_SCRIPT": str(script), "OPENCODE_CONFIG_CONTENT": json.dumps(ASKING)}
-    with serving(command, directory, environment) as running, httpx.Client(base_url=running.base, timeout=60) as client:
+    with serving(command, directory, environment) as running, httpx2.Client(base_url=running.base, timeout=60) as client:
         return list(heard(client, request.param))
 
 
-def heard(client: httpx.Client, parts: str) -> Iterator[Event]:
+def heard(client: httpx2.Client, parts: str) -> Iterator[Event]:
     session = client.post("/session", json={}).json()["id"]
     with client.stream("GET", "/event", params={"parts": parts}) as response:
         for event in SSEDecoder().iter_events(response.iter_lines()):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import yaml
 from deployment import COMMANDS, DOCKERFILE, is_known
@@ -105,7 +105,7 @@ def test_caddy_asks_every_server_for_its_health() -> None:
 
 @dataclass
 class Cluster:
-    client: httpx.Client
+    client: httpx2.Client
     processes: list[subprocess.Popen[bytes]]
 
     def replicas(self) -> list[dict[str, Any]]:
@@ -139,7 +139,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         ]
         public = free_port()
         stack.enter_context(running(caddy(public, ports, tmp_path), workspace, clean_environment(tmp_path), tmp_path))
-        client = stack.enter_context(httpx.Client(base_url=f"http://localhost:{public}", auth=("opencode", PASSWORD), timeout=10))
+        client = stack.enter_context(
+            httpx2.Client(base_url=f"http://localhost:{public}", auth=("opencode", PASSWORD), timeout=10)
+        )
         yield Cluster(client, processes)
 
 
@@ -171,7 +173,7 @@ def eventually(condition: Callable[[], bool], log: Path, seconds: float = 40) ->
         try:
             if condition():
                 return
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             pass
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from doc_snippets import SHOWN_BASE, blocks
 from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving, this_checkout
@@ -66,7 +66,7 @@ def test_events_come_through_at_once(proxy: Callable[[str, int, Path], Command],
         subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(tmp_path)) as running,
     ):
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Host": NAME}, timeout=SECONDS) as client:
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers={"Host": NAME}, timeout=SECONDS) as client:
                 wait_for(client, running, log)
                 session = client.post("/session", json={}).raise_for_status().json()
                 with client.stream("GET", "/event") as events:
@@ -78,13 +78,13 @@ def test_events_come_through_at_once(proxy: Callable[[str, int, Path], Command],
             running.wait(SECONDS)
 
 
-def wait_for(client: httpx.Client, running: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(client: httpx2.Client, running: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 20
     while True:
         try:
             if client.get("/global/health").status_code == 200:
                 return
-        except httpx.TransportError:
+        except httpx2.TransportError:
             pass
         if running.poll() is not None or time.monotonic() > deadline:
             pytest.fail(f"The proxy did not start:\n{log.read_text()}")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from running_server import ROOT, RunningServer, clean_environment, needed, serving, this_checkout
 
 Turns = Sequence[Sequence[dict[str, Any]]]
@@ -67,7 +67,7 @@ def test_a_review_s_verdict_is_its_exit_code(tmp_path: Path) -> None:
         unchanged = run(server, REVIEW, "HEAD")
         commit(server.workspace)
         reviews = [run(server, REVIEW, "HEAD~1") for _ in range(4)]
-        assert httpx.get(f"{server.base}/session").json() == [], "a review leaves its session behind"
+        assert httpx2.get(f"{server.base}/session").json() == [], "a review leaves its session behind"
         nowhere = run(server, REVIEW, "HEAD~1", OPENSESSION_URL="http://127.0.0.1:1")
         unknown = run(server, REVIEW, "no-such-branch")
         assert not (server.workspace / "b.txt").exists()

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from every_route import WRITING, every_route, unknown
 from long_form import LONG
 from running_app import RunningApp, running_app
@@ -86,7 +86,7 @@ async def test_host_origin_and_content_type_on_every_route(tmp_path: Path, figur
     assert (served, shown) == (0, 0)
 
 
-async def send(app: RunningApp, case: Case) -> httpx.Response:
+async def send(app: RunningApp, case: Case) -> httpx2.Response:
     """A stream is left as soon as it answers."""
     method, path, host, origin, content_type = case
     headers = {"host": host, "origin": origin, "content-type": content_type}

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from killable import Client, Servers
 from long_form import LONG
@@ -187,7 +187,7 @@ async def test_prompts_and_subagents_that_meet_a_deletion_leave_nothing_behind(t
             sent = [asyncio.create_task(client.http.post(f"/session/{session}/{path}", json=body)) for path, body in asked]
             await asyncio.sleep(MOMENTS[number % len(MOMENTS)])
             assert await client.delete(f"/session/{session}")
-            answers: list[httpx.Response] = await asyncio.gather(*sent)
+            answers: list[httpx2.Response] = await asyncio.gather(*sent)
             statuses.update(answer.status_code for answer in answers)
             await client.get(f"/session/{session}", expect=404)
         assert await client.get("/session") == [] and await client.get("/session/status") == {}

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from flood import Chunks, Flood, bomb, flooding, repeated, sse
 from long_form import LONG
@@ -67,10 +67,23 @@ def send(flood: Flood, wire: str, kind: str) -> None:
             flood.sends(lambda: FORMATS[wire][1](kind, FLOOD))
 
 
+def peak_of_a_small_answer(server: RealServer, flood: Flood, wire: str) -> int:
+    """The SDK is loaded by then."""
+    flood.sends(lambda: FORMATS[wire][1]("text", 1))
+    with httpx2.Client(base_url=server.url, timeout=120) as http:
+        assert prompt(http, http.post("/session", json={}).json()["id"])["parts"]
+    return peak(server)
+
+
+def prompt(http: httpx2.Client, session: str) -> dict[str, Any]:
+    answer: dict[str, Any] = http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
+    return answer
+
+
 def answer_of(server: RealServer) -> dict[str, Any]:
-    with httpx.Client(base_url=server.url, timeout=120) as http:
+    with httpx2.Client(base_url=server.url, timeout=120) as http:
         session = http.post("/session", json={}).json()["id"]
-        answer: dict[str, Any] = http.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Hi"}]}).json()
+        answer = prompt(http, session)
         assert http.get("/session/status").json() == {}
         assert http.get(f"/session/{session}/message").json()[-1]["info"]["error"] == answer["info"]["error"]
     return answer
@@ -79,8 +92,8 @@ def answer_of(server: RealServer) -> dict[str, Any]:
 @pytest.mark.parametrize(("wire", "kind"), CASES)
 def test_a_provider_that_sends_too_much(server: RealServer, flood: Flood, figure: Figure, wire: str, kind: str) -> None:
     (server.workspace / "opencode.json").write_text(json.dumps(config(flood, wire)))
+    before = peak_of_a_small_answer(server, flood, wire)
     send(flood, wire, kind)
-    before = peak(server)
     error = answer_of(server)["info"]["error"]
     took = peak(server) - before
     assert error["name"] == "APIError" and len(json.dumps(error)) < 200_000
@@ -132,7 +145,7 @@ def test_an_mcp_server_that_sends_too_much(server: RealServer, flood: Flood, fig
             entry = {"type": "local", "command": ["head", "-c", str(FLOOD), "/dev/zero"]}
     (server.workspace / "opencode.json").write_text(json.dumps({"mcp": {"one": entry}}))
     before = peak(server)
-    status = httpx.get(f"{server.url}/mcp", timeout=120).json()["one"]
+    status = httpx2.get(f"{server.url}/mcp", timeout=120).json()["one"]
     took = peak(server) - before
     assert status["status"] == "failed", status
     assert took < MOST, f"{took / MIB:.0f} MiB"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -87,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 @pytest.fixture
 def known(server: RealServer) -> dict[str, str]:
     """The ids of a session with one message, as path parameters."""
-    with httpx.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
+    with httpx2.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
         created = client.post("/session", json={})
         assert created.status_code == 200, created.text
         session = created.json()
@@ -136,7 +136,7 @@ def test_generated_requests(name: str, mode: GenerationMode, server: RealServer,
 def test_malformed_bodies(name: str, server: RealServer, known: dict[str, str]) -> None:
     operation = OPERATIONS[name]
     path = operation.path.format_map({**dict.fromkeys(parameters_of(operation), "unknown"), **known})
-    with httpx.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
+    with httpx2.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
         for described, body in MALFORMED.items():
             for content_type in ("application/json", "text/plain"):
                 response = client.request(operation.method, path, content=body, headers={"content-type": content_type})
@@ -148,7 +148,7 @@ def parameters_of(operation: Any) -> list[str]:
 
 
 def test_the_server_is_well_after_all_that(server: RealServer, figure: Any) -> None:
-    assert httpx.get(f"{server.url}/global/health", timeout=ANSWER_SECONDS).json()["healthy"] is True
+    assert httpx2.get(f"{server.url}/global/health", timeout=ANSWER_SECONDS).json()["healthy"] is True
     grown, opened = (server.memory - tally.memory) / MIB, server.descriptors - tally.descriptors
     figure(f"{tally.cases} requests: 0 5xx, {len(server.tracebacks())} tracebacks, +{grown:.0f} MiB, +{opened} open files")
     assert server.tracebacks() == []

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from killable import Servers
 from over_sockets import listening
@@ -50,7 +50,7 @@ def with_pipe(directory: Path, name: str, pipes: list[Path]) -> Path:
 
 
 @contextmanager
-def asked(http: httpx.AsyncClient, path: str, directories: list[Path], token: str | None) -> Iterator[None]:
+def asked(http: httpx2.AsyncClient, path: str, directories: list[Path], token: str | None) -> Iterator[None]:
     """Each directory some times at once; nobody expects an answer."""
     headers = bearer(token) if token else {}
     requests = [http.get(path, params={"directory": str(each)}, headers=headers) for each in directories for _ in range(3)]
@@ -62,11 +62,11 @@ def asked(http: httpx.AsyncClient, path: str, directories: list[Path], token: st
             task.cancel()
 
 
-async def assert_serves(http: httpx.AsyncClient, directory: Path, headers: dict[str, str]) -> None:
+async def assert_serves(http: httpx2.AsyncClient, directory: Path, headers: dict[str, str]) -> None:
     place = {"directory": str(directory)}
     assert (await http.post("/session", params=place, json={}, headers=headers)).status_code == 200
     for path in ("/session", "/config", "/file?path=.", "/file/status", "/vcs", "/find/file?query=a", "/find?pattern=hello"):
-        url = httpx.URL(path).copy_merge_params(place)
+        url = httpx2.URL(path).copy_merge_params(place)
         assert (await http.get(url, headers=headers)).status_code == 200, path
     assert (await http.get("/global/health")).status_code == 200
 
@@ -80,8 +80,8 @@ async def test_another_user_is_served(app: RunningApp, tmp_path: Path, pipes: li
     theirs = [with_pipe(tmp_path / "anna" / str(at), name, pipes) for at in range(DIRECTORIES)]
     anna = await add_user(app, "anna", roots=[tmp_path / "anna"])
     bert = await add_user(app, "bert", roots=[tmp_path / "bert"])
-    limits = httpx.Limits(max_connections=None)
-    async with listening(app) as port, httpx.AsyncClient(base_url=url(port), timeout=SOON, limits=limits) as http:
+    limits = httpx2.Limits(max_connections=None)
+    async with listening(app) as port, httpx2.AsyncClient(base_url=url(port), timeout=SOON, limits=limits) as http:
         with asked(http, PIPES[name], theirs, anna):
             await asyncio.sleep(1)
             await assert_serves(http, mine, bearer(bert))
@@ -91,8 +91,8 @@ async def test_another_user_is_served(app: RunningApp, tmp_path: Path, pipes: li
 async def test_another_directory_is_served(app: RunningApp, tmp_path: Path, pipes: list[Path], name: str) -> None:
     """Without users."""
     mine, hanging = make_workspace(tmp_path / "mine"), with_pipe(make_git(tmp_path / "other"), name, pipes)
-    limits = httpx.Limits(max_connections=None)
-    async with listening(app) as port, httpx.AsyncClient(base_url=url(port), timeout=SOON, limits=limits) as http:
+    limits = httpx2.Limits(max_connections=None)
+    async with listening(app) as port, httpx2.AsyncClient(base_url=url(port), timeout=SOON, limits=limits) as http:
         with asked(http, PIPES[name], [hanging] * 20, None):
             await asyncio.sleep(1)
             await assert_serves(http, mine, {})

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import orjson
 import pytest
 from killable import PATIENCE, Client, Servers
@@ -61,7 +61,7 @@ def document(number: int) -> bytes:
     return DOCUMENT.replace(SESSION.encode(), f"{SESSION}{number}x".encode())
 
 
-async def send(http: httpx.AsyncClient, number: int) -> httpx.Response:
+async def send(http: httpx2.AsyncClient, number: int) -> httpx2.Response:
     return await http.post("/session/import", content=document(number), headers={"Content-Type": "application/json"})
 
 
@@ -141,7 +141,7 @@ async def test_a_killed_import_is_whole_or_nothing(
     figure(f"{KILLS} imports killed while they were stored ({kind}): {left.count(nothing)} left nothing, 0 a part")
 
 
-async def has_all(http: httpx.AsyncClient, number: int) -> None:
+async def has_all(http: httpx2.AsyncClient, number: int) -> None:
     """What is exported is what was sent."""
     expected = orjson.loads(document(number))
     exported = (await http.get(f"/session/{SESSION}{number}x/export", params={"children": "true"})).json()

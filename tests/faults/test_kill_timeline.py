@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from killable import Client, Servers
 from long_form import LONG
 
@@ -27,7 +27,7 @@ async def listen(client: Client, session: str, heard: list[dict[str, Any]]) -> N
             async for line in response.aiter_lines():
                 if line.startswith("data: "):
                     heard.append(json.loads(line[len("data: ") :]))
-    except httpx.HTTPError:
+    except httpx2.HTTPError:
         return
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-import httpx
+import httpx2
 from long_form import LONG
 from real_server import MIB, RealServer, real_server
 
@@ -25,19 +25,19 @@ def image(size: int) -> dict[str, str]:
     return {"type": "file", "mime": "image/png", "filename": "a.png", "url": f"data:image/png;base64,{'A' * size}"}
 
 
-async def post(client: httpx.AsyncClient, path: str, body: Any = None) -> Any:
+async def post(client: httpx2.AsyncClient, path: str, body: Any = None) -> Any:
     response = await client.post(path, json=body or {})
     assert response.status_code == 200, response.text
     return response.json()
 
 
-async def tell(client: httpx.AsyncClient, session_id: str, *parts: dict[str, str]) -> None:
+async def tell(client: httpx2.AsyncClient, session_id: str, *parts: dict[str, str]) -> None:
     """Store a prompt that asks nothing."""
     await post(client, f"/session/{session_id}/message", {"noReply": True, "parts": list(parts)})
 
 
 @asynccontextmanager
-async def reading(client: httpx.AsyncClient, **headers: str) -> AsyncIterator[AsyncIterator[tuple[int | None, dict[str, Any]]]]:
+async def reading(client: httpx2.AsyncClient, **headers: str) -> AsyncIterator[AsyncIterator[tuple[int | None, dict[str, Any]]]]:
     """(id, event) of every frame, as they come."""
 
     async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[int | None, dict[str, Any]]]:
@@ -93,7 +93,7 @@ def memory_peak(server: RealServer) -> Iterator[Peak]:
 
 async def test_a_fast_reader_hears_what_is_announced_in_one_go(tmp_path: Path, figure: Any) -> None:
     with real_server(tmp_path) as server:
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client, reading(client) as events:
+        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client, reading(client) as events:
             assert (await anext(events))[1]["type"] == "server.connected"
             session = (await post(client, "/session", {"title": "T"}))["id"]
             began = time.monotonic()
@@ -116,7 +116,7 @@ async def test_a_fast_reader_hears_what_is_announced_in_one_go(tmp_path: Path, f
 
 
 async def fill_journal(server: RealServer) -> None:
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client:
         session = (await post(client, "/session", {"title": "T"}))["id"]
         for number in range(MISSED):
             await tell(client, session, {"type": "text", "text": f"{number} ".ljust(MISSED_BYTES, "x")})
@@ -124,7 +124,7 @@ async def fill_journal(server: RealServer) -> None:
 
 async def replay(server: RealServer, marker: str, *, pause: float = 0.0) -> list[int]:
     """The ids of all events from the first on, up to a session that is created while the client reads."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as client, reading(client, **{"last-event-id": "0"}) as events:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client, reading(client, **{"last-event-id": "0"}) as events:
         assert (await anext(events))[1]["type"] == "server.connected"
         announcing = asyncio.create_task(announce_more(server, marker))
         ids = []
@@ -139,7 +139,7 @@ async def replay(server: RealServer, marker: str, *, pause: float = 0.0) -> list
 
 
 async def announce_more(server: RealServer, marker: str) -> None:
-    async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client:
         for number in range(20):
             await post(client, "/session", {"title": f"meanwhile {number} {'x' * 100_000}"})
         await post(client, "/session", {"title": marker})

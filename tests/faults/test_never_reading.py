@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from long_form import LONG, SLACK
 from real_server import MIB, RealServer, real_server
 
@@ -30,7 +30,7 @@ def connect_and_read_nothing(server: RealServer) -> socket.socket:
 
 async def changes(server: RealServer) -> tuple[float, float]:
     """Every change is awaited on another client's stream: the 50th and 99th percentile, in ms."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client, asyncio.timeout(100):
+    async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client, asyncio.timeout(100):
         session = (await client.post("/session", json={"title": "T"})).json()["id"]
         taken = []
         async with client.stream("GET", "/event") as response:
@@ -89,7 +89,7 @@ async def until_cut_off(server: RealServer, client: socket.socket) -> float:
 
 async def resumes(server: RealServer) -> str:
     """The first event that a client of the cursor 0 is sent."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
         async with client.stream("GET", "/event", headers={"last-event-id": "0"}) as response:
             types = []
             async for line in response.aiter_lines():

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import keyword_server
 import pytest
 from event_fold import EventFold, KnownSession, folding
@@ -77,7 +77,7 @@ async def test_nothing_is_lost_while_the_database_refuses_commits(tmp_path: Path
         server.process.kill()
         server.process.wait()
     with serving_again(this_checkout()[0], tmp_path, free_port(), this_checkout()[1]) as server:
-        async with httpx.AsyncClient(base_url=server.base, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=server.base, timeout=60) as http:
             after = {session: await read(http, session) for session in outcome.reads}
     log = (tmp_path / "server.log").read_text()
     assert keyword_server.REFUSED in log
@@ -96,9 +96,9 @@ def keyword(directory: Path, **environment: str) -> Any:
 
 async def run(server: RunningServer, seed: int, refusals: Path | None = None) -> Outcome:
     print(f"OPENSESSION_SEED={seed}")
-    limits = httpx.Limits(max_connections=None)
+    limits = httpx2.Limits(max_connections=None)
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(httpx.AsyncClient(base_url=server.base, timeout=PATIENCE, limits=limits))
+        http = await stack.enter_async_context(httpx2.AsyncClient(base_url=server.base, timeout=PATIENCE, limits=limits))
         folds = {name: await stack.enter_async_context(folding(http, query)) for name, query in STREAMS.items()}
         if refusals:
             refusals.touch()
@@ -117,7 +117,7 @@ async def run(server: RunningServer, seed: int, refusals: Path | None = None) ->
 STREAMS = {"whole parts": "", "deltas": "?parts=delta"}
 
 
-async def idle(http: httpx.AsyncClient, clients: RandomClients, folds: Collection[EventFold]) -> float:
+async def idle(http: httpx2.AsyncClient, clients: RandomClients, folds: Collection[EventFold]) -> float:
     """Seconds until nothing runs, and the streams have told so; what is asked meanwhile is answered. Gives up after ten times
     what it may take."""
     began = time.monotonic()
@@ -134,7 +134,7 @@ def unfinished(fold: EventFold) -> bool:
     return bool(fold.waiting) or any(session.status != "idle" for session in fold.sessions.values())
 
 
-async def asked(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+async def asked(http: httpx2.AsyncClient) -> list[dict[str, Any]]:
     return [request for kind in ("permission", "question") for request in (await http.get(f"/{kind}")).json()]
 
 
@@ -144,7 +144,7 @@ async def ended(fold: EventFold) -> None:
             await asyncio.sleep(0.02)
 
 
-async def read(http: httpx.AsyncClient, session: str) -> Read:
+async def read(http: httpx2.AsyncClient, session: str) -> Read:
     paths = ("", "/message", "/todo", "/diff")
     return Read(*[(await http.get(f"/session/{session}{path}")).raise_for_status().json() for path in paths])
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psutil
 import pytest
 from long_form import LONG
@@ -179,7 +179,7 @@ async def test_bodies_of_20_megabytes_at_once(server: RealServer, figure: Any) -
         ("/session", b"x" * (2 * BODY)),
     ]
     before = server.memory
-    async with httpx.AsyncClient(base_url=server.url, timeout=120) as client, watched(server) as peak:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=120) as client, watched(server) as peak:
         session = (await client.post("/session", json={})).json()["id"]
         sent = [
             client.post(path.replace("SESSION", session), content=body, headers={"content-type": "application/json"})
@@ -230,7 +230,7 @@ async def test_five_hundred_connections(server: RealServer, figure: Any) -> None
         f"after them +{(server.memory - before) / MIB:.0f} MiB, +{server.descriptors - opened} open files"
     )
     assert served == CONNECTIONS and refused > 0
-    assert httpx.get(f"{server.url}/global/health").status_code == 200
+    assert httpx2.get(f"{server.url}/global/health").status_code == 200
 
 
 async def test_clients_that_break_off_leave_nothing_behind(tmp_path: Path, figure: Any) -> None:

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from long_form import LONG
 from real_server import RealServer, real_server
 
@@ -33,14 +33,14 @@ class Follower:
         self.ended = False
 
     async def follow(self) -> None:
-        async with httpx.AsyncClient(timeout=30) as client:
+        async with httpx2.AsyncClient(timeout=30) as client:
             while not self.ended:
                 try:
                     await self._connection(client)
-                except httpx.TransportError:
+                except httpx2.TransportError:
                     await asyncio.sleep(0.02)  # the server is being started again
 
-    async def _connection(self, client: httpx.AsyncClient) -> None:
+    async def _connection(self, client: httpx2.AsyncClient) -> None:
         self.connections += 1
         self._fields = {}
         left = self._random.randint(1, 80)
@@ -128,7 +128,7 @@ async def test_a_killed_server_knows_every_part_that_it_has_shown(tmp_path: Path
 
 
 async def prompt_one(server: RealServer) -> None:
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
         session = (await client.post("/session", json={"title": "T"})).json()["id"]
         body = {"parts": [{"type": "text", "text": "go on"}]}
         assert (await client.post(f"/session/{session}/prompt_async", json=body)).status_code == 204
@@ -136,7 +136,7 @@ async def prompt_one(server: RealServer) -> None:
 
 async def prompt(server: RealServer, count: int) -> None:
     """Half of the prompts are answered, the others are under way."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
         sessions = [(await client.post("/session", json={"title": "T"})).json()["id"] for _ in range(4)]
         for number in range(count):
             body = {"parts": [{"type": "text", "text": "long 40"}]}
@@ -147,7 +147,7 @@ async def prompt(server: RealServer, count: int) -> None:
 
 async def the_end(server: RealServer) -> dict[str, str]:
     """Waits until all is answered, then tells the followers; the texts of all parts as they are stored."""
-    async with httpx.AsyncClient(base_url=server.url, timeout=30) as client, asyncio.timeout(60):
+    async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client, asyncio.timeout(60):
         while (await client.get("/session/status")).json():
             await asyncio.sleep(0.05)
         texts = {}
@@ -161,7 +161,7 @@ async def the_end(server: RealServer) -> dict[str, str]:
 async def test_a_cursor_that_is_too_old_is_told_to_start_anew(tmp_path: Path, figure: Any) -> None:
     """The journal keeps 10,000 events; the short form asks for a cursor that was never given, which is answered alike."""
     with real_server(tmp_path) as server:
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
+        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client:
             session = (await client.post("/session", json={"title": "0"})).json()["id"]
             if LONG:
                 for number in range(11_000):

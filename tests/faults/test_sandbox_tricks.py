@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
+import httpx2
 import psutil
 import pytest
 from command_tricks import FORBIDDEN, ORDINARY, OUTSIDE
@@ -98,7 +98,7 @@ trap '' TERM HUP INT; touch up; sleep {IDLE_SECONDS}
 def test_a_killed_server_leaves_no_process(tmp_path: Path, figure: Figure) -> None:
     command, environment = this_checkout()
     with serving(command, tmp_path, {**environment, "OPENSESSION_SANDBOX": "require"}) as server:
-        session = httpx.post(f"{server.base}/session", json={}).json()["id"]
+        session = httpx2.post(f"{server.base}/session", json={}).json()["id"]
         caller = threading.Thread(target=run_shell, args=(f"{server.base}/session/{session}/shell",))
         caller.start()
         wait_for(lambda: len(sleeping()) == 4 and (server.workspace / "up").exists())
@@ -110,8 +110,8 @@ def test_a_killed_server_leaves_no_process(tmp_path: Path, figure: Figure) -> No
 
 
 def run_shell(url: str) -> None:
-    with suppress(httpx.HTTPError):
-        httpx.post(url, json={"agent": "build", "command": ESCAPES}, timeout=120)
+    with suppress(httpx2.HTTPError):
+        httpx2.post(url, json={"agent": "build", "command": ESCAPES}, timeout=120)
 
 
 def sleeping() -> list[int]:

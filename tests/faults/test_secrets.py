@@ -170,7 +170,7 @@ async def test_no_secret_comes_out(
     tmp_path: Path, environment: None, plain_environment: Path, caplog: pytest.LogCaptureFixture, figure: Any
 ) -> None:
     caplog.set_level(logging.DEBUG, "app")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # the test's own client
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # the test's own client
     turns = [[bash("env; cat /proc/self/environ; git config -l")], [say("Done.")], [say("Done.")]]
     with echoing_model() as url:
         settings = plain_environment / ".config" / "opencode"

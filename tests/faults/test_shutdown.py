@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
@@ -103,7 +103,7 @@ class Prompts:
 
     answered: dict[str, Any] = field(default_factory=dict)
     accepted: list[str] = field(default_factory=list)
-    refused: list[httpx.Response] = field(default_factory=list)
+    refused: list[httpx2.Response] = field(default_factory=list)
     refused_texts: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     not_connected: list[str] = field(default_factory=list)
@@ -111,23 +111,23 @@ class Prompts:
 
 async def prompt_until_refused(url: str, session: str, path: str, prompts: Prompts) -> None:
     """On one connection, for as long as the server keeps it."""
-    limits = httpx.Limits(max_connections=1)
-    async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as http:
+    limits = httpx2.Limits(max_connections=1)
+    async with httpx2.AsyncClient(base_url=url, timeout=30, limits=limits) as http:
         while not (prompts.refused or prompts.broken or prompts.not_connected):
             text = f"{session} {len(prompts.answered) + len(prompts.accepted)}"
             body = {"parts": [{"type": "text", "text": text}]}
             try:
                 response = await http.post(f"/session/{session}/{path}", json=body)
-            except httpx.ConnectError:
+            except httpx2.ConnectError:
                 prompts.not_connected.append(text)
-            except httpx.HTTPError:
+            except httpx2.HTTPError:
                 prompts.broken.append(text)
             else:
                 note(prompts, text, response)
                 await asyncio.sleep(TURN_SECONDS / 4 if path == "prompt_async" else 0)
 
 
-def note(prompts: Prompts, text: str, response: httpx.Response) -> None:
+def note(prompts: Prompts, text: str, response: httpx2.Response) -> None:
     if response.status_code == 503:
         prompts.refused.append(response)
         prompts.refused_texts.append(text)
@@ -222,7 +222,7 @@ async def test_a_server_that_stops_serves_what_a_waiting_turn_needs(tmp_path: Pa
         assert len(messages) == 3 and messages[-1] == answer
 
 
-async def stopping(client: Client) -> httpx.Response:
+async def stopping(client: Client) -> httpx2.Response:
     """The health check, once it tells that the server is stopping."""
     async with asyncio.timeout(10):
         while (health := await client.http.get("/global/health")).status_code == 200:
@@ -231,10 +231,10 @@ async def stopping(client: Client) -> httpx.Response:
     return health
 
 
-async def refusals(client: Client, session: str) -> list[httpx.Response]:
+async def refusals(client: Client, session: str) -> list[httpx2.Response]:
     """Of requests that would start or change work."""
     prompt = {"parts": [{"type": "text", "text": "x" * 3_000_000}]}
-    wanted: list[Awaitable[httpx.Response]] = [
+    wanted: list[Awaitable[httpx2.Response]] = [
         client.http.post("/session", json={}),
         client.http.post(f"/session/{session}/message", json=prompt),
         client.http.post(f"/session/{session}/prompt_async", json=prompt),

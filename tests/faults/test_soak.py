@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import httpx
-from aiohttp import ClientSession
+import httpx2
+from httpx2 import AsyncClient
 from long_form import LONG
 from model_server import ModelServer, Step, model_server
 from real_server import MIB, RealServer, real_server
@@ -93,18 +93,18 @@ class Soak:
     async def client(self) -> None:
         while self.second < SECONDS:
             where = {"directory": str(self._random.choice(self.places))}
-            async with httpx.AsyncClient(base_url=self.server.url, params=where, timeout=60) as client, self.listening(client):
+            async with httpx2.AsyncClient(base_url=self.server.url, params=where, timeout=60) as client, self.listening(client):
                 await self.work(client)
 
     @asynccontextmanager
-    async def listening(self, client: httpx.AsyncClient) -> Any:
+    async def listening(self, client: httpx2.AsyncClient) -> Any:
         """Reads its first line, and no more."""
         path, parts = self._random.choice(["/event", "/global/event"]), self._random.choice(["full", "delta"])
         async with client.stream("GET", path, params={"parts": parts}) as stream:
             await anext(stream.aiter_lines())
             yield
 
-    async def work(self, client: httpx.AsyncClient) -> None:
+    async def work(self, client: httpx2.AsyncClient) -> None:
         """The life of a session and its fork."""
         session = (await client.post("/session", json={})).json()["id"]
         for _ in range(3):
@@ -116,7 +116,7 @@ class Soak:
         for gone in (session, fork):
             assert (await client.delete(f"/session/{gone}")).status_code == 200
 
-    async def prompt(self, client: httpx.AsyncClient, session: str) -> None:
+    async def prompt(self, client: httpx2.AsyncClient, session: str) -> None:
         began = time.monotonic()
         answer = await client.post(f"/session/{session}/message", json={"parts": [{"type": "text", "text": "Go on"}]})
         assert answer.status_code == 200 and not answer.json()["info"].get("error"), answer.text
@@ -165,7 +165,7 @@ def report(record: Record) -> str:
 
 def instances_and_clients() -> int:
     gc.collect()
-    return sum(isinstance(thing, Instance | ClientSession) for thing in gc.get_objects())
+    return sum(isinstance(thing, Instance | AsyncClient) for thing in gc.get_objects())
 
 
 async def test_what_is_idle_is_closed(tmp_path: Path, figure: Any) -> None:

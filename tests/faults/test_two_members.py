@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from long_form import LONG
 from running_app import RunningApp, running_app, text_part
 from sse_reader import EventReader
@@ -44,7 +44,7 @@ class Member:
     def mark(self) -> str:
         return f"marked-secret-of-{self.name}"
 
-    async def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
+    async def ask(self, method: str, path: str, body: Any = None) -> httpx2.Response:
         response = await self.app.client.request(method, path, json=body)
         self.received += [str(response.headers), response.text]
         self.statuses.add(response.status_code)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from long_form import LONG, SLACK
 from real_server import MIB, RealServer, real_server
 
@@ -21,17 +21,17 @@ ROUNDS = 9 if LONG else 3
 MOST_DELAY = 0.3 * SLACK
 
 
-async def long_conversation(client: httpx.AsyncClient) -> str:
+async def long_conversation(client: httpx2.AsyncClient) -> str:
     """The path of its share link."""
     session = (await client.post("/session", json={"title": "Long"})).json()["id"]
     for _ in range(PROMPTS):
         prompt = {"noReply": True, "parts": [{"type": "text", "text": TEXT}]}
         assert (await client.post(f"/session/{session}/message", json=prompt)).status_code == 200
     link = (await client.post(f"/session/{session}/share")).json()["share"]["url"]
-    return httpx.URL(link).path
+    return httpx2.URL(link).path
 
 
-async def first_word(client: httpx.AsyncClient) -> float:
+async def first_word(client: httpx2.AsyncClient) -> float:
     """Seconds from a prompt to the first word of its answer, in a new session."""
     session = (await client.post("/session", json={"title": "Short"})).json()["id"]
     async with client.stream("GET", "/event", params={"parts": "delta"}) as events:
@@ -51,7 +51,7 @@ def is_word(event: dict[str, Any], session: str) -> bool:
     return event["type"] == "message.part.delta" and event["properties"]["sessionID"] == session
 
 
-async def beside_visitors(client: httpx.AsyncClient, server: RealServer, *paths: str) -> float:
+async def beside_visitors(client: httpx2.AsyncClient, server: RealServer, *paths: str) -> float:
     script = Path(__file__).parents[1] / "support" / "visitors.py"
     arguments = [str(script), str(server.port), str(VISITORS), *paths]
     visitors = await asyncio.create_subprocess_exec(
@@ -70,7 +70,7 @@ async def beside_visitors(client: httpx.AsyncClient, server: RealServer, *paths:
 
 async def test_a_hundred_visitors_at_once_hold_no_prompt_up(tmp_path: Path, figure: Callable[[str], None]) -> None:
     with real_server(tmp_path) as server:
-        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client, asyncio.timeout(200):
+        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client, asyncio.timeout(200):
             link = await long_conversation(client)
             alone = statistics.median([await first_word(client) for _ in range(5)])
             before = server.memory

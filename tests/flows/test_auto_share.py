@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from running_app import RunningApp, make_workspace, running_app
 from turns import say, task
@@ -15,7 +15,7 @@ async def turn(app: RunningApp) -> None:
     """A new session is shared before its first prompt, shows the answer to a visitor, and its subagent's is not shared."""
     async with app.events() as events:
         session = await app.create_session()
-        link = httpx.URL(session["share"]["url"]).path
+        link = httpx2.URL(session["share"]["url"]).path
         await app.prompt(session["id"], "Go")
         await events.until("session.idle", count=2)
     seen = await app.get(f"{link}/session")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from every_route import WRITING, every_route
 from git_files import files
@@ -69,7 +69,7 @@ async def first_part(app: RunningApp, session: str) -> dict[str, Any]:
     return part
 
 
-async def asked(app: RunningApp, route: tuple[str, str], part: dict[str, Any]) -> httpx.Response:
+async def asked(app: RunningApp, route: tuple[str, str], part: dict[str, Any]) -> httpx2.Response:
     """One of the routes, about the part, its message or its session."""
     method, path = route
     named = {"sessionID": part["sessionID"], "messageID": part["messageID"], "partID": part["id"]}
@@ -305,19 +305,19 @@ async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp
 # A revert is not lost.
 
 
-Edit = Callable[[RunningApp, str, dict[str, Any]], Awaitable[httpx.Response]]
+Edit = Callable[[RunningApp, str, dict[str, Any]], Awaitable[httpx2.Response]]
 
 
-async def deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx.Response:
+async def deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx2.Response:
     return await app.client.delete(f"/session/{session}/message/{message['info']['id']}")
 
 
-async def part_deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx.Response:
+async def part_deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx2.Response:
     part = message["parts"][-1]
     return await app.client.delete(f"/session/{session}/message/{message['info']['id']}/part/{part['id']}")
 
 
-async def part_changed(app: RunningApp, session: str, message: dict[str, Any]) -> httpx.Response:
+async def part_changed(app: RunningApp, session: str, message: dict[str, Any]) -> httpx2.Response:
     part = message["parts"][-1]
     path = f"/session/{session}/message/{message['info']['id']}/part/{part['id']}"
     return await app.client.patch(path, json={**part, "files": []} if part["type"] == "patch" else part)

@@ -14,7 +14,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from running_app import PATIENCE, RunningApp, running_app
 from running_server import clean_environment, free_port, this_checkout
@@ -196,7 +196,7 @@ async def test_what_clients_do_wrong_is_no_warning(tmp_path: Path, log: Log) -> 
 
 
 def basic(password: str) -> dict[str, str]:
-    return {"authorization": httpx.BasicAuth("opencode", password)._auth_header}
+    return {"authorization": httpx2.BasicAuth("opencode", password)._auth_header}
 
 
 async def test_logins_that_are_refused_are_logged_without_what_was_tried(
@@ -271,13 +271,13 @@ class Served:
             stderr=subprocess.STDOUT,
         )
 
-    def get(self, path: str) -> httpx.Response:
+    def get(self, path: str) -> httpx2.Response:
         """As soon as it answers."""
         give_up = time.monotonic() + 2 * PATIENCE
         while True:
             try:
-                return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE)
-            except httpx.TransportError:
+                return httpx2.get(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE)
+            except httpx2.TransportError:
                 assert self.process.poll() is None and time.monotonic() < give_up, self.output.read_text()
                 time.sleep(0.05)
 
@@ -352,6 +352,6 @@ def test_the_level_says_how_much_is_logged(
     served.get("/global/health")
     for level in ("debug", "info", "warn", "error"):
         entry = {"service": "test", "level": level, "message": "said"}
-        httpx.post(f"http://127.0.0.1:{served.port}/log", json=entry, timeout=PATIENCE).raise_for_status()
+        httpx2.post(f"http://127.0.0.1:{served.port}/log", json=entry, timeout=PATIENCE).raise_for_status()
     lines = [json.loads(line) for line in served.ended()]
     assert [line["level"] for line in lines if line["logger"] == "client"] == shown["client"]

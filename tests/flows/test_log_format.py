@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from otlp_receiver import otlp_receiver
 from running_app import PATIENCE, running_app
@@ -31,7 +31,7 @@ def lines_of_an_abort(directory: Path, command: list[str], environment: dict[str
     with serving(command, directory, {**environment, "OPENSESSION_SCRIPT": str(script)}) as server:
         log = directory / "server.log"
         begun = log.stat().st_size
-        with httpx.Client(base_url=server.base, timeout=60) as client:
+        with httpx2.Client(base_url=server.base, timeout=60) as client:
             session: str = client.post("/session", json={"title": "named"}).json()["id"]
             client.post(f"/session/{session}/prompt_async", json=PROMPT).raise_for_status()
             give_up = time.monotonic() + PATIENCE

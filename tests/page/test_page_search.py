@@ -1,6 +1,6 @@
 """Searching messages from the page."""
 
-import httpx
+import httpx2
 from page_desk import Desk
 from playwright.sync_api import Locator, expect
 
@@ -9,7 +9,7 @@ HOSTILE = "</mark><img src=x onerror=alert(1)><script>alert(2)</script> \u202egn
 
 def store(desk: Desk, title: str, *texts: str) -> str:
     """A session with prompts that nobody answers; its id."""
-    with httpx.Client(base_url=desk.server.base) as client:
+    with httpx2.Client(base_url=desk.server.base) as client:
         session: str = client.post("/session", json={"title": title}).json()["id"]
         for text in texts:
             body = {"noReply": True, "parts": [{"type": "text", "text": text}]}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-import httpx
+import httpx2
 from page_desk import Desk
 from playwright.sync_api import Route, expect
 
@@ -146,7 +146,7 @@ def test_a_long_title_is_cut_and_pushes_nothing_out_of_the_list(desk: Desk) -> N
 
 
 def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
-    with httpx.Client(base_url=desk.server.base) as client:
+    with httpx2.Client(base_url=desk.server.base) as client:
         session = client.post("/session", json={}).raise_for_status().json()["id"]
         for number in range(110):
             prompt = {"noReply": True, "parts": [{"type": "text", "text": f"prompt {number}."}]}
@@ -163,7 +163,7 @@ def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
 
 
 def test_sessions_that_are_not_in_the_list_yet_are_found_and_shown(desk: Desk) -> None:
-    with httpx.Client(base_url=desk.server.base) as client:
+    with httpx2.Client(base_url=desk.server.base) as client:
         for title in ("A needle", *(f"Hay {number}" for number in range(100))):
             client.post("/session", json={"title": title}).raise_for_status()
     desk.page.reload()

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-import httpx
+import httpx2
 from journal_checks import not_heard
 from killable import Client
 from long_form import LONG
@@ -49,7 +49,7 @@ async def _rename(client: Client, session: str, known: dict[str, int]) -> None:
         number += 1
         try:
             response = await client.http.patch(f"/session/{session}", json={"title": str(number)})
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return
         if response.status_code == 200:
             known[session] = number

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-import httpx
+import httpx2
 from prompted_model import play
 from replicas import Replica, Replicas
 from sse_reader import EventReader
@@ -36,7 +36,7 @@ def add_users(replicas: Replicas, **roles: str) -> dict[str, str]:
 class UserClient:
     """One user at one replica."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
+    def __init__(self, http: httpx2.AsyncClient) -> None:
         self.http = http
 
     async def call(self, method: str, path: str, body: Any = None, *, expect: int = 200) -> Any:
@@ -62,9 +62,9 @@ async def at_each(replicas: Replicas, token: str) -> AsyncIterator[list[UserClie
         yield [UserClient(await clients.enter_async_context(_client(replica, token))) for replica in replicas.all]
 
 
-def _client(replica: Replica, token: str) -> httpx.AsyncClient:
+def _client(replica: Replica, token: str) -> httpx2.AsyncClient:
     headers: Mapping[str, str] = {"authorization": f"Bearer {token}"}
-    return httpx.AsyncClient(base_url=replica.url, headers=headers, timeout=120)
+    return httpx2.AsyncClient(base_url=replica.url, headers=headers, timeout=120)
 
 
 async def test_a_session_is_its_owners_on_every_server(replicas: Replicas) -> None:
@@ -90,7 +90,7 @@ async def test_a_session_is_its_owners_on_every_server(replicas: Replicas) -> No
         for at in anna:
             assert (await at.call("GET", path))["owner"] == "anna"
         issued = await bert[0].call("POST", "/auth/event-token")
-        nobody = UserClient(httpx.AsyncClient(base_url=replicas.all[1].url, timeout=120))
+        nobody = UserClient(httpx2.AsyncClient(base_url=replicas.all[1].url, timeout=120))
         async with nobody.http, nobody.events(token=issued["token"]) as of_bert:
             await anna[0].call("PATCH", path, {"title": "told again"})
             await bert[0].call("PATCH", f"/session/{own['id']}", {"title": "renamed"})

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
-import aiohttp
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 SECONDS = 60.0
 """Until a test that waits has failed."""
@@ -17,13 +19,13 @@ SECONDS = 60.0
 class TerminalClient:
     """`positions`: the cursors that it was told; `code`: how the connection was closed."""
 
-    socket: aiohttp.ClientWebSocketResponse
+    socket: ClientConnection
     text: str = ""
     positions: list[int] = field(default_factory=list)
     code: int | None = None
 
     async def type(self, text: str) -> None:
-        await self.socket.send_str(text)
+        await self.socket.send(text)
 
     async def until(self, wanted: str) -> str:
         """All that was printed, once it has `wanted` in it."""
@@ -44,30 +46,31 @@ class TerminalClient:
         async with asyncio.timeout(SECONDS):
             while not is_enough():
                 assert self.code is None, f"closed with {self.code} after {self.text!r}"
-                self._take(await self.socket.receive())
+                await self._take()
 
-    def _take(self, message: aiohttp.WSMessage) -> None:
-        match message.type:
-            case aiohttp.WSMsgType.TEXT:
-                self.text += message.data
-            case aiohttp.WSMsgType.BINARY:
-                assert message.data[:1] == b"\0"
-                self.positions.append(json.loads(message.data[1:])["cursor"])
-            case aiohttp.WSMsgType.CLOSE:
-                self.code = message.data
-            case _:
-                self.code = self.socket.close_code or -1
+    async def _take(self) -> None:
+        try:
+            message = await self.socket.recv()
+        except ConnectionClosed as closed:
+            self.code = closed.rcvd.code if closed.rcvd else -1
+            return
+        if isinstance(message, str):
+            self.text += message
+        else:
+            assert message[:1] == b"\0"
+            self.positions.append(json.loads(message[1:])["cursor"])
 
 
 @asynccontextmanager
 async def at_terminal(
     port: int, pty_id: str, *, face: str = "", headers: Mapping[str, str] | None = None, **query: str
 ) -> AsyncIterator[TerminalClient]:
-    """`face`: `/api` for the second API. Raises aiohttp.WSServerHandshakeError, with the status, when it is refused."""
-    url = f"http://127.0.0.1:{port}{face}/pty/{pty_id}/connect"
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
-        async with session.ws_connect(url, params=query, headers=headers, max_msg_size=0) as socket:
-            yield TerminalClient(socket)
+    """`face`: `/api` for the second API. Raises InvalidStatus when it is refused."""
+    own = dict(headers or {})
+    url = f"ws://{own.pop('Host', f'127.0.0.1:{port}')}{face}/pty/{pty_id}/connect?{urlencode(query)}"
+    place: dict[str, Any] = {"host": "127.0.0.1", "port": port, "proxy": None}
+    async with connect(url, additional_headers=own, max_size=None, open_timeout=SECONDS, **place) as socket:
+        yield TerminalClient(socket)
 
 
 async def refusal(port: int, pty_id: str, **options: Any) -> int:
@@ -75,5 +78,5 @@ async def refusal(port: int, pty_id: str, **options: Any) -> int:
     try:
         async with at_terminal(port, pty_id, **options):
             return 101
-    except aiohttp.WSServerHandshakeError as error:
-        return error.status
+    except InvalidStatus as error:
+        return error.response.status_code

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
+import httpx2
 import pytest
 from model_server import ModelServer, model_server
 from opencode_program import OFFLINE, installed, offline_home
@@ -32,7 +32,7 @@ _OWN = {"slug", "version", "callID", "date", "ref", "seq", "admittedSeq", "promo
 class Side:
     """One of the two servers, and the model that it asks."""
 
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     workspace: Path
     model: ModelServer
     events: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {stream: [] for stream in STREAMS})

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 
 
 def new_part(values: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _summary(kind: str, values: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def folding(client: httpx.AsyncClient, query: str = "") -> AsyncIterator[EventFold]:
+async def folding(client: httpx2.AsyncClient, query: str = "") -> AsyncIterator[EventFold]:
     """Follows GET /event until the block ends."""
     fold, connected = EventFold(), asyncio.Event()
     task = asyncio.create_task(_follow(client, query, fold, connected))
@@ -208,7 +208,7 @@ async def folding(client: httpx.AsyncClient, query: str = "") -> AsyncIterator[E
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _follow(client: httpx.AsyncClient, query: str, fold: EventFold, connected: asyncio.Event) -> None:
+async def _follow(client: httpx2.AsyncClient, query: str, fold: EventFold, connected: asyncio.Event) -> None:
     try:
         async with client.stream("GET", f"/event{query}", timeout=None) as response:
             response.raise_for_status()

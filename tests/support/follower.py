@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 
 SERVERS_OWN = ("server.connected", "server.heartbeat", "server.resync")
 
@@ -44,11 +44,11 @@ class Follower:
 
     async def follow(self) -> None:
         """Until it is cancelled."""
-        async with httpx.AsyncClient(timeout=httpx.Timeout(5, read=60)) as http:
+        async with httpx2.AsyncClient(timeout=httpx2.Timeout(5, read=60)) as http:
             while True:
                 try:
                     await self._connection(http, self.urls[0])
-                except httpx.HTTPError:
+                except httpx2.HTTPError:
                     await asyncio.sleep(0.05)
                 self.urls = [*self.urls[1:], self.urls[0]]
 
@@ -56,7 +56,7 @@ class Follower:
         async with asyncio.timeout(60):
             await self._connected.wait()
 
-    async def _connection(self, http: httpx.AsyncClient, url: str) -> None:
+    async def _connection(self, http: httpx2.AsyncClient, url: str) -> None:
         self._fields = {}
         headers = {} if self.start is None else {"last-event-id": str(self.cursor)}
         query = {"ids": "true", "parts": self._parts}

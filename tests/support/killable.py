@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from running_server import ROOT, clean_environment, free_port, new_workspace, wait_until_it_answers
 
 PATIENCE = 120
@@ -60,7 +60,7 @@ class Servers:
         try:
             url = f"http://127.0.0.1:{port}"
             await asyncio.to_thread(wait_until_it_answers, process, url, log)
-            async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
+            async with httpx2.AsyncClient(base_url=url, timeout=PATIENCE) as client:
                 yield Client(client, process)
         finally:
             if process.poll() is None:
@@ -70,7 +70,7 @@ class Servers:
 
 @dataclass
 class Client:
-    http: httpx.AsyncClient
+    http: httpx2.AsyncClient
     process: subprocess.Popen[bytes]
 
     async def get(self, path: str, expect: int = 200) -> Any:
@@ -82,7 +82,7 @@ class Client:
         """None when the connection broke before the whole answer was here."""
         try:
             response = await self.http.post(path, json=body or {})
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return None
         assert response.is_success, f"{path}: {response.status_code} {response.text}"
         return response.json() if response.content.strip() else True
@@ -90,7 +90,7 @@ class Client:
     async def delete(self, path: str) -> bool:
         try:
             return (await self.http.delete(path)).is_success
-        except httpx.HTTPError:
+        except httpx2.HTTPError:
             return False
 
     async def session(self) -> str:

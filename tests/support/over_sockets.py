@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import httpx
+import httpx2
 from running_app import RunningApp
 
 from app.http_server import http_server
@@ -31,8 +31,8 @@ async def listening(app: RunningApp) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def clients(app: RunningApp, count: int) -> AsyncIterator[list[httpx.AsyncClient]]:
+async def clients(app: RunningApp, count: int) -> AsyncIterator[list[httpx2.AsyncClient]]:
     """Each with connections of its own."""
     async with listening(app) as port, AsyncExitStack() as stack:
-        made = [httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) for _ in range(count)]
+        made = [httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) for _ in range(count)]
         yield [await stack.enter_async_context(client) for client in made]

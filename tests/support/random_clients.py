@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 from event_fold import EventFold, KnownMessage
 from keyword_server import TURNS
 
@@ -57,7 +57,7 @@ class ClientLog:
 class RandomClients:
     """`refused`: statuses that a server whose database refuses may answer beside the usual ones."""
 
-    def __init__(self, http: httpx.AsyncClient, fold: EventFold, seed: int, refused: frozenset[int] = frozenset()) -> None:
+    def __init__(self, http: httpx2.AsyncClient, fold: EventFold, seed: int, refused: frozenset[int] = frozenset()) -> None:
         self.client_log = ClientLog()
         self._http = http
         self._fold = fold
@@ -87,12 +87,12 @@ class RandomClients:
             await action(self, rng)
             await asyncio.sleep(rng.random() ** 2 * 0.1)
 
-    async def _call(self, method: str, path: str, session: str, body: Any = None) -> httpx.Response | None:
+    async def _call(self, method: str, path: str, session: str, body: Any = None) -> httpx2.Response | None:
         """None when the answer is not a success."""
         began, name = time.monotonic(), f"{method} {path.rpartition(session)[2] if session else path}"
         try:
             response = await self._http.request(method, path, json=body)
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             self.client_log.wrong.append(f"{session} {began - self._began:.3f} {name} {body or ''} → {error!r}")
             return None
         line = f"{began - self._began:7.3f}-{time.monotonic() - self._began:7.3f} {name} {str(body or '')[:120]}"

@@ -5,7 +5,7 @@ import time
 from itertools import count
 from typing import Any
 
-import httpx
+import httpx2
 from killable import Client
 from prompted_model import play
 from replica_turns import asked, let_go, messages, new_session, ran, request, streaming, wait_until_stored, waits
@@ -291,7 +291,7 @@ class Load(Moment):
                 client = self.clients[self._count % 3]
                 try:
                     response = await client.http.post(f"/session/{self.session}/prompt_async", json=body, timeout=2)
-                except httpx.HTTPError:
+                except httpx2.HTTPError:
                     continue
                 if response.status_code == 204:
                     return

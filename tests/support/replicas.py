@@ -13,7 +13,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psutil
 import psycopg
 from cable import Cable
@@ -85,8 +85,8 @@ class Replica:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        limits = httpx.Limits(max_keepalive_connections=0)  # a connection that a killed server left would be used again
-        async with httpx.AsyncClient(base_url=self.url, timeout=PATIENCE, limits=limits) as http:
+        limits = httpx2.Limits(max_keepalive_connections=0)  # a connection that a killed server left would be used again
+        async with httpx2.AsyncClient(base_url=self.url, timeout=PATIENCE, limits=limits) as http:
             yield Client(http, self.process)
 
 

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 from sse_reader import EventReader
 
@@ -52,7 +52,7 @@ class RunningApp:
     """`client` speaks to the server; `provider` plays the turns and keeps the requests; `directory` is the workspace."""
 
     fastapi: FastAPI
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
     provider: ScriptedProvider
     directory: Path
     data_dir: Path
@@ -171,7 +171,7 @@ async def running_app(
     )
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=StreamingTransport(app), base_url="http://127.0.0.1:4096", auth=auth) as client,
+        httpx2.AsyncClient(transport=StreamingTransport(app), base_url="http://127.0.0.1:4096", auth=auth) as client,
         asyncio.timeout(patience),
     ):
         yield RunningApp(app, client, provider, directory, settings["data_dir"])

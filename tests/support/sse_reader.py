@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 
 PATIENCE = 60.0
 
@@ -43,7 +43,7 @@ class Received:
 class EventReader:
     """Reads in the background into `seen`, all that came, in order; `characters` counts the stream's."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         self.seen: list[Received] = []
         self.ended = False
         self.characters = 0
@@ -81,7 +81,7 @@ class EventReader:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _read(self, response: httpx.Response) -> None:
+    async def _read(self, response: httpx2.Response) -> None:
         try:
             await self._read_frames(response)
         finally:
@@ -89,7 +89,7 @@ class EventReader:
             async with self._came:
                 self._came.notify_all()
 
-    async def _read_frames(self, response: httpx.Response) -> None:
+    async def _read_frames(self, response: httpx2.Response) -> None:
         cursor: str | None = None
         async for line in response.aiter_lines():
             self.characters += len(line) + 1

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
+import httpx2
 from running_app import RunningApp
 
 from app.api.tokens import TokenStore
@@ -31,7 +31,7 @@ async def add_user(
 async def logged_in(app: RunningApp, token: str) -> AsyncIterator[RunningApp]:
     """The same server, as seen by whoever has the token."""
     transport = StreamingTransport(app.fastapi)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4096", headers=bearer(token)) as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:4096", headers=bearer(token)) as client:
         yield replace(app, client=client)
 
 

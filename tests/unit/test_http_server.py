@@ -1,6 +1,6 @@
 """What is set of uvicorn."""
 
-import httpx
+import httpx2
 from fastapi import FastAPI
 
 from app.http_server import http_server
@@ -10,6 +10,6 @@ from app.settings import Settings
 def test_clients_give_idle_connections_up_before_the_server_does() -> None:
     application = FastAPI()
     application.state.server = None
-    theirs = httpx.Limits().keepalive_expiry
+    theirs = httpx2.Limits().keepalive_expiry
     assert theirs is not None
     assert http_server(application, Settings()).config.timeout_keep_alive > 2 * theirs

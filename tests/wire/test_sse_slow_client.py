@@ -5,7 +5,7 @@ import json
 import socket
 from pathlib import Path
 
-import httpx
+import httpx2
 from over_sockets import listening
 from running_app import RunningApp, running_app
 
@@ -55,7 +55,7 @@ async def test_a_client_that_was_cut_off_may_come_back(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app, listening(app) as port:
         slow = await connect_and_read_nothing(port)
         await until_listeners(app, 1)
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=180) as client:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=180) as client:
             made = (await client.post("/session", json={"title": "T"})).json()
             for number in range(2 * STALLED_ABOVE // EVENT_BYTES):
                 publish(app, number)

@@ -1,19 +1,22 @@
 """The adapter for Anthropic's Messages API."""
 
+import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator
-
-import orjson
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
 from app.provider.anthropic_messages.request import METADATA_KEY, anthropic_body
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, Usage
 from app.provider.wire.blocks import Blocks
-from app.provider.wire.connection import Payload, ProviderAddress, converse
 from app.provider.wire.errors import in_stream, missing_key
-from app.provider.wire.http_adapter import HttpAdapter
+from app.provider.wire.sdk_adapter import Headers, Payload, SdkAdapter, environment_headers, extra_body, extra_headers
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic, AsyncAPIResponse
 
 _API_VERSION = "2023-06-01"
 """2026-10-21 rejects every request with a temperature, top_p or top_k, and compatible servers may not support it. A configured
@@ -31,20 +34,62 @@ _REASONS: dict[str, FinishReason] = {
 }
 
 
-class Anthropic(HttpAdapter):
-    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        return converse(self._connection, "/v1/messages", anthropic_body(request), request.headers, MessagesReader())
+class Anthropic(SdkAdapter["AsyncAnthropic", "AsyncAPIResponse[Any]"]):
+    path = "/v1/messages"
 
-    def _address(self) -> ProviderAddress:
-        base_url = self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
-        return ProviderAddress(_VERSION_AT_END.sub("", base_url), {"anthropic-version": _API_VERSION, **self._signed_headers()})
+    @staticmethod
+    def load() -> None:
+        import anthropic.resources.messages.messages  # noqa: F401
 
-    def _signed_headers(self) -> dict[str, str]:
-        if self._configures("authorization") or self._configures("x-api-key"):
-            return self._headers
-        if not self._api_key:
+    def _address(self) -> str:
+        if not (self._api_key or self._is_signed()):
             raise missing_key(self._provider_id)
-        return {"x-api-key": self._api_key, **self._headers}
+        base_url = self._base_url or os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+        return _VERSION_AT_END.sub("", base_url)
+
+    def _own_headers(self) -> Headers:
+        """The key goes where servers that speak this format look for it: the SDK sends it as `Authorization`."""
+        key: Headers = {} if self._is_signed() else {"x-api-key": self._api_key}
+        unsaid: Headers = {"authorization": None, **environment_headers("ANTHROPIC_CUSTOM_HEADERS")}
+        return {**unsaid, "anthropic-version": _API_VERSION, **key}
+
+    def _is_signed(self) -> bool:
+        return self._configures("authorization") or self._configures("x-api-key")
+
+    def _make(self) -> "AsyncAnthropic":
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+
+        return AsyncAnthropic(
+            api_key=self._api_key or "none",
+            base_url=self._address(),
+            max_retries=0,
+            open_telemetry=False,
+            http_client=DefaultAsyncHttpxClient(**self._http()),
+        )
+
+    def _reader(self) -> "MessagesReader":
+        return MessagesReader()
+
+    def _ask(
+        self, client: "AsyncAnthropic", request: ModelRequest, headers: Headers
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":
+        from anthropic import omit
+
+        body = anthropic_body(request)
+        return client.messages.with_streaming_response.create(
+            model=body["model"],
+            max_tokens=body["max_tokens"],
+            messages=[],
+            stream=True,
+            extra_body=extra_body(body),
+            extra_headers=extra_headers(headers, omit),
+        )
+
+    async def _events(self, response: "AsyncAPIResponse[Any]") -> AsyncIterator[object]:
+        """The SDK's stream itself passes over what a server sends without the name of an event."""
+        from anthropic import AsyncStream
+
+        return (event.json() async for event in AsyncStream.raw_events(response.http_response))
 
 
 class MessagesReader:
@@ -115,7 +160,7 @@ class MessagesReader:
 
     def _keep_input(self, index: int, given: Payload) -> None:
         """Some servers send the whole input with the start of its block."""
-        whole = orjson.dumps(given).decode()
+        whole = json.dumps(given)
         self._gathered.add(whole)
         self._whole_inputs[index] = whole if given else ""
 

@@ -1,19 +1,21 @@
 """The adapter for OpenAI's Chat Completions API."""
 
-from collections.abc import AsyncGenerator
-from typing import Any
-
-import orjson
+import json
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
 from app.provider.base import Finish, FinishReason, ModelRequest, StreamEvent, Usage
 from app.provider.openai_chat.call_keys import CallKeys
 from app.provider.openai_chat.request import chat_body
 from app.provider.openai_chat.think_tags import ThinkTags
 from app.provider.wire.blocks import TurningBlocks
-from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
+from app.provider.wire.sdk_adapter import Headers, Payload, extra_body, extra_headers
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs
+
+if TYPE_CHECKING:
+    from openai import AsyncAPIResponse, AsyncOpenAI
 
 _REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -28,9 +30,27 @@ _REASONS: dict[str, FinishReason] = {
 class OpenAIChat(OpenAIAdapter):
     """Reads the option `includeUsage`, too."""
 
-    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        body = chat_body(request, include_usage=self._options.get("includeUsage") is not False)
-        return converse(self._connection, "/chat/completions", body, request.headers, ChatReader())
+    path = "/chat/completions"
+
+    @staticmethod
+    def load() -> None:
+        import openai.resources.chat.completions.completions  # noqa: F401
+
+    def _reader(self) -> "ChatReader":
+        return ChatReader()
+
+    def _ask(
+        self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":
+        from openai import omit
+
+        return client.chat.completions.with_streaming_response.create(
+            model=request.model.api.id,
+            messages=[],
+            stream=True,
+            extra_body=extra_body(chat_body(request, include_usage=self._options.get("includeUsage") is not False)),
+            extra_headers=extra_headers(headers, omit),
+        )
 
 
 class ChatReader:
@@ -117,7 +137,7 @@ def _fragment(arguments: Any) -> str:
     """Some servers send the arguments as an object instead of a JSON string."""
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
-    return orjson.dumps(arguments).decode()
+    return json.dumps(arguments)
 
 
 def _usage(usage: Payload) -> Usage:

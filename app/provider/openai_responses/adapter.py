@@ -1,22 +1,41 @@
 """The adapter for OpenAI's Responses API."""
 
-from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
 from app.provider.base import Finish, FinishReason, Metadata, ModelRequest, StreamEvent, ToolInputStart, Usage
 from app.provider.openai_responses.request import METADATA_KEY, responses_body
 from app.provider.wire.blocks import Blocks
-from app.provider.wire.connection import Payload, converse
 from app.provider.wire.errors import in_stream
 from app.provider.wire.openai_adapter import OpenAIAdapter
 from app.provider.wire.options import present
+from app.provider.wire.sdk_adapter import Headers, Payload, extra_body, extra_headers
 from app.provider.wire.tool_inputs import read_call
+
+if TYPE_CHECKING:
+    from openai import AsyncAPIResponse, AsyncOpenAI
 
 _INCOMPLETE: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "content-filter"}
 
 
 class OpenAIResponses(OpenAIAdapter):
-    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        return converse(self._connection, "/responses", responses_body(request), request.headers, ResponsesReader())
+    path = "/responses"
+
+    @staticmethod
+    def load() -> None:
+        import openai.resources.responses.responses  # noqa: F401
+
+    def _reader(self) -> "ResponsesReader":
+        return ResponsesReader()
+
+    def _ask(
+        self, client: "AsyncOpenAI", request: ModelRequest, headers: Headers
+    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":
+        from openai import omit
+
+        return client.responses.with_streaming_response.create(
+            stream=True, extra_body=extra_body(responses_body(request)), extra_headers=extra_headers(headers, omit)
+        )
 
 
 class ResponsesReader:

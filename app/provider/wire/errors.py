@@ -1,20 +1,17 @@
 """Translates failures of providers to ApiFailure: HTTP errors, broken connections and error events in a stream."""
 
 import errno
+import json
+import ssl
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
-import orjson
-
-from app.provider.base import AnswerTooLarge, ApiFailure, ContextOverflow, MissingKey
+from app.provider.base import AnswerTooLarge, ApiFailure, ContextOverflow, MissingKey, ProviderFailure
+from app.provider.wire.lenient_json import parse_json
 from app.provider.wire.overflow import is_context_overflow
-from app.provider.wire.sse import parse_json
 from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit
-
-if TYPE_CHECKING:
-    import aiohttp
 
 _RETRYABLE_STATUS = {408, 409, 429}
 _TRANSIENT_WORDS = (
@@ -44,15 +41,33 @@ def unsendable_header(url: str) -> ApiFailure:
     return ApiFailure("The API key or a header holds a character that no HTTP header can carry", metadata={"url": url})
 
 
-def failure_of(error: BaseException, url: str) -> ApiFailure | None:
-    """Translates an exception of aiohttp; None if it is not a failure of the provider."""
-    import aiohttp
+def failure_of(error: Exception, url: str) -> ProviderFailure | None:
+    """Translates what an SDK raises; None if it is not a failure of the provider."""
+    import anyio
+    import httpx2
 
-    if isinstance(error, AnswerPassedLimit):
-        return passed_limit(error, url)
-    if any(map(_is_reset, _causes(error))):
+    causes = list(_causes(error))
+    for cause in causes:
+        match cause:
+            case ProviderFailure():
+                return cause
+            case AnswerPassedLimit():
+                return passed_limit(cause, url)
+            case json.JSONDecodeError():
+                return unreadable_event(cause.doc.encode(errors="replace"), url)
+            case UnicodeDecodeError():
+                return unreadable_event(cause.object, url)
+    response, event = getattr(error, "response", None), getattr(error, "body", None)
+    if isinstance(response, httpx2.Response):
+        body = response.content.decode(errors="replace")
+        return answered(response.status_code, response.headers, body, str(response.url))
+    if event is not None:
+        return in_stream({"error": event})
+    if any(isinstance(cause, OSError) and cause.errno == errno.ECONNRESET for cause in causes):
         return _reset(error, url)
-    return _transport(error, url) if isinstance(error, aiohttp.ClientError) else None
+    # The last two come of TLS, and httpx2 makes errors of its own of most of them.
+    broken = (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, anyio.EndOfStream)
+    return next((_transport(cause, url) for cause in causes if isinstance(cause, broken)), None)
 
 
 def passed_limit(error: AnswerPassedLimit, url: str) -> AnswerTooLarge:
@@ -102,7 +117,7 @@ def in_stream(payload: Mapping[str, Any]) -> ApiFailure:
     status = _status_of(facts)
     kinds = " ".join(str(facts.get(key) or "") for key in ("type", "code", "status")).lower()
     transient = any(word in kinds for word in _TRANSIENT_WORDS)
-    body = orjson.dumps(payload)[:MAX_ERROR_BYTES].decode(errors="replace")
+    body = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))[:MAX_ERROR_BYTES]
     message = _limited(_error_message(payload) or body)
     return refused(message, status=status, retryable=transient or (status is not None and is_retryable(status)), body=body)
 
@@ -164,41 +179,47 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _is_reset(error: BaseException) -> bool:
-    """aiohttp says in words alone that it happened in the middle of an answer."""
-    import aiohttp
-
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return ConnectionResetError.__name__ in str(error)
-    return isinstance(error, OSError) and error.errno == errno.ECONNRESET
-
-
 def _reset(error: BaseException, url: str) -> ApiFailure:
     metadata = {"url": url, "code": "ECONNRESET", "syscall": "read", "message": str(error)}
     return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
 
 
-def _transport(error: "aiohttp.ClientError", url: str) -> ApiFailure:
-    import aiohttp
+def _transport(error: BaseException, url: str) -> ApiFailure:
+    import anyio
+    import httpx2
 
     host = urlsplit(url).netloc
-    ours = (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, aiohttp.TooManyRedirects)
+    ours = (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError, httpx2.TooManyRedirects)
     match error:
-        # What aiohttp says of these two has the proxy's whole address, with its password.
-        case aiohttp.ClientHttpProxyError():
-            message = f"The proxy refuses a connection to {host}: {error.status} {error.message}"
-        case aiohttp.InvalidURL():
-            message = f"The address {url}, or that of the proxy, is not valid"
-        case aiohttp.ConnectionTimeoutError():
+        case httpx2.ProxyError():
+            message = f"The proxy refuses a connection to {host}: {error}"
+        case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
+            message = invalid_address(url).message
+        case httpx2.ConnectTimeout():
             message = f"{host} did not accept a connection in time"
-        case aiohttp.ServerTimeoutError():
+        case httpx2.TimeoutException():
             message = f"{host} was silent for too long"
-        case aiohttp.ClientConnectorError():
-            message = f"Cannot connect to {host}: {error}"
-        case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError():
+        case httpx2.ConnectError():
+            message = f"Cannot connect to {host}: {_reason(error)}"
+        case httpx2.NetworkError() | httpx2.RemoteProtocolError() | anyio.EndOfStream():
             message = f"{host} broke the connection off before the answer was complete"
         case _:
-            message = f"The request to {host} failed: {error or type(error).__name__}"
+            message = f"The request to {host} failed: {str(error) or type(error).__name__}"
     metadata = {"url": url, "code": type(error).__name__}
-    is_refused = isinstance(error, aiohttp.ClientHttpProxyError) and not is_retryable(error.status)
+    is_refused = isinstance(error, httpx2.ProxyError) and not is_retryable(_status_at_start(str(error)))
     return ApiFailure(message, retryable=not (is_refused or isinstance(error, ours)), metadata=metadata)
+
+
+def invalid_address(url: str) -> ApiFailure:
+    """Without the proxy's, which may have a password."""
+    return ApiFailure(f"The address {url}, or that of the proxy, is not valid", metadata={"url": url, "code": "InvalidURL"})
+
+
+def _reason(error: BaseException) -> str:
+    """What the operating system or TLS says of it."""
+    return next((str(cause) for cause in reversed([*_causes(error)]) if isinstance(cause, OSError)), str(error))
+
+
+def _status_at_start(text: str) -> int:
+    first = text.partition(" ")[0]
+    return int(first) if first.isdecimal() else 0

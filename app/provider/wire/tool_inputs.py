@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.provider.base import AnswerTooLarge, InvalidToolCall, Metadata, ToolCall, ToolInputStart
-from app.provider.wire.sse import parse_json
+from app.provider.wire.lenient_json import parse_json
 from app.util import ids
 from app.util.bounded_answer import AnswerPassedLimit, require_few_values
 

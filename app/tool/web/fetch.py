@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from app.tool.web.pinned import PinnedRequests
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 CONNECT_SECONDS = 10.0
 MAX_REDIRECTS = 10
@@ -31,16 +31,16 @@ class WebPage:
 
 async def fetch(requests: PinnedRequests, url: str, headers: dict[str, str], max_bytes: int) -> WebPage:
     """Takes as long as the server does: the caller sets the timeout. Raises FetchFailed, AddressDenied."""
-    import httpx
+    import httpx2
 
     try:
         async with requests.client(CONNECT_SECONDS, headers) as client:
-            return await _follow(requests, client, httpx.URL(url), max_bytes)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return await _follow(requests, client, httpx2.URL(url), max_bytes)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise FetchFailed(f"The request to {url} failed: {error or type(error).__name__}") from error
 
 
-async def _follow(requests: PinnedRequests, client: "httpx.AsyncClient", url: "httpx.URL", max_bytes: int) -> WebPage:
+async def _follow(requests: PinnedRequests, client: "httpx2.AsyncClient", url: "httpx2.URL", max_bytes: int) -> WebPage:
     for _ in range(MAX_REDIRECTS + 1):
         async with _get(requests, client, url) as response:
             location = response.headers.get("location")
@@ -51,7 +51,7 @@ async def _follow(requests: PinnedRequests, client: "httpx.AsyncClient", url: "h
 
 
 @asynccontextmanager
-async def _get(requests: PinnedRequests, client: "httpx.AsyncClient", url: "httpx.URL") -> AsyncIterator["httpx.Response"]:
+async def _get(requests: PinnedRequests, client: "httpx2.AsyncClient", url: "httpx2.URL") -> AsyncIterator["httpx2.Response"]:
     response = await requests.send(client, "GET", url, {})
     try:
         if _is_browser_challenge(response):
@@ -62,12 +62,12 @@ async def _get(requests: PinnedRequests, client: "httpx.AsyncClient", url: "http
         await response.aclose()
 
 
-def _is_browser_challenge(response: "httpx.Response") -> bool:
+def _is_browser_challenge(response: "httpx2.Response") -> bool:
     """Cloudflare challenges clients that claim to be a browser and fail its checks."""
     return response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge"
 
 
-async def _read(response: "httpx.Response", url: str, max_bytes: int) -> WebPage:
+async def _read(response: "httpx2.Response", url: str, max_bytes: int) -> WebPage:
     if not response.is_success:
         raise FetchFailed(f"Request failed with status code: {response.status_code}")
     too_large = FetchFailed(f"The answer of {url} is larger than {max_bytes / 1024 / 1024:.3g} MiB")

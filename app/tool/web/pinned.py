@@ -2,28 +2,20 @@
 
 import ssl
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 from app.tool.web import addresses
 from app.tool.web.addresses import Address, Resolve
+from app.util.system_tls import system_tls
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar
 
-    import httpx
+    import httpx2
 
 
 class AddressDenied(Exception):
     """The message says why no request may be sent there, or why none can be."""
-
-
-@cache
-def system_tls() -> ssl.SSLContext:
-    """Cached: loading the certificates takes tens of milliseconds."""
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 class PinnedRequests:
@@ -43,40 +35,40 @@ class PinnedRequests:
         self._resolve = resolve
         self._tls = tls
 
-    def client(self, connect_seconds: float, headers: dict[str, str] | None = None) -> "httpx.AsyncClient":
+    def client(self, connect_seconds: float, headers: dict[str, str] | None = None) -> "httpx2.AsyncClient":
         """Keeps connections by address. Ignores the proxies of the environment, because the address behind a
         proxy cannot be checked, and follows no redirect."""
-        import httpx
+        import httpx2
 
-        return httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(verify=self._tls()),
+        return httpx2.AsyncClient(
+            transport=httpx2.AsyncHTTPTransport(verify=self._tls()),
             headers=headers,
-            timeout=httpx.Timeout(None, connect=connect_seconds),
+            timeout=httpx2.Timeout(None, connect=connect_seconds),
             cookies=_no_cookies(),
             trust_env=False,
         )
 
     async def send(
         self,
-        client: "httpx.AsyncClient",
+        client: "httpx2.AsyncClient",
         method: str,
-        url: "httpx.URL",
+        url: "httpx2.URL",
         headers: dict[str, str],
         content: bytes | None = None,
-    ) -> "httpx.Response":
+    ) -> "httpx2.Response":
         """Connects to the addresses in turn until one accepts. The body of the answer is still to be read. Raises AddressDenied,
-        httpx.HTTPError."""
-        import httpx
+        httpx2.HTTPError."""
+        import httpx2
 
         *alternatives, last = [_pinned(url, address) for address in await self.checked_addresses(url)]
         for pinned in alternatives:
             try:
                 return await client.send(_request(client, method, pinned, url, headers, content), stream=True)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 continue
         return await client.send(_request(client, method, last, url, headers, content), stream=True)
 
-    async def checked_addresses(self, url: "httpx.URL") -> list[Address]:
+    async def checked_addresses(self, url: "httpx2.URL") -> list[Address]:
         """At least one. Raises AddressDenied."""
         if url.scheme not in ("http", "https") or not url.host:
             raise AddressDenied(f"Cannot reach {url}: only http:// and https:// addresses can be")
@@ -93,24 +85,24 @@ class PinnedRequests:
 
 
 def _no_cookies() -> "CookieJar":
-    """httpx stores cookies by the host in the URL, here an address: hosts with the same address would receive each other's."""
+    """httpx2 stores cookies by the host in the URL, here an address: hosts with the same address would receive each other's."""
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
     return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
 
 
-def _pinned(url: "httpx.URL", address: Address) -> "httpx.URL":
+def _pinned(url: "httpx2.URL", address: Address) -> "httpx2.URL":
     return url.copy_with(host=str(address))
 
 
 def _request(
-    client: "httpx.AsyncClient",
+    client: "httpx2.AsyncClient",
     method: str,
-    pinned: "httpx.URL",
-    url: "httpx.URL",
+    pinned: "httpx2.URL",
+    url: "httpx2.URL",
     headers: dict[str, str],
     content: bytes | None,
-) -> "httpx.Request":
+) -> "httpx2.Request":
     """A request to the address, with the host in the Host header and as the name that the TLS certificate must have."""
     return client.build_request(
         method,

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
-import httpx
+import httpx2
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -47,7 +47,7 @@ async def several(name: Annotated[list[str] | None, Query()] = None) -> Response
     return JSONResponse(name)
 
 
-def application(route: type[APIRoute], overrides: dict[Any, Any] | None = None) -> httpx.AsyncClient:
+def application(route: type[APIRoute], overrides: dict[Any, Any] | None = None) -> httpx2.AsyncClient:
     app = FastAPI()
     app.state.services = SimpleNamespace(draining=Draining())
     app.dependency_overrides = overrides or {}
@@ -56,10 +56,10 @@ def application(route: type[APIRoute], overrides: dict[Any, Any] | None = None) 
     routes.put("/items")(required)
     routes.get("/items")(several)
     app.router.routes.extend(routes.routes)
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1")
 
 
-def told(answer: httpx.Response) -> Any:
+def told(answer: httpx2.Response) -> Any:
     """Of an error, where it is and of what kind: its words are of the JSON parser."""
     if answer.status_code == 200:
         return answer.json()

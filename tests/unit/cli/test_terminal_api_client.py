@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 
 from app.cli import api_client
@@ -12,20 +12,20 @@ from app.cli.api_client import ApiClient, ApiRefused
 GREETING = b'data: {"type":"server.connected"}\n\n'
 
 
-class Streams(httpx.AsyncBaseTransport):
+class Streams(httpx2.AsyncBaseTransport):
     """Each connection sends what the list has for it and is then silent, as long as a client waits; later ones send nothing."""
 
     def __init__(self, *sent: list[bytes]) -> None:
         self._sent = list(sent)
         self.connections = 0
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.connections += 1
         pieces = self._sent.pop(0) if self._sent else []
-        return httpx.Response(200, stream=Silent(pieces, request.extensions["timeout"]["read"]))
+        return httpx2.Response(200, stream=Silent(pieces, request.extensions["timeout"]["read"]))
 
 
-class Silent(httpx.AsyncByteStream):
+class Silent(httpx2.AsyncByteStream):
     def __init__(self, pieces: list[bytes], patience: float) -> None:
         self._pieces, self._patience = pieces, patience
 
@@ -33,7 +33,7 @@ class Silent(httpx.AsyncByteStream):
         for piece in self._pieces:
             yield piece
         await asyncio.sleep(self._patience)
-        raise httpx.ReadTimeout("silence")
+        raise httpx2.ReadTimeout("silence")
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def faster(monkeypatch: pytest.MonkeyPatch) -> None:
 async def read(streams: Streams) -> list[str]:
     """The types of the events until the server is given up."""
     seen: list[str] = []
-    async with httpx.AsyncClient(transport=streams, base_url="http://x") as http:
+    async with httpx2.AsyncClient(transport=streams, base_url="http://x") as http:
         with pytest.raises(ApiRefused):
             async for event in ApiClient(http, "The server").events("/"):
                 seen.append(event["type"])

@@ -1,7 +1,7 @@
 import gzip
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from app.config import well_known
@@ -10,55 +10,55 @@ from app.config.well_known import Organisations, fetch_well_known, sign_ins
 from app.schema.model import ApiAuth, WellKnownAuth
 
 
-def serving(answers: dict[str, httpx.Response | Exception]) -> httpx.MockTransport:
-    def answer(request: httpx.Request) -> httpx.Response:
+def serving(answers: dict[str, httpx2.Response | Exception]) -> httpx2.MockTransport:
+    def answer(request: httpx2.Request) -> httpx2.Response:
         found = answers[str(request.url)]
         if isinstance(found, Exception):
             raise found
         return found
 
-    return httpx.MockTransport(answer)
+    return httpx2.MockTransport(answer)
 
 
 ADDRESS = "https://org.example/.well-known/opencode"
 
 
-async def fetch(response: httpx.Response | Exception, environ: dict[str, str] | None = None) -> list[dict[str, Any]]:
+async def fetch(response: httpx2.Response | Exception, environ: dict[str, str] | None = None) -> list[dict[str, Any]]:
     return await fetch_well_known(["https://org.example/"], environ or {}, serving({ADDRESS: response}))
 
 
 async def test_the_config_of_each_url_in_order() -> None:
     urls = ["https://a.example", "https://b.example"]
-    answers = {f"{url}/.well-known/opencode": httpx.Response(200, json={"auth": {}, "config": {"theme": url}}) for url in urls}
+    answers = {f"{url}/.well-known/opencode": httpx2.Response(200, json={"auth": {}, "config": {"theme": url}}) for url in urls}
     assert await fetch_well_known(urls, {}, serving(dict(answers))) == [{"theme": url} for url in urls]
 
 
 async def test_the_token_is_substituted() -> None:
     config = {"mcp": {"jira": {"type": "remote", "url": "https://j", "headers": {"Authorization": "Bearer {env:ORG}"}}}}
-    (layer,) = await fetch(httpx.Response(200, json={"config": config}), {"ORG": "t"})
+    (layer,) = await fetch(httpx2.Response(200, json={"config": config}), {"ORG": "t"})
     assert layer["mcp"]["jira"]["headers"] == {"Authorization": "Bearer t"}
 
 
 async def test_no_config_and_no_urls() -> None:
-    assert await fetch(httpx.Response(200, json={"auth": {"command": ["login"]}})) == [{}]
+    assert await fetch(httpx2.Response(200, json={"auth": {"command": ["login"]}})) == [{}]
     assert await fetch_well_known([]) == []
 
 
 @pytest.mark.parametrize(
     ("response", "reason"),
     [
-        (httpx.Response(503), "503"),
-        (httpx.Response(200, text="<html>"), "not JSON"),
-        (httpx.ConnectTimeout("timed out"), "timed out"),
-        (httpx.Response(200, json={"config": {"nope": 1}}), "nope"),
-        (httpx.Response(200, json=[1]), "object"),
-        (httpx.Response(200, json={"config": {"theme": "{file:secret.txt}"}}), "absolute"),
-        (httpx.Response(200, content=b" " * 1_000_001), "more than 1000000 bytes"),
-        (httpx.Response(200, headers={"content-encoding": "gzip"}, content=gzip.compress(b" " * 10_000_000)), "compressed"),
-        (httpx.Response(200, content=b"[" + b"0," * 200_000 + b"0]"), "not JSON"),
+        (httpx2.Response(503), "503"),
+        (httpx2.Response(200, text="<html>"), "not JSON"),
+        (httpx2.ConnectTimeout("timed out"), "timed out"),
+        (httpx2.Response(200, json={"config": {"nope": 1}}), "nope"),
+        (httpx2.Response(200, json=[1]), "object"),
+        (httpx2.Response(200, json={"config": {"theme": "{file:secret.txt}"}}), "absolute"),
+        (httpx2.Response(200, content=b" " * 1_000_001), "more than 1000000 bytes"),
+        (httpx2.Response(200, headers={"content-encoding": "gzip"}, content=gzip.compress(b" " * 10_000_000)), "compressed"),
+        (httpx2.Response(200, content=b"[" + b"0," * 200_000 + b"0]"), "not JSON"),
     ],
 )
-async def test_what_goes_wrong_is_said_with_the_address(response: httpx.Response | Exception, reason: str) -> None:
+async def test_what_goes_wrong_is_said_with_the_address(response: httpx2.Response | Exception, reason: str) -> None:
     with pytest.raises(ConfigInvalidError, match=reason) as caught:
         await fetch(response)
     assert caught.value.data["path"] == ADDRESS

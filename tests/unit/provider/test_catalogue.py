@@ -416,7 +416,7 @@ from app.provider.models.assembly import ProviderSettings, assemble
 from app.provider.models.catalogue import KnownCatalogue
 settings = ProviderSettings(entries={"f": {"models": {"m": {}}, "options": {"baseURL": "http://x"}}})
 listing.config_providers(assemble(KnownCatalogue(), settings, {}, {})).wire_json()
-print([name for name in ("genai_prices", "aiohttp", "rapidfuzz") if name in sys.modules])
+print([name for name in ("genai_prices", "openai", "anthropic", "rapidfuzz") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

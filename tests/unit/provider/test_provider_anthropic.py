@@ -111,7 +111,7 @@ async def test_calls(server: FakeServer) -> None:
         end(0),
         begin(1, type="tool_use", id="b", name="list", input={}),
         end(1),
-        begin(2, type="tool_use", id="c", name="whole", input={"y": 2}),
+        begin(2, type="tool_use", id="c", name="whole", input={"y": 10**30}),
         end(2),
         begin(3, type="tool_use", id="d", name="cut", input={}),
         delta(3, "input_json_delta", partial_json='{"x":'),
@@ -124,7 +124,7 @@ async def test_calls(server: FakeServer) -> None:
         ToolInputStart("b", "list"),
         ToolCall("b", "list", {}),
         ToolInputStart("c", "whole"),
-        ToolCall("c", "whole", {"y": 2}),
+        ToolCall("c", "whole", {"y": 1e30}),
         ToolInputStart("d", "cut"),
     ]
     assert isinstance(events[7], InvalidToolCall)

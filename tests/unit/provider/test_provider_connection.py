@@ -1,21 +1,26 @@
 import asyncio
 import contextlib
 import gc
+import io
+import json
+import logging
+import math
 import threading
 import weakref
+from datetime import date
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
+from anthropic import __version__ as anthropic_version
 from fake_provider import FakeServer, Reply, ask, events_of, sse
+from openai import __version__ as openai_version
 
 from app import __version__
 from app.provider.anthropic_messages.adapter import Anthropic
-from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, Usage
+from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, ToolSpec, Usage
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_responses.adapter import OpenAIResponses
-from app.provider.wire import connection
-from app.provider.wire.connection import ProviderAddress, ProviderConnection
+from app.telemetry.log_lines import set_up_log
 
 
 def chat(server: FakeServer, **options: object) -> OpenAIChat:
@@ -90,6 +95,22 @@ async def test_a_connection_that_is_closed_before_the_answer() -> None:
     assert failed.value.retryable
 
 
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+async def test_a_server_that_does_not_speak_tls(adapter: type[OpenAIChat], said: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(said)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        provider = adapter("fake", api_key="k", base_url=f"https://127.0.0.1:{port}/v1", headers={}, options={})
+        with pytest.raises(ApiFailure, match=f"127.0.0.1:{port}") as failed:
+            await events_of(provider)
+    assert failed.value.retryable
+
+
 async def test_an_address_that_is_none_is_not_retried() -> None:
     provider = OpenAIChat("fake", api_key="k", base_url="localhost/v1", headers={}, options={})
     with pytest.raises(ApiFailure) as failed:
@@ -101,6 +122,15 @@ async def test_a_key_that_no_header_can_carry(server: FakeServer) -> None:
     with pytest.raises(ApiFailure, match="API key") as failed:
         await events_of(OpenAIChat("fake", api_key="key…", base_url=server.url, headers={}, options={}))
     assert not failed.value.retryable
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+@pytest.mark.parametrize("key", [" ", " key "])
+async def test_blanks_around_a_key_or_a_header_are_not_sent(server: FakeServer, adapter: type[OpenAIChat], key: str) -> None:
+    await events_of(adapter("fake", api_key=key, base_url=server.url, headers={"x-mine": " 1 "}, options={}))
+    headers = server.received[0].headers
+    assert headers["x-mine"] == "1"
+    assert headers.get("authorization") in (None, f"Bearer {key}".strip())
 
 
 async def test_requests_at_once_share_one_client(server: FakeServer) -> None:
@@ -161,6 +191,15 @@ async def test_the_last_event_is_the_end_though_the_server_stays(
     assert await events_of(provider) == [StreamStart(), Finish("stop", Usage())]
 
 
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_cookies_are_not_kept(server: FakeServer, adapter: type[OpenAIChat]) -> None:
+    server.reply = Reply([], headers={"content-type": "text/event-stream", "set-cookie": "user=1; Path=/"})
+    provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={})
+    for _ in range(2):
+        await events_of(provider)
+    assert len(server.received) == 2 and "cookie" not in server.received[1].headers
+
+
 async def test_an_empty_stream_started_but_did_not_finish(server: FakeServer) -> None:
     server.plays()
     assert await events_of(chat(server)) == [StreamStart()]
@@ -171,6 +210,23 @@ async def test_a_last_event_that_is_cut_off_is_left_out(server: FakeServer) -> N
     assert await events_of(chat(server)) == [StreamStart(), TextStart("text-1"), TextDelta("text-1", "a"), TextEnd("text-1")]
 
 
+@pytest.mark.parametrize(
+    ("adapter", "events"),
+    [
+        (OpenAIChat, [STOP, "[DONE]"]),
+        (OpenAIResponses, [{"type": "response.completed", "response": {"status": "completed"}}]),
+        (Anthropic, [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]),
+    ],
+)
+async def test_notes_ids_and_events_without_data_say_nothing(
+    server: FakeServer, adapter: type[OpenAIChat], events: list[Any]
+) -> None:
+    nothing = b"retry: 3000\n\nid: 1\n\n: still here\n\nevent: ping\n\ndata:\n\n\n"
+    server.reply = Reply([nothing, *(b"id: 2\n" + sse(event) + nothing for event in events)])
+    provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={})
+    assert await events_of(provider) == [StreamStart(), Finish("stop", Usage())]
+
+
 async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServer) -> None:
     server.reply = Reply([sse(text_chunk("a")) + sse("{oops}")])
     seen = []
@@ -178,6 +234,27 @@ async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServe
         async for event in chat(server).stream(ask()):
             seen.append(event)
     assert TextDelta("text-1", "a") in seen
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+@pytest.mark.parametrize("event", [b"{oops}", b"[1]", b'"oops"', b"oops \xff", b"7"])
+async def test_an_event_that_is_no_object_of_json(server: FakeServer, adapter: type[OpenAIChat], event: bytes) -> None:
+    server.reply = Reply([b"data: " + event + b"\n\n"])
+    with pytest.raises(ApiFailure, match="not a JSON object") as failed:
+        await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
+    assert not failed.value.retryable and event.decode(errors="replace") in (failed.value.body or "")
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_what_is_no_json_of_a_configuration_or_a_plugin_is_sent_as_json(
+    server: FakeServer, adapter: type[OpenAIChat]
+) -> None:
+    odd = {"since": date(2026, 1, 2), "ratio": math.nan, 1: "one"}
+    provider = adapter("fake", api_key="key", base_url=server.url, headers={}, options={})
+    await events_of(provider, ask(tools=(ToolSpec("t", "T", {"type": "object", "default": odd}),), options={"metadata": odd}))
+    sent = {"since": "2026-01-02", "ratio": None, "1": "one"}
+    assert server.body["metadata"] == sent
+    assert json.dumps(sent) in json.dumps(server.body["tools"])
 
 
 async def test_headers(server: FakeServer) -> None:
@@ -196,10 +273,39 @@ async def test_headers_are_replaced_whatever_their_case(server: FakeServer) -> N
     assert server.received[0].headers["accept"] == "text/event-stream"
 
 
-async def test_requests_name_us(server: FakeServer) -> None:
-    server.plays(STOP, "[DONE]")
-    await events_of(chat(server))
-    assert server.received[0].headers["user-agent"] == f"opensession/{__version__}"
+@pytest.mark.parametrize(
+    ("adapter", "sdk"),
+    [
+        (OpenAIChat, f"AsyncOpenAI/Python {openai_version}"),
+        (OpenAIResponses, f"AsyncOpenAI/Python {openai_version}"),
+        (Anthropic, f"AsyncAnthropic/Python {anthropic_version}"),
+    ],
+)
+async def test_requests_name_the_sdk_and_us(server: FakeServer, adapter: type[OpenAIChat], sdk: str) -> None:
+    await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
+    assert server.received[0].headers["user-agent"] == f"{sdk} opensession/{__version__}"
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_what_the_environment_says_of_an_sdk_s_own_server_is_told_to_no_other(
+    server: FakeServer, adapter: type[OpenAIChat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, "secret-of-the-environment")
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "secret-of-the-environment")
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "X-Own: secret-of-the-environment\nAuthorization: secret-of-the-environment")
+    await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
+    assert "secret-of-the-environment" not in str(server.received[0].headers)
+
+
+async def test_an_sdk_s_headers_for_one_s_own_gateway_to_anthropic(server: FakeServer) -> None:
+    own = {"Authorization": "Bearer t", "Anthropic-Version": "2026-10-21"}
+    await events_of(Anthropic("fake", api_key=None, base_url=server.url, headers=own, options={}))
+    headers = server.received[0].headers
+    assert (headers["authorization"], headers["anthropic-version"]) == ("Bearer t", "2026-10-21")
+    assert "x-api-key" not in headers
 
 
 async def test_a_configured_authorization_replaces_the_key_whatever_its_case(server: FakeServer) -> None:
@@ -250,8 +356,11 @@ async def test_a_proxy_that_refuses_is_told_of_without_its_password(
     assert failed.value.retryable is retryable and "hunter2" not in str(failed.value.metadata)
 
 
-async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "user:hunter2@127.0.0.1:none")
+@pytest.mark.parametrize(
+    "proxy", ["user:hunter2@127.0.0.1:none", "ftp://user:hunter2@127.0.0.1", "socks5://user:hunter2@127.0.0.1"]
+)
+async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(ApiFailure) as failed:
         await events_of(OpenAIChat("fake", api_key="key", base_url="https://models.invalid/v1", headers={}, options={}))
     assert failed.value.message == "The address https://models.invalid/v1/chat/completions, or that of the proxy, is not valid"
@@ -288,24 +397,25 @@ async def test_openai_and_anthropic_need_a_key(adapter: type[OpenAIChat]) -> Non
     assert failed.value.provider_id == "theirs"
 
 
-async def test_one_that_is_closed_while_it_opens(monkeypatch: pytest.MonkeyPatch) -> None:
-    may_open = threading.Event()
+async def test_one_that_is_closed_while_it_opens(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_open, made, provider = threading.Event(), [], chat(server)
+    make = provider._make
 
-    def connector() -> Any:
+    def late() -> Any:
         assert may_open.wait(10)
-        return lambda: None
+        made.append(make())
+        return made[0]
 
-    session = AsyncMock()
-    monkeypatch.setattr(connection, "_connector", connector)
-    monkeypatch.setattr(ProviderConnection, "_session", lambda *_: session)
-    provider = ProviderConnection(lambda: ProviderAddress("http://127.0.0.1:9", {}), idle_seconds=1)
+    monkeypatch.setattr(provider, "_make", late)
     opening = asyncio.create_task(provider._opened())
     await asyncio.sleep(0)
     closing = asyncio.create_task(provider.close())
     await asyncio.sleep(0)
     may_open.set()
     await asyncio.gather(opening, closing)
-    session.close.assert_awaited_once()
+    assert made[0].is_closed()
+    with pytest.raises(RuntimeError, match="closed"):
+        await events_of(provider)
 
 
 async def test_a_closed_provider_is_freed_without_the_garbage_collector() -> None:
@@ -331,3 +441,21 @@ async def test_a_failure_quotes_neither_key_nor_secret_headers(server: FakeServe
         await events_of(provider, ask(headers={"X-Model-Key": "secret-of-model"}))
     assert failed.value.message.endswith("Wrong: ********, ********, ********")
     assert "secret" not in f"{failed.value} {failed.value.body}"
+
+
+@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
+async def test_the_finest_log_tells_neither_key_nor_conversation(
+    server: FakeServer, adapter: type[OpenAIChat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, lines = logging.getLogger(), io.StringIO()
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
+    set_up_log("text", "debug")
+    root.addHandler(logging.StreamHandler(lines))
+    try:
+        provider = adapter("fake", api_key="sk-secret-1", base_url=server.url, headers={"X-Token": "sk-secret-2"}, options={})
+        await events_of(provider, ask("words of a user"))
+    finally:
+        root.setLevel(level)
+    assert len(server.received) == 1
+    assert not [secret for secret in ("sk-secret", "words of a user") if secret in lines.getvalue()]

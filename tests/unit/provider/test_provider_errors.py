@@ -1,5 +1,7 @@
 import json
+import ssl
 
+import anyio
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of
 
@@ -7,6 +9,7 @@ from app.provider.anthropic_messages.adapter import Anthropic
 from app.provider.base import ApiFailure
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_responses.adapter import OpenAIResponses
+from app.provider.wire.errors import failure_of
 
 
 async def failure(server: FakeServer, adapter: type[OpenAIChat] = OpenAIChat) -> ApiFailure:
@@ -81,6 +84,7 @@ async def test_a_success_that_is_no_stream(server: FakeServer, body: str, messag
         ({"error": "plain"}, "plain", None, False),
         ({"object": "error", "message": "old form", "code": 400}, "old form", 400, False),
         ({"error": {"odd": 1}}, '{"error":{"odd":1}}', None, False),
+        ({"error": {"message": "huge", "number": 10**30}}, "huge", None, False),
     ],
 )
 async def test_errors_within_the_stream(
@@ -113,3 +117,13 @@ async def test_responses_that_failed(server: FakeServer, event: dict[str, object
     server.plays(event)
     failed = await failure(server, OpenAIResponses)
     assert (failed.message, failed.retryable) == (message, retryable)
+
+
+@pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record"), anyio.EndOfStream()])
+def test_what_tls_says_of_a_broken_connection_may_be_retried(error: Exception) -> None:
+    failed = failure_of(error, "https://models.example/v1/chat/completions")
+    assert isinstance(failed, ApiFailure) and failed.retryable and "models.example" in failed.message
+
+
+def test_what_is_no_failure_of_the_provider_stays_what_it_is() -> None:
+    assert failure_of(KeyError("index"), "https://models.example/v1") is None

@@ -1,5 +1,8 @@
 """Which adapter a model gets, with what, and for how long."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,8 @@ from app.provider.models.catalogue import scripted_info
 from app.provider.registry import Prepared, Providers, adapter_of, endpoint_of
 from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.model import Model, ModelApi, ProviderInfo
+
+ROOT = Path(__file__).parents[3]
 
 
 def model(model_id: str = "m", package: str = npm.OPENAI_COMPATIBLE, provider: str = "p", url: str | None = None) -> Model:
@@ -54,6 +59,23 @@ async def test_every_adapter_can_be_made_and_closed(package):
     provider = providers.provider_for(model(package=package))
     assert hasattr(provider, "stream")
     await providers.close()
+
+
+@pytest.mark.parametrize(
+    ("package", "loaded"),
+    [(npm.SCRIPTED, []), (npm.OPENAI_COMPATIBLE, ["openai"]), (npm.OPENAI, ["openai"]), (npm.ANTHROPIC, ["anthropic"])],
+)
+def test_an_sdk_is_loaded_for_the_providers_that_need_it(package, loaded):
+    program = f"""
+import asyncio, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_provider_registry import info, model
+from app.provider.registry import Providers
+asyncio.run(Providers({{"p": info()}}).load([model(package={package!r})]))
+print([name for name in ("openai", "anthropic") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(loaded)
 
 
 async def test_models_of_one_endpoint_share_an_adapter():

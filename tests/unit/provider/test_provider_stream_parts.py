@@ -1,8 +1,11 @@
 import time
+from collections.abc import AsyncIterator
 
+import httpx2
 import pytest
 
 from app.provider.base import (
+    ApiFailure,
     InvalidToolCall,
     ReasoningDelta,
     ReasoningEnd,
@@ -14,34 +17,59 @@ from app.provider.base import (
 )
 from app.provider.openai_chat.think_tags import ThinkTags
 from app.provider.wire.blocks import TurningBlocks
-from app.provider.wire.sse import SseDecoder, parse_json
+from app.provider.wire.bounded_response import WholeEvents
+from app.provider.wire.lenient_json import parse_json
 from app.provider.wire.tool_inputs import GatheredText, ToolInputs, read_call
 
 
+class Sent(httpx2.AsyncByteStream):
+    def __init__(self, stream: bytes, size: int) -> None:
+        self._chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+
+
+async def read_of(stream: bytes, size: int) -> bytes:
+    return b"".join([piece async for piece in WholeEvents(Sent(stream, size), 200, {}, "http://model.example/v1")])
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_events_are_found_however_the_bytes_are_cut(size: int) -> None:
-    stream = ': note\r\nevent: a\r\ndata: {"t":"wörld 🌍"}\r\n\r\ndata: 1\ndata: 2\n\nid: 3\ndata:\n\ndata: [DONE]\n\n'.encode()
-    decoder = SseDecoder()
-    found = [data for at in range(0, len(stream), size) for data in decoder.feed(stream[at : at + size])]
-    assert found == ['{"t":"wörld 🌍"}'.encode(), b"1\n2", b"[DONE]"]
-    assert decoder.stray == b""
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (
+            ': note\r\n\r\nid: 1\r\nevent: a\r\ndata: {"t":"wörld 🌍"}\r\n\r\n: ping\n\n\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
+            'id: 1\nevent: a\ndata: {"t":"wörld 🌍"}\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
+        ),
+        ('id: 3\ndata:\n\nevent: ping\n\nretry: 1\n\ndata: {"a": 1}', 'data: {"a": 1}\n\n'),
+        ('data: {"a": 1}\n\ndata: {"b": ', 'data: {"a": 1}\n\n'),
+        (": still here\n\n", ""),
+        (r'data: {"t":"\ud83d\ude00 \ud83d \\ud83d"}' + "\n\n", r'data: {"t":"\ud83d\ude00 \ufffd \\ud83d"}' + "\n\n"),
+    ],
+    ids=["events, notes and ends of lines", "without data", "cut off", "nothing", "halves of characters"],
+)
+async def test_an_sdk_reads_whole_events_of_whole_characters(sent: str, read: str, size: int) -> None:
+    assert (await read_of(sent.encode(), size)).decode() == read
 
 
-def test_one_event_of_many_pieces_takes_work_in_proportion_to_its_length() -> None:
-    def seconds(pieces: int) -> float:
-        decoder, piece = SseDecoder(), b"x" * 1000
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("page", ["<html>\n\n<p>data: no</p>", '{"error": {"message": "quota"}}', "data is what\nyou want"])
+async def test_a_page_is_no_stream(page: str, size: int) -> None:
+    with pytest.raises(ApiFailure) as failed:
+        await read_of(page.encode(), size)
+    assert failed.value.body == page
+
+
+async def test_one_event_of_many_pieces_takes_work_in_proportion_to_its_length() -> None:
+    async def seconds(pieces: int) -> float:
         began = time.process_time()
-        found = [data for chunk in (b"data:", *[piece] * pieces, b"\n\n") for data in decoder.feed(chunk)]
-        assert found == [piece * pieces]
+        sent = b"data:" + b"x" * 1000 * pieces + b"\n\n"
+        assert await read_of(sent, 1000) == sent
         return time.process_time() - began
 
-    assert seconds(8_000) < 20 * min(seconds(1_000) for _ in range(3)) + 0.05
-
-
-def test_a_last_event_without_its_empty_line_is_kept() -> None:
-    decoder = SseDecoder()
-    assert decoder.feed(b'data: {"a":1}') == []
-    assert decoder.close() == b'{"a":1}'
+    assert await seconds(8_000) < 20 * min([await seconds(1_000) for _ in range(3)]) + 0.05
 
 
 def test_half_a_surrogate_pair_becomes_a_replacement_character() -> None:

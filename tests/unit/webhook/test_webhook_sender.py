@@ -75,11 +75,11 @@ async def test_private_addresses_are_denied_and_not_told(receiver: Receiver, add
 
 async def test_a_name_that_is_bound_again_is_checked_again(receiver: Receiver) -> None:
     """Found public when the webhook was made, private when it is delivered."""
-    import httpx
+    import httpx2
 
     receiver.url = receiver.url.replace("127.0.0.1", "receiver.example")
     requests = requests_to("93.184.216.34", "127.0.0.1")
-    await requests.checked_addresses(httpx.URL(receiver.url))
+    await requests.checked_addresses(httpx2.URL(receiver.url))
     result = await sent_to(receiver, requests)
     assert result.error is not None and "not a public address" in result.error and receiver.received == []
 
