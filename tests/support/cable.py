@@ -95,6 +95,27 @@ class CommitCable(Cable):
         self.let_go()
 
 
+class StandstillCable(Cable):
+    """To the server a client seems to stand still: nothing more comes, and no answer is taken."""
+
+    _left: int | None = None
+
+    def hold_behind(self, count: int) -> None:
+        """When so many bytes more have been let through. What was sent with them is lost."""
+        if count:
+            self._left = count
+        else:
+            self.hold()
+
+    def pass_on(self, data: bytes, target: socket.socket) -> None:
+        if self._left is not None:
+            data, self._left = data[: self._left], max(0, self._left - len(data))
+        super().pass_on(data, target)
+        if self._left == 0:
+            self._left = None
+            self.hold()
+
+
 Kind = TypeVar("Kind", bound=Cable)
 
 
