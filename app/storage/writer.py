@@ -264,19 +264,21 @@ class Writer:
 
     def _apply(self, connection: Connection, changes: list[Change]) -> list[list[Event]]:
         owners = self._owners(connection, [change.events for change in changes], {})
-        sessions: dict[str, bytes] = {}
-        for group in _split_at_work(changes):
+        announced: list[list[Event]] = []
+        for group in _split(changes):
             if group[0].work:
                 group[0].work(connection)
             self._check_leases(connection, group)
             for before_writes in (change.beforehand for change in group if change.beforehand):
                 before_writes(connection)
+            sessions: dict[str, bytes] = {}
             for statement, rows in _grouped(group, self._sql.rank):
                 if id(statement) in self._sql.showing_sessions:
                     sessions |= _stored_sessions(connection, statement, rows)
                 else:
                     connection.execute(statement, rows)
-        announced = [_shown(change.events, sessions) + _written(connection, change) for change in changes]
+            announced += [_shown(change.events, sessions) for change in group]
+        announced = [shown + _written(connection, change) for shown, change in zip(announced, changes, strict=True)]
         return self._journal(connection, announced, self._owners(connection, announced, owners))
 
     def _owners(
@@ -381,13 +383,18 @@ def _is_unavailable(outcome: Outcome) -> bool:
     return isinstance(outcome, StorageError) and not isinstance(outcome, IntegrityError | DataError | StaleLease)
 
 
-def _split_at_work(changes: list[Change]) -> list[list[Change]]:
-    """Each list but the first begins with a change that has `work`, and no other change in it has any."""
+def _split(changes: list[Change]) -> list[list[Change]]:
+    """What is written together. Each list but the first begins with a change that has `work`, and no other change in it has any,
+    or with one that shows a session which one before it shows."""
     groups: list[list[Change]] = []
+    shown: set[str] = set()
     for change in changes:
-        if change.work or not groups:
+        shows = {event.session_id for event in change.events if isinstance(event, SessionEvent)}
+        if change.work or not groups or shows & shown:
             groups.append([])
+            shown.clear()
         groups[-1].append(change)
+        shown |= shows
     return groups
 
 

@@ -11,10 +11,11 @@ from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_p
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound
 from app.schema.message import UserMessage, UserSummary
-from app.schema.part import Part, ToolPart
+from app.schema.part import Part, Tokens, ToolPart
 from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.growing_text import GrowingText
+from app.session.session_sums import Sums
 from app.session.store import MAX_CHARACTERS_PER_SECOND, MOST_REVISIONS, WRITE_BEHIND_SECONDS
 from app.storage.engine import StorageError
 from app.storage.tables import PART
@@ -60,6 +61,27 @@ async def test_a_session_is_created_once_and_its_events_show_it_as_it_is_read(se
     with pytest.raises(StorageError):
         await sessions.store.commit(again)
     assert orjson.loads(await sessions.store.session_json("ses_2")) == stored and len(sessions.announced) == 2
+
+
+async def test_each_event_of_a_session_shows_what_its_own_change_has_stored(sessions: Sessions) -> None:
+    """Though they are stored together."""
+    sessions.database.gate.clear()
+    for title, cost in (("First", 0.25), ("Second", 0.5)):
+        renamed = sessions.store.change("ses_1", DIRECTORY)
+        renamed.update_session(session("ses_1", title=title))
+        sessions.store.post(renamed)
+        counted = sessions.store.change("ses_1", DIRECTORY)
+        counted.add_to_sums(Sums.of(cost, Tokens()))
+        stored = sessions.store.post(counted)
+    sessions.database.gate.set()
+    await stored
+    shown = [event["properties"]["info"] for event in sessions.announced]
+    assert [(info["title"], info.get("cost", 0)) for info in shown] == [
+        ("First", 0),
+        ("First", 0.25),
+        ("Second", 0.25),
+        ("Second", 0.75),
+    ]
 
 
 # Streaming.
