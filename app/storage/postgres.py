@@ -28,9 +28,8 @@ class _WithoutNul(StrDumperUnknown):
 
 
 STANDSTILL_MS, LOOK_MS = 1_500, 400
-"""The longest that a server which is frozen or cut off within a transaction holds the others up, and how long these wait before
-they look whether it is. Together less than passes between two heartbeats and the time after which a server that could not write
-one takes itself for cut off, and stops its turns."""
+"""The longest that a server which is frozen or cut off within a transaction holds the others up, and how often these look whether
+it is. A heartbeat that waits for both is written before its server takes itself for cut off, and stops its turns."""
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 """In seconds: an idle connection to a machine that is gone is given up after eleven."""
 

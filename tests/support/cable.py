@@ -101,19 +101,22 @@ class StandstillCable(Cable):
     _left: int | None = None
 
     def hold_behind(self, count: int) -> None:
-        """When so many bytes more have been let through. What was sent with them is lost."""
+        """When so many bytes more have been let through."""
         if count:
             self._left = count
         else:
             self.hold()
 
     def pass_on(self, data: bytes, target: socket.socket) -> None:
-        if self._left is not None:
-            data, self._left = data[: self._left], max(0, self._left - len(data))
-        super().pass_on(data, target)
-        if self._left == 0:
-            self._left = None
+        if self._left is not None and self._left <= len(data):
+            first, self._left = self._left, None
             self.hold()
+            super().pass_on(data[:first], target)
+            self._flows.wait()
+            data = data[first:]
+        elif self._left is not None:
+            self._left -= len(data)
+        super().pass_on(data, target)
 
 
 Kind = TypeVar("Kind", bound=Cable)
