@@ -86,4 +86,5 @@ class Reconnecting:
 
 def is_disconnected(error: SQLAlchemyError) -> bool:
     """No connection could be made, or it broke."""
-    return isinstance(error, OperationalError | InterfaceError) and (error.connection_invalidated or error.statement is None)
+    is_unmade = isinstance(error, OperationalError | InterfaceError) and error.statement is None
+    return is_unmade or (isinstance(error, DBAPIError) and error.connection_invalidated)

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import median
 
 import pytest
 from cable import cable
@@ -86,7 +87,9 @@ def played(request: pytest.FixtureRequest, replicas: Replicas) -> Played:
 def test_a_fault_at_a_moment(played: Played, moment: str, figure: Figure) -> None:
     wrong = [complaint for one in played.rounds for complaint in one.wrong.get(moment, ["it was not looked at"])]
     seconds = [one.seconds[moment] for one in played.rounds if moment in one.seconds]
-    after = f", taken over after {min(seconds):.1f} to {max(seconds):.1f} s" if seconds else ""
+    after = (
+        f", taken over after {min(seconds):.1f} to {max(seconds):.1f} s, {median(seconds):.1f} s in the middle" if seconds else ""
+    )
     figure(f"{ROUNDS} times: {len(wrong)} wrong{after}")
     assert not wrong, "\n".join(wrong)
 

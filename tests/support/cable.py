@@ -95,6 +95,30 @@ class CommitCable(Cable):
         self.let_go()
 
 
+class StandstillCable(Cable):
+    """To the server a client seems to stand still: nothing more comes, and no answer is taken."""
+
+    _left: int | None = None
+
+    def hold_behind(self, count: int) -> None:
+        """When so many bytes more have been let through."""
+        if count:
+            self._left = count
+        else:
+            self.hold()
+
+    def pass_on(self, data: bytes, target: socket.socket) -> None:
+        if self._left is not None and self._left <= len(data):
+            first, self._left = self._left, None
+            self.hold()
+            super().pass_on(data[:first], target)
+            self._flows.wait()
+            data = data[first:]
+        elif self._left is not None:
+            self._left -= len(data)
+        super().pass_on(data, target)
+
+
 Kind = TypeVar("Kind", bound=Cable)
 
 

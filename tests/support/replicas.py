@@ -159,11 +159,11 @@ class Replicas:
         return [pid for pid in running_in(self.workspace) if pid not in own]
 
     def orphaned(self) -> list[int]:
-        """Processes that work in the workspace and that no living replica started."""
+        """Processes that work in the workspace and that no living replica started. What ends while this looks is none."""
         found = running_in(self.workspace)
         living = [psutil.Process(replica.process.pid) for replica in self.all if replica.is_running]
         own = {process.pid for replica in living for process in (replica, *replica.children(recursive=True))}
-        return [pid for pid in found if pid not in own]
+        return [pid for pid in running_in(self.workspace) if pid in found and pid not in own]
 
     @asynccontextmanager
     async def clients(self) -> AsyncIterator[list[Client]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -11,13 +12,23 @@ from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_p
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound
 from app.schema.message import UserMessage, UserSummary
-from app.schema.part import Part, ToolPart
+from app.schema.part import Part, Tokens, ToolPart
 from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
-from app.session.store import MOST_REVISIONS
+from app.session.publisher import MOST_REVISIONS
+from app.session.session_sums import Sums
+from app.session.session_tx import SessionTx
 from app.storage.engine import StorageError
 from app.storage.tables import PART
+
+
+def _rename(title: str, tx: SessionTx) -> None:
+    tx.edit(lambda found: found.model_copy(update={"title": title}))
+
+
+def _add(added: Sums, tx: SessionTx) -> None:
+    tx.add_to_sums(added)
 
 
 def tool_part(progress: str, *, done: bool = False) -> ToolPart:
@@ -54,6 +65,23 @@ async def test_a_session_is_created_once_and_its_events_show_it_as_it_is_read(se
     with pytest.raises(StorageError):
         await sessions.put(session("ses_2"))
     assert orjson.loads(await sessions.store.session_json("ses_2")) == stored and len(sessions.announced) == 2
+
+
+async def test_each_event_of_a_session_shows_what_its_own_change_has_stored(sessions: Sessions) -> None:
+    """Though they are stored together."""
+    sessions.database.gate.clear()
+    for title, cost in (("First", 0.25), ("Second", 0.5)):
+        sessions.store.post("ses_1", DIRECTORY, partial(_rename, title))
+        stored = sessions.store.post("ses_1", DIRECTORY, partial(_add, Sums.of(cost, Tokens())))
+    sessions.database.gate.set()
+    await stored
+    shown = [event["properties"]["info"] for event in sessions.announced]
+    assert [(info["title"], info.get("cost", 0)) for info in shown] == [
+        ("First", 0),
+        ("First", 0.25),
+        ("Second", 0.25),
+        ("Second", 0.75),
+    ]
 
 
 # Streaming.
@@ -190,9 +218,9 @@ def test_the_revisions_of_sessions_that_anybody_may_ask_of_are_bounded(sessions:
         sessions.store.revision(f"ses_unknown_{number}")
     assert sessions.store.revision("ses_1") != known
     kept = sessions.store.revision("ses_1")
-    sessions.store.note_change("ses_1")
+    sessions.storage.publisher.changed("ses_1")
     assert sessions.store.revision("ses_1") != kept
-    assert len(sessions.store._revisions) <= MOST_REVISIONS
+    assert len(sessions.storage.publisher._revisions) <= MOST_REVISIONS
 
 
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:

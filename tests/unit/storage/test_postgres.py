@@ -5,7 +5,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from cable import CommitCable, laid
+from cable import Cable, CommitCable, StandstillCable, laid
 from database_schema import database_schema
 from older_database import check_events, check_steps_and_reverts, put_events, put_steps_and_reverts, upgrade_to
 from postgres import PostgresServer, migrated
@@ -33,6 +33,7 @@ from app.session.lease import Leases
 from app.session.session_sums import Sums
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
+from app.storage.postgres import STANDSTILL_MS
 from app.storage.reconnecting import OutcomeUnknown
 from app.storage.tables import EVENT, METADATA, SESSION
 from app.storage.text_index import TRIGRAMS
@@ -83,7 +84,7 @@ def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
             "2",
             "3",
         )
-        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "2500ms"
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "1500ms"
     engine.dispose()
 
 
@@ -98,6 +99,66 @@ async def test_a_server_that_stops_within_a_transaction_does_not_hold_the_others
         frozen.execute(text("SELECT 1"))
     await storage.writer.commit(writing((storage.sql.put_session, [session_row("ses_2")])))
     assert await other.count(SESSION) == 2
+
+
+async def test_a_transaction_that_stood_still_for_too_long_is_begun_again(storage: Storage) -> None:
+    """Its connection had ended when it went on."""
+    begun = []
+
+    def write(connection: Connection) -> None:
+        begun.append(connection)
+        time.sleep(2 * STANDSTILL_MS / 1000 if len(begun) == 1 else 0)
+        connection.execute(SESSION.insert(), [session_row()])
+
+    await storage.database.write(write)
+    assert len(begun) == 2 and await storage.count(SESSION) == 1
+
+
+ROWS = [session_row(f"ses_{number}", body="x" * 4_000) for number in range(30)]
+
+
+def _write_rows(connection: Connection) -> None:
+    connection.execute(SESSION.insert(), ROWS)
+
+
+def _read_much(connection: Connection) -> None:
+    connection.execute(text("SELECT repeat('x', 1000000) FROM generate_series(1, 60)")).all()
+
+
+STANDSTILLS = {
+    "before a statement": (0, _write_rows),
+    "in the first byte of a message": (1, _write_rows),
+    "within a message": (20_000, _write_rows),
+    "between messages that are sent together": (60_000, _write_rows),
+    "while it reads an answer": (1_000_000, _read_much),
+}
+
+
+@pytest.mark.parametrize("moment", STANDSTILLS)
+async def test_a_server_that_stands_still_does_not_hold_the_others_up(
+    postgres: PostgresServer, url: str, storage: Storage, figure: Callable[[str], None], moment: str
+) -> None:
+    """Frozen or cut off, it begins its transaction again when it can."""
+    count, work = STANDSTILLS[moment]
+    with laid(StandstillCable(postgres.port)) as wire:
+        async with through(wire, url, postgres) as frozen:
+            stands = threading.Event()
+
+            def stand_still(connection: Connection) -> None:
+                if not stands.is_set():
+                    wire.hold_behind(count)
+                    stands.set()
+                work(connection)
+
+            standing = asyncio.create_task(frozen.database.write(stand_still))
+            await asyncio.to_thread(stands.wait, 60)
+            began = time.monotonic()
+            try:
+                await storage.database.write(lambda connection: None)
+            finally:
+                wire.let_go()
+            figure(f"held the others up for {time.monotonic() - began:.1f} s")
+            await standing
 
 
 # The schema.
@@ -481,7 +542,7 @@ async def test_an_id_that_cannot_be_a_key_is_refused(tmp_path: Path, url: str, t
 
 
 @asynccontextmanager
-async def through(wire: CommitCable, url: str, postgres: PostgresServer) -> AsyncIterator[Storage]:
+async def through(wire: Cable, url: str, postgres: PostgresServer) -> AsyncIterator[Storage]:
     """A server that reaches the database by a cable, and has done so."""
     opened = open_storage_at(url.replace(f":{postgres.port}/", f":{wire.port}/"))
     await opened.writer.commit(writing())
