@@ -24,7 +24,7 @@ from app.session.service import check_part_size
 from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.storage.engine import Connection
-from app.storage.repositories import message_rows, session_rows
+from app.storage.repositories import message_rows
 from app.storage.writer import Lease
 from app.tool.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
@@ -53,7 +53,7 @@ class StoredPrompt:
     known: bool = False
 
 
-class _Outcome(NamedTuple):
+class _Intaken(NamedTuple):
     """Of storing a prompt: `known` if it was stored before; `lease`: acquired with it."""
 
     known: bool
@@ -151,36 +151,38 @@ class Intake:
 
     def _storing(
         self, prepared: PreparedPrompt, queued_id: str | None, lease: PromptLease | None = None, *, rules_from_tools: bool = True
-    ) -> Callable[[SessionTx], _Outcome]:
+    ) -> Callable[[SessionTx], _Intaken]:
         """What was reverted goes, the message, its parts and the session's touch come, in one transaction."""
         prompt, message = prepared.input, prepared.message
         waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
         info = message_row(message.info, prepared.content, waits=waits) if message else None
         parts = [part_row(part) for part in message.parts] if message else []
 
-        def store(tx: SessionTx) -> _Outcome:
+        def store(tx: SessionTx) -> _Intaken:
             if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
                 if queued_id is not None:
                     tx.dequeue_prompt(queued_id)
-                return _Outcome(known=True)
-            if waits:
-                self._require_room(tx)
+                return _Intaken(known=True)
+            session = self._session_with_room(tx) if waits else tx.session()
             acquired = lease.acquire(tx) if lease else None
             if queued_id is not None:
                 tx.dequeue_prompt(queued_id, prompt.message_id)
-            remove_reverted(tx, tx.session())
+            if session.revert is not None:
+                remove_reverted(tx, session)
+                session = tx.session()  # its sums are others now
             tx.put_message(info)
             for part in parts:
                 tx.put_part(part)
-            tx.edit(lambda session: _prompted(session, message.info, tools))
-            return _Outcome(known=False, lease=acquired)
+            tx.update(_prompted(session, message.info, tools))
+            return _Intaken(known=False, lease=acquired)
 
         return store
 
-    def _require_room(self, tx: SessionTx) -> None:
-        found = session_rows.session_and_waiting_prompts(tx.connection, tx.session_id)
-        if found is not None and found.waiting >= self._limits.waiting_prompts:
+    def _session_with_room(self, tx: SessionTx) -> Session:
+        session, waiting = tx.session_and_waiting_prompts()
+        if waiting >= self._limits.waiting_prompts:
             raise TooManyPrompts(tx.session_id, self._limits.waiting_prompts)
+        return session
 
 
 def _is_known(connection: Connection, session_id: str, message_id: str | None, content: str) -> bool:
@@ -193,7 +195,8 @@ def _is_known(connection: Connection, session_id: str, message_id: str | None, c
 
 def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None) -> Session:
     """Nothing of it is reverted any more."""
-    session = session.model_copy(update={"revert": None})
+    time = session.time.model_copy(update={"updated": clock.now_ms()})
+    session = session.model_copy(update={"revert": None, "time": time})
     if isinstance(prompt, UserMessage):
         _follow(session, prompt)
     if tools:

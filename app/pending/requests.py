@@ -315,7 +315,7 @@ class PendingRequests(Generic[R, T]):
             tx.put(self._sql.put_approval, *approvals)
             return answered
 
-        stored = self._writer.post(answer)
+        stored = self._writer.post(answer, first.event.session_id)
         # Shielded: a client that hangs up after the commit must not leave the caller waiting.
         await asyncio.shield(self._wake_when(stored))
 

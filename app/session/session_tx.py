@@ -109,6 +109,13 @@ class SessionTx:
         prompt = rows.read_prompt(self.session_id, prompt_id, found.prompt)
         return SessionAndPrompt(rows.read_session(self.session_id, found), prompt, found.diff_basis)
 
+    def session_and_waiting_prompts(self) -> tuple[Session, int]:
+        """And how many prompts its turn has yet to answer. Raises SessionNotFound."""
+        found = session_rows.session_and_waiting_prompts(self.connection, self.session_id)
+        if found is None:
+            raise SessionNotFound(self.session_id)
+        return rows.read_session(self.session_id, found), found.waiting
+
     def tree(self) -> list[Session]:
         """The session and all its descendants, children before their parents. Raises SessionNotFound."""
         found = session_rows.session_tree(self.connection, self.session_id)

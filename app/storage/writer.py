@@ -174,14 +174,14 @@ class _Posted(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _Committed:
     """What a change returned, and its events with their sequence."""
 
     result: Any
     events: list[Event]
 
 
-Outcome = _Stored | Exception
+Outcome = _Committed | Exception
 
 
 class Writer:
@@ -288,7 +288,7 @@ class Writer:
                 posted.chain.failure = latest
         return outcomes
 
-    async def _try_transaction(self, batch: Sequence[_Posted[Any]]) -> list[_Stored] | Exception:
+    async def _try_transaction(self, batch: Sequence[_Posted[Any]]) -> list[_Committed] | Exception:
         if not batch:
             return []
         began = time.perf_counter()
@@ -313,13 +313,13 @@ class Writer:
             if chain is None or chain.failure is None:
                 publish()
 
-    def _run(self, connection: Connection, changes: Sequence[_Posted[Any]]) -> list[_Stored]:
+    def _run(self, connection: Connection, changes: Sequence[_Posted[Any]]) -> list[_Committed]:
         """In the transaction, on the writer's thread."""
         batch = Batch(connection, self._sql)
-        stored: list[_Stored] = []
+        stored: list[_Committed] = []
         for posted in changes:
             tx = Tx(batch)
-            stored.append(_Stored(posted.work(tx), tx.events))
+            stored.append(_Committed(posted.work(tx), tx.events))
         batch.connection()
         owners = self._owners(connection, [event for each in stored for event in each.events])
         return self._journal(connection, stored, owners)
@@ -329,11 +329,11 @@ class Writer:
         unknown = {event.session_id for event in events if event.session_id and event.owner is None}
         return session_rows.owners(connection, unknown) if unknown and self.has_owners else {}
 
-    def _journal(self, connection: Connection, stored: Sequence[_Stored], owners: Mapping[str, str]) -> list[_Stored]:
+    def _journal(self, connection: Connection, stored: Sequence[_Committed], owners: Mapping[str, str]) -> list[_Committed]:
         count = sum(event.journaled for each in stored for event in each.events)
         seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count if count else 0
         rows: list[Row] = []
-        numbered: list[_Stored] = []
+        numbered: list[_Committed] = []
         now = clock.now_ms()
         for each in stored:
             events: list[Event] = []
@@ -341,7 +341,7 @@ class Writer:
                 seq += event.journaled
                 events.append(event.stored(_owner(event, owners), seq if event.journaled else None))
             rows.extend(_journal_row(event, now) for event in events if event.journaled)
-            numbered.append(_Stored(each.result, events))
+            numbered.append(_Committed(each.result, events))
         if rows:
             connection.execute(self._sql.put_events, rows)
         return numbered

@@ -83,7 +83,7 @@ class Importer:
             self._store.note_owners()
         histories = document.histories()
         session_ids = [history.info.id for history in histories]
-        prepared = await asyncio.to_thread(lambda: [_Prepared.of(history, destination) for history in histories])
+        prepared = await asyncio.to_thread(lambda: [_PreparedHistory.of(history, destination) for history in histories])
         location = destination.location
 
         def store(tx: SessionTx) -> None:
@@ -130,7 +130,7 @@ class Importer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _PreparedHistory:
     """A history, ready to be stored."""
 
     session: Session
@@ -139,7 +139,7 @@ class _Prepared:
     history: SessionHistory
 
     @classmethod
-    def of(cls, history: SessionHistory, destination: Destination) -> "_Prepared":
+    def of(cls, history: SessionHistory, destination: Destination) -> "_PreparedHistory":
         placed = {
             "project_id": destination.location.project_id,
             "directory": destination.location.directory,

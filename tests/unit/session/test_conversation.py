@@ -25,17 +25,15 @@ async def test_what_has_changed_or_is_gone_is_read_anew(sessions: Sessions) -> N
         await put_turn(sessions, number)
     assert texts(await conversation(sessions)) == [["ask 1"], ["said 1"], ["ask 2"], ["said 2"]]
     await sessions.put(text_part("prt_msg_2", "ask otherwise", "msg_2"), text_part("prt_new", "added", "msg_3"))
-    removal = sessions.store.change("ses_1", DIRECTORY)
-    removal.remove_message("msg_4")
-    removal.remove_part("msg_5", "prt_msg_5")
-    await sessions.store.commit(removal)
+    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.remove_message("msg_4"))
+    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.remove_part("msg_5", "prt_msg_5"))
     assert texts(await conversation(sessions)) == [["ask otherwise"], ["said 1", "added"], []]
 
 
 async def test_a_part_that_streams_is_as_it_is_now(sessions: Sessions) -> None:
     await put_turn(sessions, 1)
-    sessions.store.stream(text_part("prt_live", "streams", "msg_3"), DIRECTORY, "streams")
-    await sessions.store.first_writes()
+    sessions.stream("prt_live", "streams", "msg_3")
+    await sessions.store.live.first_writes()
     assert texts(await conversation(sessions)) == [["ask 1"], ["said 1", "streams"]]
 
 
