@@ -107,8 +107,8 @@ class Expected:
 
     def check_session(self, found: Session) -> None:
         titles = {f"T{number}" for number in self.numbers["rename"]} or {"T"}
-        agents = {f"agent{number}" for number in self.numbers["switch"]} or {None}
-        archived = {1000 + number for number in self.numbers["archive"]} or {None}
+        agents: set[str | None] = {f"agent{number}" for number in self.numbers["switch"]} or {None}
+        archived: set[float | None] = {1000 + number for number in self.numbers["archive"]} or {None}
         assert found.title in titles and found.agent in agents and found.time.archived in archived
         assert found.pinned is (True if self.numbers["pin"] else None)
         assert sorted(each.pattern for each in found.permission or []) == sorted(str(n) for n in self.numbers["restrict"])
