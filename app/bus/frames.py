@@ -4,7 +4,7 @@ A part that streams makes two kinds of frame: OpenCode's `message.part.updated` 
 `message.part.delta` with the gained text alone. Merging two frames of one part keeps the newer part and joins the texts.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,9 +49,11 @@ class Format(NamedTuple):
         return b'{%b"payload":%b}' % (where, data)
 
 
-def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[bytes]:
+def pieces(frames: "Iterable[Frame]", form: Format) -> Iterable[bytes]:
     """Frames as they are written: joined, and cut where one is large."""
     written = b"".join([frame.written(form) for frame in frames])
+    if len(written) <= PIECE_BYTES:
+        return (written,)
     return (written[start : start + PIECE_BYTES] for start in range(0, len(written), PIECE_BYTES))
 
 
@@ -70,9 +72,10 @@ class EventFrame:
         return len(self.event.payload)
 
     def written(self, form: Format) -> bytes:
-        if form not in self._written:
-            self._written[form] = self._write(form)
-        return self._written[form]
+        made = self._written.get(form)
+        if made is None:
+            made = self._written[form] = self._write(form)
+        return made
 
     def _write(self, form: Format) -> bytes:
         written = form.written(self.id, self.event)
@@ -116,9 +119,10 @@ class PartFrame:
         return Event.of(EventMessagePartDelta(properties=gain), delta.directory, delta.session_id, journaled=False)
 
     def written(self, form: Format) -> bytes:
-        if form not in self._written:
-            self._written[form] = form.written(self.id, self.event)
-        return self._written[form]
+        made = self._written.get(form)
+        if made is None:
+            made = self._written[form] = form.written(self.id, self.event)
+        return made
 
     def merged_with(self, newer: "PartFrame") -> "PartFrame":
         return PartFrame(newer.delta, newer.id, self.text + newer.text, newer.part)
