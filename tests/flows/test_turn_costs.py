@@ -20,7 +20,7 @@ from app.provider.scripted.adapter import ScriptedProvider
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
 
-CREATE_STATEMENTS, FIRST_TURN_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 32, 29, 53
+CREATE_STATEMENTS, FIRST_TURN_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 40, 34, 61
 
 
 @dataclass
@@ -110,8 +110,9 @@ async def fewest_statements(spent: Spent, work: Callable[[], Awaitable[object]])
     return (await least_spent(spent, work)).statements
 
 
-PLAIN_TURN_COMMITS = 4
-"""Of the prompt, with its lease; of the answer's message, before the model is asked; of the answer; of the turn's end."""
+PLAIN_TURN_COMMITS = 5
+"""Of the prompt, with its lease; of the busy status; of the answer's message, before the model is asked; of the answer; of the
+turn's end."""
 
 
 async def test_a_turn_makes_few_statements(tmp_path: Path) -> None:
