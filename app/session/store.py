@@ -212,7 +212,7 @@ class Store:
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> MessagePage:
         """All messages, or the `limit` newest (older than `before`)."""
         query = partial(message_rows.older_messages, limit=limit, before=before) if limit else message_rows.all_messages
-        _, stored = await self._with_session(session_id, query)
+        _, stored = await self.as_announced(session_id, lambda: self._with_session(session_id, query))
         body = orjson.dumps(rows.message_values(session_id, stored, self.live.of(session_id)))
         return MessagePage(body, stored.messages[0].seq if stored.more else None)
 
@@ -251,7 +251,8 @@ class Store:
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt. Raises NotFound where there is no such session."""
-        _, stored = await self._with_session(session_id, partial(message_rows.newest_answer, prompt_id=prompt_id))
+        query = partial(message_rows.newest_answer, prompt_id=prompt_id)
+        _, stored = await self.as_announced(session_id, lambda: self._with_session(session_id, query))
         return self._only_json(session_id, stored)
 
     async def end_of_turn(self, session_id: str) -> tuple[str | None, bytes | None]:
@@ -300,7 +301,8 @@ class Store:
         return found
 
     async def _with_message(self, session_id: str, message_id: str) -> tuple[Any, StoredMessages]:
-        session, stored = await self._with_session(session_id, partial(message_rows.some_messages, message_ids=[message_id]))
+        query = partial(message_rows.some_messages, message_ids=[message_id])
+        session, stored = await self.as_announced(session_id, lambda: self._with_session(session_id, query))
         if not stored.messages:
             raise MessageNotFound(session_id, message_id)
         return session, stored
@@ -308,7 +310,7 @@ class Store:
     async def _with_session(
         self, session_id: str, query: Callable[[Connection, str], StoredMessages]
     ) -> tuple[Any, StoredMessages]:
-        """The row of a session that must exist, and messages of it as of the same moment. What streams is read right behind."""
+        """The row of a session that must exist, and messages of it as of the same moment."""
 
         def read(connection: Connection) -> tuple[Any, StoredMessages]:
             session = session_rows.stored_session(connection, session_id)
@@ -316,7 +318,7 @@ class Store:
                 raise SessionNotFound(session_id)
             return session, query(connection, session_id)
 
-        return await self.as_announced(session_id, lambda: self._database.read(read))
+        return await self._database.read(read)
 
     async def as_announced(self, session_id: str, read: Callable[[], Awaitable[T]]) -> T:
         """What `read` reads, again when something of the session was announced meanwhile: a client that has heard of it, and

@@ -20,7 +20,7 @@ from app.provider.scripted.adapter import ScriptedProvider
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
 
-CREATE_STATEMENTS, FIRST_TURN_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 38, 35, 63
+CREATE_STATEMENTS, FIRST_TURN_STATEMENTS, PLAIN_TURN_STATEMENTS, TOOL_TURN_STATEMENTS = 3, 40, 34, 61
 """As measured. What a change decides by is read in its transaction, and each read of a turn is one on a reader's thread."""
 
 
