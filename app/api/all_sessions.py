@@ -12,7 +12,7 @@ from app.api.cursors import NEXT_CURSOR, page_size
 from app.api.deps import documented, json_bytes
 from app.api.json_route import ServerRequest, router
 from app.schema.session import GlobalSession
-from app.storage.queries import AllSessionsFilter
+from app.storage.repositories.session_rows import SessionFilter
 
 routes = router(tags=["session"])
 
@@ -33,8 +33,7 @@ async def list_all_sessions(
     limit: Annotated[float, Query(ge=0, description="How many, newest updated first; more of one millisecond")] = 100,
     archived: Annotated[bool, Query(description="Archived ones too")] = False,
 ) -> Response:
-    wanted = AllSessionsFilter(
-        limit=page_size(limit, None) or 100,
+    wanted = SessionFilter(
         directories=await _directories(request, directory),
         roots_only=roots,
         updated_since=start,
@@ -43,7 +42,7 @@ async def list_all_sessions(
         archived=archived,
         owner=request.principal.visible_owner,
     )
-    page = await request.services.sessions.all_sessions.page(wanted)
+    page = await request.services.sessions.all_sessions.page(wanted, page_size(limit, None) or 100)
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from app.api.deps import documented, wire
 from app.api.json_route import ServerRequest, router
 from app.schema.usage import UsageGroup, UsageReport
-from app.storage.queries import UsageFilter
+from app.storage.repositories.account_rows import UsageFilter
 
 routes = router(prefix="/usage", tags=["usage"])
 

@@ -9,7 +9,7 @@ from app.api.access import require_session
 from app.api.deps import TRUE, documented, json_bytes, location_of, wire
 from app.api.json_route import ServerRequest, router
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
-from app.storage.webhooks import KEEP_DELIVERIES
+from app.storage.repositories.webhook_rows import KEEP_DELIVERIES
 from app.webhook.service import WebhookScope
 
 routes = router(tags=["webhook"])
