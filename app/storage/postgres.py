@@ -27,6 +27,8 @@ class _WithoutNul(StrDumperUnknown):
         return super().dump(obj.replace("\0", "\ufffd"))
 
 
+IDLE_IN_TRANSACTION_MS = 2_500
+"""After which PostgreSQL ends what a server has begun and leaves, though nobody waits for it."""
 STANDSTILL_MS, LOOK_MS = 1_500, 400
 """The longest that a server which is frozen or cut off within a transaction holds the others up, and how often these look whether
 it is. A heartbeat that waits for both is written before its server takes itself for cut off, and stops its turns."""
@@ -42,7 +44,7 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
         connection.adapters.register_dumper(str, _WithoutNul)
         connection.autocommit = True
         connection.execute(f"SET lock_timeout = {timeout_ms}")
-        connection.execute(f"SET idle_in_transaction_session_timeout = {STANDSTILL_MS}")
+        connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
         connection.autocommit = False
 
     limits = {"connect_timeout": timeout_ms // 1000, "tcp_user_timeout": timeout_ms, **_KEEPALIVES}

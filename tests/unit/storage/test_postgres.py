@@ -33,7 +33,7 @@ from app.session.lease import Leases
 from app.session.session_sums import Sums
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
 from app.storage.migrate import HEAD, require_current, revision, upgrade
-from app.storage.postgres import STANDSTILL_MS
+from app.storage.postgres import IDLE_IN_TRANSACTION_MS
 from app.storage.reconnecting import OutcomeUnknown
 from app.storage.tables import EVENT, METADATA, SESSION
 from app.storage.text_index import TRIGRAMS
@@ -84,7 +84,7 @@ def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
             "2",
             "3",
         )
-        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "1500ms"
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "2500ms"
     engine.dispose()
 
 
@@ -107,7 +107,7 @@ async def test_a_transaction_that_stood_still_for_too_long_is_begun_again(storag
 
     def write(connection: Connection) -> None:
         begun.append(connection)
-        time.sleep(2 * STANDSTILL_MS / 1000 if len(begun) == 1 else 0)
+        time.sleep(1.5 * IDLE_IN_TRANSACTION_MS / 1000 if len(begun) == 1 else 0)
         connection.execute(SESSION.insert(), [session_row()])
 
     await storage.database.write(write)
