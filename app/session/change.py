@@ -194,8 +194,8 @@ class SessionChange:
         statement, added = self._sql.add_to_sums(self.session_id, sums_of_bodies(steps)._asdict())
         session = orjson.dumps(session_value(connection.execute(statement, added[0]).one()))
         created = [event.around_info(self.session_id, session) for event in (EventSessionCreated, EventSessionUpdated)]
-        payloads = (*(event.payload for event in created), *_history_payloads(self.session_id, stored))
-        return [Event(payload, self._directory, self.session_id) for payload in payloads]
+        history = (*created, *_history_events(self.session_id, stored))
+        return [Event.of(event, self._directory, self.session_id) for event in history]
 
     def put_history(
         self,
@@ -264,9 +264,8 @@ class SessionChange:
         self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))
 
 
-def _history_payloads(session_id: str, stored: message_rows.StoredMessages) -> Iterator[bytes]:
-    of_message, of_part = EventMessageUpdated.info_template(session_id), EventMessagePartUpdated.template(session_id)
+def _history_events(session_id: str, stored: message_rows.StoredMessages) -> Iterator[RenderedEvent]:
     for message in rows.message_values(session_id, stored):
-        yield of_message.around(orjson.dumps(message["info"]))
+        yield EventMessageUpdated.around_info(session_id, orjson.dumps(message["info"]))
         for part in message["parts"]:
-            yield of_part.around(orjson.dumps(part))
+            yield EventMessagePartUpdated.around_part(session_id, orjson.dumps(part))

@@ -11,6 +11,7 @@ from app.schema.event import EventMessagePartUpdated
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
 from app.storage.engine import Connection, Database
+from app.storage.journal import event_of
 from app.storage.repositories import journal_rows
 from app.util import clock
 
@@ -51,7 +52,7 @@ class Replay:
             if cursor < oldest - 1 or cursor > newest:
                 return ReplayPage([], newest, resync=True)
             rows, last = journal_rows.events_after(connection, cursor, directory, PAGE_BYTES, owner)
-            events = [Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner) for row in rows]
+            events = map(event_of, rows)
             heard = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
             return ReplayPage(heard, newest if last else rows[-1].seq, last)
 

@@ -1,6 +1,7 @@
 """The journal of durable events, as the event bus reads it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from app.bus.base import Event
 from app.storage.engine import Database
@@ -24,4 +25,9 @@ class Journal:
     async def after(self, cursor: int) -> Sequence[Event]:
         """What comes after a sequence: PAGE_BYTES, or one event if that is larger."""
         rows, _ = await self._database.read(lambda connection: journal_rows.events_after(connection, cursor, None, PAGE_BYTES))
-        return [Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner) for row in rows]
+        return list(map(event_of, rows))
+
+
+def event_of(row: Any) -> Event:
+    """Of the journal."""
+    return Event(row.type, row.payload.encode(), session_id=row.session_id, directory=row.directory, seq=row.seq, owner=row.owner)

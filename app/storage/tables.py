@@ -250,12 +250,12 @@ class ShareRow(SQLModel, table=True):
 
 
 class EventRow(SQLModel, table=True):
-    """The event journal; `seq` is the SSE id. No directory: an event of the whole server. `bytes`: the size of the payload; it is
-    in the index, so that trimming the journal reads no payload. `owner`: the user whose session it is of, empty for nobody's;
-    None for an event of no session."""
+    """The event journal; `seq` is the SSE id, `payload` the JSON of the `type` and the properties. No directory: an event of the
+    whole server; no `session_id`: of no session. `bytes`: the size of the payload; it is in the index, so that trimming the
+    journal reads no payload. `owner`: the user whose session it is of, empty for nobody's; None for an event of no session."""
 
     __tablename__: ClassVar[str] = "event_journal"
-    __table_args__ = (Index("event_by_time", "time", "seq", "bytes"),)
+    __table_args__ = (Index("event_by_session", "session_id", "seq"), Index("event_by_time", "time", "seq", "bytes"))
 
     seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
     directory: str | None
@@ -263,6 +263,8 @@ class EventRow(SQLModel, table=True):
     payload: str = _text()
     bytes: int = Field(sa_column_kwargs={"server_default": "0"})
     owner: str | None
+    type: str = _defaulted("", "''")
+    session_id: str | None
 
 
 class LeaseRow(SQLModel, table=True):

@@ -352,6 +352,8 @@ def _journal_row(event: Event, now: int) -> dict[str, Any]:
     payload = event.payload
     return {
         "seq": event.seq,
+        "type": event.type,
+        "session_id": event.session_id,
         "directory": event.directory,
         "time": now,
         "payload": payload.decode(),

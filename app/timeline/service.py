@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import orjson
 
@@ -19,6 +19,7 @@ from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
 from app.session import rows
 from app.session.store import Store
 from app.storage.engine import Connection, Database
+from app.storage.journal import event_of
 from app.storage.repositories import journal_rows, message_rows, pending_rows, session_rows
 from app.storage.repositories.pages import PageBeside
 from app.timeline import numbers
@@ -32,7 +33,6 @@ from app.timeline.journal import (
     is_telling,
     mention,
     session_event,
-    session_of,
 )
 from app.util import clock
 
@@ -136,8 +136,8 @@ class Timeline:
 
     async def told_by(self, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
         """By their numbers in the journal, what is told of events of it, of whatever sessions."""
-        telling = [event for event in published if event.seq is not None and is_telling(event.payload)]
-        return await self._database.read(partial(_told_by, journal=list(map(_published, telling)))) if telling else {}
+        telling = [event for event in published if event.seq is not None and is_telling(event.type)]
+        return await self._database.read(partial(_told_by, published=telling)) if telling else {}
 
     # Messages.
 
@@ -334,10 +334,10 @@ def _happened(connection: Connection, session_id: str, stored: message_rows.Stor
     return found
 
 
-def _told_by(connection: Connection, journal: Sequence[JournalEvent]) -> dict[int, list[TimelineEvent]]:
+def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
     of_session: dict[str, list[JournalEvent]] = {}
-    for event in journal:
-        of_session.setdefault(session_of(event.type, event.properties) or "", []).append(event)
+    for event in published:
+        of_session.setdefault(event.session_id or "", []).append(_journal_event(event, clock.now_ms()))
     told: dict[int, list[TimelineEvent]] = {}
     for session_id, events in of_session.items():
         for each in _translated(connection, session_id, events):
@@ -345,24 +345,17 @@ def _told_by(connection: Connection, journal: Sequence[JournalEvent]) -> dict[in
     return told
 
 
-def _published(event: Event) -> JournalEvent:
-    content = orjson.loads(event.payload)
-    return JournalEvent(event.seq or 0, clock.now_ms(), content["type"], content["properties"])
-
-
 def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:
     """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
     created in one commit."""
-    found = (_journal_event(row) for row in journal_rows.session_events(connection, session_id, seen))
-    events = [event for event in found if session_of(event.type, event.properties) == session_id]
+    events = [_journal_event(event_of(row), row.time) for row in journal_rows.session_events(connection, session_id, seen)]
     created = {event.time for event in events if event.type == "session.created"}
     deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
     return events[max(deleted, default=-1) + 1 :]
 
 
-def _journal_event(row: Any) -> JournalEvent:
-    event = orjson.loads(row.payload)
-    return JournalEvent(row.seq, row.time, event["type"], event["properties"])
+def _journal_event(event: Event, time: int) -> JournalEvent:
+    return JournalEvent(event.seq or 0, time, event.type, orjson.loads(event.properties))
 
 
 def _entries(

@@ -18,13 +18,14 @@ from app.bus.base import Event
 from app.bus.event_id import EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.storage.engine import Connection, Database
+from app.storage.journal import event_of
 from app.storage.repositories import webhook_rows
 from app.storage.writer import Change, Writer
 from app.util import clock
 from app.util.failure_log import FailureLog
 from app.webhook.event_patterns import matches
 from app.webhook.journal_pages import JournalPages
-from app.webhook.message import WebhookMessage, message, message_id, session_of, type_of
+from app.webhook.message import WebhookMessage, message, message_id
 from app.webhook.owners import WebhookEnds, WebhookOwners
 from app.webhook.retry import next_attempt
 from app.webhook.sender import SendResult
@@ -160,15 +161,14 @@ class WebhookWorker:
         await self._deliver(message(name, kind, clock.now_ms(), self._webhook.directory, {}, event_id))
 
     async def _offer(self, row: Any) -> None:
-        kind = type_of(row.payload)
-        if not any(matches(pattern, kind) for pattern in self._patterns):
+        event = event_of(row)
+        if not any(matches(pattern, event.type) for pattern in self._patterns):
             return
-        properties = orjson.loads(row.payload)["properties"]
-        if self._webhook.session_id not in (None, session_of(kind, properties)):
+        if self._webhook.session_id not in (None, event.session_id):
             return
-        event = Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner)
-        name = message_id(self._webhook.id_key, row.seq)
-        await self._deliver(message(name, kind, row.time, row.directory, properties, await self._event_id(event.id())), event)
+        name, properties = message_id(self._webhook.id_key, row.seq), orjson.loads(event.properties)
+        event_id = await self._event_id(event.id())
+        await self._deliver(message(name, event.type, row.time, row.directory, properties, event_id), event)
 
     async def _deliver(self, content: WebhookMessage, event: Event | None = None) -> None:
         """Returns when the message is accepted, or its `event` is none that the owner may see any more. Raises WebhookEnds."""

@@ -13,7 +13,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from database_schema import database_schema
-from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
+from older_database import check_events, check_steps_and_reverts, put_events, put_steps_and_reverts, upgrade_to
 from sqlalchemy import Engine, inspect, text
 from typer.testing import CliRunner
 
@@ -190,6 +190,21 @@ def test_approvals_wider_than_a_folder_are_dropped(engine: Engine) -> None:
         assert found == {("bash", "ls /x*"), *(("external_directory", pattern) for pattern in kept)}
         body = json.loads(connection.execute(text("SELECT body FROM pending_ask WHERE id = 'per_1'")).scalar_one())
         assert body == {**request, "always": ["/srv/data/*"]}
+
+
+def test_events_of_an_older_journal_get_their_type_and_session(engine: Engine) -> None:
+    upgrade_to(engine, "0018")
+    put_events(engine)
+    with engine.begin() as connection:
+        damaged = (
+            "INSERT INTO event_journal (seq, directory, time, payload, bytes) VALUES (99, '/d', 1, CAST(x'7bff' AS TEXT), 2)"
+        )
+        connection.execute(text(damaged))
+    upgrade(engine)
+    with engine.begin() as connection:
+        (stored,) = connection.execute(text("DELETE FROM event_journal WHERE seq = 99 RETURNING type, session_id")).all()
+        assert stored == ("", None), "a damaged one stays as it is"
+    check_events(engine)
 
 
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:

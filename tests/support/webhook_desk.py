@@ -134,7 +134,7 @@ class WebhookDesk:
         for name in names:
             properties = {"sessionID": session, "name": name, "padding": "x" * padding}
             payload = json.dumps({"type": "command.executed", "properties": properties}, separators=(",", ":"))
-            event = Event(payload.encode(), "/d", session).stored(owner, None)
+            event = Event("command.executed", payload.encode(), session_id=session, directory="/d", owner=owner)
             await self.writer.commit(Change(events=[event]))
 
     async def announced(self, kind: str) -> list[tuple[str | None, Any]]:

@@ -16,8 +16,7 @@ def events_after(
 ) -> tuple[list[Row[Any]], bool]:
     """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
     these are all. `owner`: without those of other users' sessions. Reads hardly more rows than it returns."""
-    columns = (EVENT.c.seq, EVENT.c.directory, EVENT.c.time, EVENT.c.payload, EVENT.c.bytes, EVENT.c.owner)
-    query: Select[Any] = select(*columns).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
+    query: Select[Any] = select(EVENT).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
     if directory is not None:
         query = query.where(EVENT.c.directory == directory)
     if owner is not None:
@@ -34,10 +33,9 @@ def events_after(
 
 
 def session_events(connection: Connection, session_id: str, seq: int) -> Sequence[Row[Any]]:
-    """The journal's rows after a cursor that may be of a session: those that name it."""
-    columns = (EVENT.c.seq, EVENT.c.time, EVENT.c.payload)
-    named = EVENT.c.payload.contains(session_id, autoescape=True)
-    return connection.execute(select(*columns).where(EVENT.c.seq > seq, named).order_by(EVENT.c.seq)).all()
+    """The journal's rows of a session after a cursor."""
+    of_session = select(EVENT).where(EVENT.c.session_id == session_id, EVENT.c.seq > seq)
+    return connection.execute(of_session.order_by(EVENT.c.seq)).all()
 
 
 def database_identity(connection: Connection) -> str:

@@ -15,7 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from cable import CommitCable, laid
 from database_schema import database_schema
-from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
+from older_database import check_events, check_steps_and_reverts, put_events, put_steps_and_reverts, upgrade_to
 from postgres import PostgresServer, migrated
 from running_app import running_app
 from sqlalchemy import Connection, inspect, text
@@ -128,6 +128,15 @@ def test_snapshots_and_reverts_of_an_older_database_get_columns(empty_url: str) 
     put_steps_and_reverts(engine)
     upgrade(engine)
     check_steps_and_reverts(engine)
+    engine.dispose()
+
+
+def test_events_of_an_older_journal_get_their_type_and_session(empty_url: str) -> None:
+    engine = make_engine(empty_url)
+    upgrade_to(engine, "0018")
+    put_events(engine)
+    upgrade(engine)
+    check_events(engine)
     engine.dispose()
 
 

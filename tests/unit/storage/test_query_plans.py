@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, part_row, session_row
 
-from app.storage.repositories import lease_rows, message_rows, pending_rows, session_rows
+from app.storage.repositories import journal_rows, lease_rows, message_rows, pending_rows, session_rows
 from app.storage.writer import Change
 
 
@@ -140,3 +140,8 @@ async def test_a_page_of_all_sessions_is_read_in_the_order_of_an_index(storage: 
 async def test_unfinished_reverts_are_looked_up_among_themselves(storage: Storage) -> None:
     plan = await plans(storage, lambda connection, _: session_rows.unfinished_reverts(connection))
     assert plan[0] == "SCAN session USING INDEX session_reverting"
+
+
+async def test_the_events_of_a_session_are_read_in_the_order_of_an_index(storage: Storage) -> None:
+    plan = await plans(storage, journal_rows.session_events, 7)
+    assert plan == ["SEARCH event_journal USING INDEX event_by_session (session_id=? AND seq>?)"]

@@ -192,7 +192,7 @@ async def test_a_member_is_sent_what_happens_in_their_directories_alone(desk: We
     row, sender = await desk.add(owner="anna", role="member"), RememberingSender()
     for directory in ("/d", "/elsewhere", None):
         payload = b'{"type":"vcs.branch.updated","properties":{"branch":"main"}}'
-        await desk.writer.commit(Change(events=[Event(payload, directory)]))
+        await desk.writer.commit(Change(events=[Event("vcs.branch.updated", payload, directory=directory)]))
     await desk.worker(row, sender)._deliver_new()
     assert [body.get("directory") for body in sender.bodies()] == ["/d"]
 
