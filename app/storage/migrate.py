@@ -73,34 +73,26 @@ def upgrade(engine: Engine) -> None:
         return
     if found is not None:
         _require_known(found)
+    from alembic import command  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
     lock = writer_lock(engine)
     with hold_writer_lock(lock), engine.connect().execution_options(immediate=True) as connection, connection.begin():
-        found = revision(connection)
-        if found is None:
+        config.attributes["connection"] = connection
+        if revision(connection) is None:
             _create(connection)
-        elif found != HEAD:
-            _migrate(connection)
+            command.stamp(config, HEAD)
+        else:
+            command.upgrade(config, HEAD)
     if lock:
         lock.close()
 
 
 def _create(connection: Connection) -> None:
     """What all migrations would make; a test compares them."""
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
     METADATA.create_all(connection, checkfirst=False)
     create_text_index(connection)
     counters = {"journal": 0, "identity": secrets.randbits(60), "unsearched_parts": 0}
     connection.execute(COUNTER.insert(), [{"name": name, "value": value} for name, value in counters.items()])
-    MigrationContext.configure(connection).stamp(ScriptDirectory(str(migrations_dir())), HEAD)
-
-
-def _migrate(connection: Connection) -> None:
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(migrations_dir()))
-    config.attributes["connection"] = connection
-    command.upgrade(config, HEAD)
