@@ -13,14 +13,13 @@ from collections.abc import Callable
 from itertools import accumulate
 
 import orjson
+from app.session.sequencer import Sequencer
 from sqlalchemy import text
 
 from app.bus.memory import MemoryBus
 from app.schema.part import TextPart
 from app.session.search import MessageSearch, words_of
-from app.session.search_index import SearchIndex
 from app.session.searched_text import text_row
-from app.session.sequencer import Sequencer
 from app.session.store import Store
 from app.storage.engine import Database, make_engine
 from app.storage.migrate import upgrade
@@ -104,22 +103,29 @@ async def measure(search: MessageSearch, what: str, query: Callable[[int], str],
 async def measure_commits(store: Store) -> None:
     """Of one part each, in turn with a text to be found and with none."""
     said = Speech().message
-    times: dict[bool, list[float]] = {True: [], False: []}
-    for turn in range(2 * COMMITS):
-        is_found = turn % 2 == 0
-        change = store.change("ses_0", "/projects/0")
-        ids = {"session_id": "ses_0", "message_id": "msg_0", "id": f"prt_commit_{turn}"}
-        part = TextPart(**ids, text=said(1), synthetic=None if is_found else True)
-        begun = time.perf_counter()
-        change.put_part(part)
-        await store.commit(change)
-        times[is_found].append((time.perf_counter() - begun) * 1000)
-    found, other = (statistics.median(times[is_found]) for is_found in (True, False))
-    print(f"commit of one part {found:.2f} ms, of one that is not searched {other:.2f} ms: {100 * (found / other - 1):+.0f} %")
-    removed = store.change("ses_0", "/projects/0")
-    for turn in range(2 * COMMITS):
-        removed.remove_part("msg_0", f"prt_commit_{turn}")
-    await store.commit(removed)
+    for size, commits in ((500, COMMITS), (5_000, COMMITS // 5), (50_000, COMMITS // 20), (100_000, COMMITS // 20)):
+        times: dict[bool, list[float]] = {True: [], False: []}
+        for turn in range(2 * commits):
+            text = ""
+            while len(text) < size:
+                text += said(1) + " "
+            times[turn % 2 == 0].append(await commit_seconds(store, f"prt_commit_{turn}", text[:size], is_found=turn % 2 == 0))
+        found, other = (1000 * statistics.median(times[is_found]) for is_found in (True, False))
+        most = 1000 * statistics.quantiles(times[True], n=20)[-1]
+        print(f"commit of {size:6} characters p50 {found:6.2f} ms  p95 {most:6.2f} ms  not searched p50 {other:6.2f} ms")
+        removed = store.change("ses_0", "/projects/0")
+        for turn in range(2 * commits):
+            removed.remove_part("msg_0", f"prt_commit_{turn}")
+        await store.commit(removed)
+
+
+async def commit_seconds(store: Store, part_id: str, text: str, *, is_found: bool) -> float:
+    change = store.change("ses_0", "/projects/0")
+    part = TextPart(session_id="ses_0", message_id="msg_0", id=part_id, text=text, synthetic=None if is_found else True)
+    begun = time.perf_counter()
+    change.put_part(part)
+    await store.commit(change)
+    return time.perf_counter() - begun
 
 
 async def main(url: str, messages: int) -> None:
@@ -130,10 +136,9 @@ async def main(url: str, messages: int) -> None:
     sequencer = Sequencer(MemoryBus())
     store = Store(database, sql, Writer(database, sql, sequencer), sequencer)
     if is_empty(database):
-        fill(database, sql, speech, messages)
         begun = time.perf_counter()
-        await SearchIndex(database, sql).catch_up()
-        print(f"{messages} messages indexed in {time.perf_counter() - begun:.0f} s")
+        fill(database, sql, speech, messages)
+        print(f"{messages} messages stored in {time.perf_counter() - begun:.0f} s")
         if database.dialect == "postgresql":
             with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
                 connection.execute(text("VACUUM ANALYZE"))
@@ -145,9 +150,13 @@ async def main(url: str, messages: int) -> None:
     await measure(search, "common and rare word", lambda turn: f"{words[turn]} {words[-1 - turn]}")
     await measure(search, "two Chinese characters", lambda turn: signs[turn] + signs[turn + 5])
     await measure(search, "two rare Chinese characters", lambda turn: signs[-1 - turn] + signs[-2 - turn])
+    await measure(search, "two letters", lambda turn: words[turn][:2])
+    await measure(search, "two letters that are nowhere", lambda turn: "qzvxj"[turn % 5] + "9")
     await measure(search, "no hit", lambda turn: f"zzq{turn}xx")
     await measure(search, "word, role", lambda turn: words[turn], role="user")
     await measure(search, "word, one session", lambda turn: words[turn], session_id="ses_5")
+    await measure(search, "word, another session", lambda turn: words[turn], session_id="ses_0")
+    await measure(search, "rare word, one directory", lambda turn: words[-1 - turn], directory="/projects/2")
     await measure(search, "word, one directory", lambda turn: words[turn], directory="/projects/2")
     await measure(search, "word, kind that is nowhere", lambda turn: words[turn], kind="reasoning")
     await measure(search, "word, since", lambda turn: words[turn], since=messages - 500.0)

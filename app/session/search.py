@@ -14,14 +14,14 @@ from app.session.store import Store
 from app.storage import part_texts
 from app.storage.part_texts import TextFilter
 from app.storage.text_codes import encode
-from app.util.folding import fold
+from app.util.folding import fold_accents
 
 MAX_WORDS = 20
 
 
 def words_of(query: str) -> list[str]:
     """Folded, each once."""
-    return list(dict.fromkeys(fold(query).split()))
+    return list(dict.fromkeys(fold_accents(query).split()))
 
 
 class MessageSearch:

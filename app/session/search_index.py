@@ -1,5 +1,5 @@
-"""Keeps the index of searches behind the texts that commits store: first the texts of parts from before there were any, from the
-newest on, then the trigrams of all. In short transactions, each of which leaves a state to go on from."""
+"""Keeps searches complete and fast beside the commits, which store the text of their parts and index it themselves: goes through
+parts from before there were texts, the newest first, and tidies PostgreSQL's index."""
 
 import asyncio
 import logging
@@ -10,14 +10,12 @@ from app.session.searched_text import created_time, text_row
 from app.storage import part_texts
 from app.storage.engine import Connection, Database
 from app.storage.statements import Statements
-from app.storage.text_index import LACKS_FTS5, lacks_fts5
+from app.storage.text_index import tidy_trigrams
 
 log = logging.getLogger(__name__)
 
-OLD_PARTS = 200
-"""Parts that are read at once."""
-TEXTS, CHARACTERS = 25, 100_000
-"""How much is indexed in one commit, for which the others wait."""
+OLD_PARTS = 50
+"""Parts that are read at once, and of which the texts are indexed in one commit, for which the others wait."""
 PAUSE_SECONDS = 0.02
 PROGRESS_SECONDS = 10.0
 
@@ -31,13 +29,9 @@ class SearchIndex:
         """Returns when all is indexed. `tell` hears of the progress of what takes long."""
         if left := await self._database.read(part_texts.unsearched_parts):
             await self._fill(left, tell)
-        if await self._database.read(lacks_fts5):
-            log.error("%s", LACKS_FTS5)
-            return
-        while True:
-            if not await self._database.write(lambda connection: part_texts.index_some(connection, TEXTS, CHARACTERS)):
-                return
-            await asyncio.sleep(PAUSE_SECONDS)
+        if self._database.dialect == "postgresql":
+            async with self._database.locks.lock("search index"):
+                await tidy_trigrams(self._database.engine)
 
     async def _fill(self, left: int, tell: Callable[[str], None]) -> None:
         told = time.monotonic()

@@ -9,9 +9,9 @@ from sqlalchemy import Connection, Engine, inspect, text
 from app import __version__
 from app.storage.engine import DatabaseUnusable, hold_writer_lock, writer_lock
 from app.storage.tables import COUNTER, METADATA
-from app.storage.text_index import create_text_index
+from app.storage.text_index import LACKS_FTS5, create_text_index, lacks_fts5
 
-HEAD = "0020"
+HEAD = "0021"
 """The newest revision in migrations/versions; a test compares them."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"
@@ -29,10 +29,17 @@ def revision(connection: Connection) -> str | None:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
+def _usable_revision(engine: Engine) -> str | None:
+    """None of an empty database. Raises DatabaseUnusable."""
+    with engine.begin() as connection:
+        if lacks_fts5(connection):
+            raise DatabaseUnusable(LACKS_FTS5)
+        return revision(connection)
+
+
 def require_current(engine: Engine) -> None:
     """Raises DatabaseUnusable unless the schema has the revision that this code needs."""
-    with engine.begin() as connection:
-        found = revision(connection)
+    found = _usable_revision(engine)
     if found is None:
         raise DatabaseUnusable(
             "The database is empty: run `opensession migrate` with the same OPENSESSION_DATABASE_URL, then start again."
@@ -67,8 +74,7 @@ def _require_known(found: str) -> None:
 def upgrade(engine: Engine) -> None:
     """In one transaction. If two servers start at the same time, one of them does it. Raises DatabaseUnusable where the schema
     is not of an older version."""
-    with engine.connect() as connection, connection.begin():
-        found = revision(connection)
+    found = _usable_revision(engine)
     if found == HEAD:
         return
     if found is not None:

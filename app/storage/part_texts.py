@@ -1,7 +1,7 @@
-"""Looking for words in the texts of parts, and keeping the index of them. Portable between SQLite and PostgreSQL."""
+"""Looking for words in the texts of parts, in SQLite and in PostgreSQL."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,15 +30,13 @@ from app.storage.text_index import FTS, facets, has_text_index
 ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")
 
+SMALL_SCOPE = 10_000
+"""Parts of a session, directory or user that are read through, rather than all that the index finds of others."""
 RECENT = 1_000
 """How many of the newest texts PostgreSQL reads before it takes its index, which knows no order: what occurs more often than once
 in fifty texts is found among them, and of what is left the index finds few."""
-SMALL_SCOPE = 2_000
-"""Parts of a session or directory that are read through, rather than all that the index finds of others."""
-MEASURED_SCOPE = 20_000
-"""Parts of which the oldest and newest are looked up, so that the index is read between them only."""
 MAX_TRIGRAMS = 64
-"""That the index is asked for; the text is compared anyway."""
+"""That FTS5 is asked for; the text is compared anyway."""
 _LARGEST = 2**63 - 1
 
 
@@ -61,8 +59,7 @@ class TextFilter:
 
 def find_texts(connection: Connection, wanted: TextFilter) -> Sequence[Row[Any]]:
     """The parts in which all words occur, newest first, with `role` and `time`, and the body of their `session`."""
-    seqs = sorted({*_indexed(connection, wanted), *_unindexed(connection, wanted)}, reverse=True)[: wanted.limit]
-    return connection.execute(_FOUND.where(PART_TEXT.c.part_seq.in_(seqs))).all()
+    return connection.execute(_FOUND.where(PART_TEXT.c.part_seq.in_(_seqs(connection, wanted)))).all()
 
 
 _FOUND: Select[Any] = (
@@ -81,104 +78,68 @@ _FOUND: Select[Any] = (
     .order_by(PART.c.seq.desc())
 )
 _FTS = table(FTS, column("rowid"), column(FTS))
-_IS_INDEXED = PART_TEXT.c.indexed
-_SQLITE_UNINDEXED: ColumnElement[bool] = literal_column("indexed = 0")
-_UNINDEXED = ~PART_TEXT.c.indexed
-"""As the condition of the partial index says it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Extent:
-    """How many parts, and the sequences of the oldest and newest of them."""
-
-    count: float
-    oldest: int
-    newest: int
-
-    @property
-    def within(self) -> ColumnElement[bool]:
-        bounds = literal(self.oldest, BigInteger), literal(self.newest, BigInteger)
-        is_within: ColumnElement[bool] = PART_TEXT.c.part_seq.between(*bounds)
-        return is_within
+def _seqs(connection: Connection, wanted: TextFilter) -> Sequence[int]:
+    if _has_small_scope(connection, wanted):
+        return connection.execute(_by_reading(connection, wanted)).scalars().all()
+    if connection.dialect.name == "sqlite":
+        match = _match(wanted) if has_text_index(connection) else None
+        query = _by_fts(connection, wanted, match) if match else _by_reading(connection, wanted)
+        return connection.execute(query).scalars().all()
+    newest = connection.execute(_among_newest(connection, wanted)).scalars().all()
+    return newest if len(newest) == wanted.limit else connection.execute(_by_trigrams(wanted)).scalars().all()
 
 
-_EVERYWHERE = _Extent(math.inf, 0, _LARGEST)
+def _has_small_scope(connection: Connection, wanted: TextFilter) -> bool:
+    if not (scope := _scope(wanted)):
+        return False
+    some = select(PART.c.seq).where(*scope).limit(SMALL_SCOPE + 1).subquery()
+    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= SMALL_SCOPE
 
 
-def _indexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
-    scope = _scope_extent(connection, wanted)
-    if scope.count <= SMALL_SCOPE:
-        return connection.execute(_of_scope(connection, wanted)).scalars()
-    recent = _recent_extent(connection, wanted, scope)
-    if not recent.count:
-        return []
-    if connection.dialect.name != "sqlite":
-        return _of_recent_or_trigrams(connection, wanted, scope, recent)
-    bounds = _Extent(math.inf, scope.oldest, recent.newest)
-    match = _match(wanted)
-    if match is None or not has_text_index(connection):
-        return connection.execute(_reading(connection, wanted, _IS_INDEXED, bounds)).scalars()
-    return connection.execute(_of_fts(connection, wanted, match, bounds)).scalars()
+def _by_reading(connection: Connection, wanted: TextFilter) -> Select[Any]:
+    return _newest(wanted).where(*_contained(connection, PART_TEXT.c.text, wanted.words)).limit(wanted.limit)
 
 
-def _unindexed(connection: Connection, wanted: TextFilter) -> Iterable[int]:
-    which = _SQLITE_UNINDEXED if connection.dialect.name == "sqlite" else _UNINDEXED
-    return connection.execute(_reading(connection, wanted, which, _EVERYWHERE)).scalars()
-
-
-def _of_recent_or_trigrams(connection: Connection, wanted: TextFilter, scope: _Extent, recent: _Extent) -> Iterable[int]:
-    found = connection.execute(_of_recent(connection, wanted, recent)).scalars().all()
-    if len(found) == wanted.limit or recent.count < RECENT:
-        return found
-    older = _Extent(math.inf, scope.oldest, recent.oldest - 1)
-    return [*found, *connection.execute(_of_trigrams(connection, wanted, older)).scalars()]
-
-
-def _reading(connection: Connection, wanted: TextFilter, which: ColumnElement[bool], bounds: _Extent) -> Select[Any]:
-    """The texts themselves, newest first."""
-    return _texts(connection, wanted, which, bounds).order_by(PART_TEXT.c.part_seq.desc()).limit(wanted.limit)
-
-
-def _of_recent(connection: Connection, wanted: TextFilter, recent: _Extent) -> Select[Any]:
-    """The texts themselves, newest first: the limit within keeps PostgreSQL from taking its index."""
-    texts = select(PART_TEXT.c.part_seq, PART_TEXT.c.text).where(_IS_INDEXED, recent.within, *_plain(wanted))
-    if scope := _scope(wanted):
-        texts = texts.join(PART, PART.c.seq == PART_TEXT.c.part_seq).where(*scope)
-    newest = texts.order_by(PART_TEXT.c.part_seq.desc()).limit(RECENT).subquery()
-    contained = [newest.c.text.contains(word, autoescape=True) for word in wanted.words]
-    return select(newest.c.part_seq).where(*contained).order_by(newest.c.part_seq.desc()).limit(wanted.limit)
-
-
-def _of_trigrams(connection: Connection, wanted: TextFilter, bounds: _Extent) -> Select[Any]:
-    """Apart from the limit, for which PostgreSQL would rather read texts than its index."""
-    found = _texts(connection, wanted, _IS_INDEXED, bounds).cte("found").prefix_with("MATERIALIZED")
-    return select(found.c.part_seq).order_by(found.c.part_seq.desc()).limit(wanted.limit)
-
-
-def _texts(connection: Connection, wanted: TextFilter, which: ColumnElement[bool], bounds: _Extent) -> Select[Any]:
-    query = select(PART_TEXT.c.part_seq).where(which, bounds.within, *_plain(wanted), *_contained(connection, wanted.words))
-    if scope := _scope(wanted):
-        query = query.join(PART, PART.c.seq == PART_TEXT.c.part_seq).where(*scope)
-    return query
-
-
-def _of_scope(connection: Connection, wanted: TextFilter) -> Select[Any]:
-    """From the parts of some sessions to their texts."""
-    of_scope = select(PART.c.seq).where(*_scope(wanted))
-    contained = _contained(connection, wanted.words)
-    query = select(PART_TEXT.c.part_seq).where(PART_TEXT.c.part_seq.in_(of_scope), _IS_INDEXED, *_plain(wanted), *contained)
-    return query.order_by(PART_TEXT.c.part_seq.desc()).limit(wanted.limit)
-
-
-def _of_fts(connection: Connection, wanted: TextFilter, match: str, bounds: _Extent) -> Select[Any]:
+def _by_fts(connection: Connection, wanted: TextFilter, match: str) -> Select[Any]:
     """From the index, newest first, to the texts: as many as it takes."""
-    contained = _contained(connection, wanted.words)
-    is_wanted = exists().where(PART_TEXT.c.part_seq == _FTS.c.rowid, *_plain(wanted), *contained)
+    row, plain = _FTS.c.rowid, _plain(wanted)
+    contained = _contained(connection, PART_TEXT.c.text, wanted.words)
+    query = select(row).where(_FTS.c[FTS].op("MATCH")(match), exists().where(PART_TEXT.c.part_seq == row, *plain, *contained))
+    if plain:
+        newest = select(PART_TEXT.c.part_seq).where(*plain).order_by(PART_TEXT.c.part_seq.desc()).limit(1)
+        query = query.where(row <= newest.scalar_subquery())
     if scope := _scope(wanted):
-        is_wanted = is_wanted.where(PART.c.seq == PART_TEXT.c.part_seq, *scope)
-    within = _FTS.c.rowid.between(bounds.oldest, bounds.newest)
-    query = select(_FTS.c.rowid).where(_FTS.c[FTS].op("MATCH")(match), within, is_wanted)
-    return query.order_by(_FTS.c.rowid.desc()).limit(wanted.limit)
+        query = query.where(exists().where(PART.c.seq == row, *scope))
+    return query.order_by(row.desc()).limit(wanted.limit)
+
+
+def _among_newest(connection: Connection, wanted: TextFilter) -> Select[Any]:
+    """The limit within keeps PostgreSQL from taking its index."""
+    newest = _newest(wanted).add_columns(PART_TEXT.c.text).limit(RECENT).subquery()
+    found = select(newest.c.part_seq).where(*_contained(connection, newest.c.text, wanted.words))
+    return found.order_by(newest.c.part_seq.desc()).limit(wanted.limit)
+
+
+def _by_trigrams(wanted: TextFilter) -> Select[Any]:
+    """Apart from the limit, for which PostgreSQL would rather read texts than its index."""
+    contained = [PART_TEXT.c.text.contains(word, autoescape=True) for word in wanted.words]
+    found = select(PART_TEXT.c.part_seq).where(*contained, *_plain(wanted), *_of_scope(wanted))
+    all_found = found.cte("found").prefix_with("MATERIALIZED")
+    return select(all_found.c.part_seq).order_by(all_found.c.part_seq.desc()).limit(wanted.limit)
+
+
+def _newest(wanted: TextFilter) -> Select[Any]:
+    """All in the scope of which their rows say what is wanted."""
+    texts = select(PART_TEXT.c.part_seq).where(*_plain(wanted), *_of_scope(wanted))
+    return texts.order_by(PART_TEXT.c.part_seq.desc())
+
+
+def _contained(connection: Connection, text: ColumnElement[str], words: Sequence[str]) -> list[ColumnElement[bool]]:
+    """As no index answers it."""
+    place = func.instr if connection.dialect.name == "sqlite" else func.strpos
+    return [place(text, word) > 0 for word in words]
 
 
 def _match(wanted: TextFilter) -> str | None:
@@ -195,12 +156,6 @@ def _match(wanted: TextFilter) -> str | None:
 
 def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
-
-
-def _contained(connection: Connection, words: Sequence[str]) -> list[ColumnElement[bool]]:
-    if connection.dialect.name == "sqlite":
-        return [func.instr(PART_TEXT.c.text, word) > 0 for word in words]
-    return [PART_TEXT.c.text.contains(word, autoescape=True) for word in words]
 
 
 def _plain(wanted: TextFilter) -> list[ColumnElement[bool]]:
@@ -234,32 +189,16 @@ def _scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
     return conditions
 
 
+def _of_scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
+    scope = _scope(wanted)
+    return [PART_TEXT.c.part_seq.in_(select(PART.c.seq).where(*scope))] if scope else []
+
+
 def _whole(rounded: Callable[[float], int], time: float | None) -> ColumnElement[int]:
     return literal(max(-_LARGEST, min(rounded(time or 0), _LARGEST)), BigInteger)
 
 
-def _scope_extent(connection: Connection, wanted: TextFilter) -> _Extent:
-    """Of the parts in the scope. Counted up to MEASURED_SCOPE only; beyond that, or without a scope, they may be anywhere."""
-    scope = _scope(wanted)
-    if not scope:
-        return _EVERYWHERE
-    extent = _extent(connection, select(PART.c.seq).where(*scope).limit(MEASURED_SCOPE + 1))
-    return extent if extent.count <= MEASURED_SCOPE else _EVERYWHERE
-
-
-def _recent_extent(connection: Connection, wanted: TextFilter, scope: _Extent) -> _Extent:
-    """Of the newest texts of which their rows say what is wanted: found in an index that has these columns."""
-    newest = select(PART_TEXT.c.part_seq.label("seq")).where(scope.within, *_plain(wanted))
-    return _extent(connection, newest.order_by(PART_TEXT.c.part_seq.desc()).limit(RECENT))
-
-
-def _extent(connection: Connection, of: Select[Any]) -> _Extent:
-    some = of.subquery()
-    count, oldest, newest = connection.execute(select(func.count(), func.min(some.c.seq), func.max(some.c.seq))).one()
-    return _Extent(count, oldest or 0, newest or 0)
-
-
-# Keeping the index.
+# The parts from before there were texts of them.
 
 _UNSEARCHED = COUNTER.c.name == literal_column("'unsearched_parts'")
 
@@ -282,18 +221,3 @@ def old_parts(connection: Connection, upto: int, limit: int) -> Sequence[Row[Any
     columns = (PART.c.seq, PART.c.session_id, PART.c.message_id, PART.c.id, bodies[0].label("body"), bodies[1].label("message"))
     query: Select[Any] = select(*columns).join(MESSAGE, of_message, isouter=True)
     return connection.execute(query.where(PART.c.seq <= upto).order_by(PART.c.seq.desc()).limit(limit)).all()
-
-
-def index_some(connection: Connection, limit: int, characters: int) -> int:
-    """Puts texts into the index: at most `limit`, with at most `characters` together, or one that is longer. Returns how many."""
-    unindexed = _SQLITE_UNINDEXED if connection.dialect.name == "sqlite" else _UNINDEXED
-    query = select(PART_TEXT.c.part_seq, func.length(PART_TEXT.c.text).label("size")).where(unindexed)
-    taken: list[int] = []
-    for row in connection.execute(query.order_by(PART_TEXT.c.part_seq).limit(limit)).all():
-        characters -= row.size
-        if taken and characters < 0:
-            break
-        taken.append(row.part_seq)
-    if taken:
-        connection.execute(update(PART_TEXT).where(PART_TEXT.c.part_seq.in_(taken)).values(indexed=True))
-    return len(taken)

@@ -158,7 +158,7 @@ class Statements:
         insert = self._insert(PART_TEXT).from_select(["part_seq", "role", "kind", "time", "text"], of, include_defaults=False)
         return insert.on_conflict_do_update(
             index_elements=["part_seq"],
-            set_={"kind": insert.excluded.kind, "text": insert.excluded.text, "indexed": false()},
+            set_={"kind": insert.excluded.kind, "text": insert.excluded.text},
             where=PART_TEXT.c.text != insert.excluded.text,
         )
 

@@ -156,15 +156,11 @@ class PartRow(SQLModel, table=True):
 
 
 class PartTextRow(SQLModel, table=True):
-    """What searches look at: the `text` of a finished part, encoded. It is there from the part's commit on, and in the index of
-    trigrams (app/storage/text_index.py) from when `indexed` is set, some seconds later; until then searches read the text itself.
-    `time` in epoch milliseconds."""
+    """What searches look at: the `text` of a finished part, encoded; app/storage/text_index.py has an index of it. `time` in
+    epoch milliseconds."""
 
     __tablename__: ClassVar[str] = "part_text"
-    __table_args__ = (
-        Index("part_text_facts", "part_seq", "time", "role", "kind"),
-        _some("part_text_unindexed", "part_seq", where="indexed = 0", in_postgresql="NOT indexed"),
-    )
+    __table_args__ = (Index("part_text_facts", "part_seq", "time", "role", "kind"),)
 
     part_seq: int = Field(
         primary_key=True,
@@ -176,7 +172,6 @@ class PartTextRow(SQLModel, table=True):
     role: str
     kind: str
     time: int = _big()
-    indexed: bool = _flag()
     text: str = _text()
 
 

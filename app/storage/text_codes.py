@@ -5,7 +5,7 @@ one and two are usual, and pg_trgm knows letters beyond ASCII only where the dat
 becomes four ASCII letters, in capitals, which folded text does not have: a word is found in a text if and only if its code is.
 """
 
-from app.util.folding import fold
+from app.util.folding import fold_accents
 
 _FIRST, _LAST = 0x3040, 0x9FFF
 """Kana and the ideographs in common use."""
@@ -30,5 +30,5 @@ _CODES = _Codes()
 
 
 def encode(text: str) -> str:
-    folded = fold(text)
+    folded = fold_accents(text)
     return folded if folded.isascii() else folded.translate(_CODES)

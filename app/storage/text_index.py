@@ -1,18 +1,20 @@
-"""The index of trigrams of `part_text`: in SQLite an FTS5 table that triggers keep, in PostgreSQL a partial index of pg_trgm.
+"""The index of trigrams of `part_text`: in SQLite an FTS5 table that triggers keep, in PostgreSQL an index of pg_trgm.
 
-It takes a text when its row's `indexed` is set, loses it when the row goes or `indexed` is unset. FTS5 holds no text, only which
-trigrams occur where: an eighth of the work of one with positions, and the text itself is there to be compared. Where FTS5 or
-pg_trgm is missing there is no index, and searches read the texts.
+FTS5 holds no text, only which trigrams occur where: an eighth of the work of one with positions, and the text itself is there to
+be compared. PostgreSQL puts what is new on a list, which searches read too; it goes into the index later, many texts at once: in
+their commits that would hold other servers up. Where FTS5 or pg_trgm is missing there is no index, and searches read the texts.
 """
 
+import asyncio
 import logging
+from typing import Any
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 LACKS_FTS5 = (
-    "the SQLite of this Python has no FTS5, which the database's search index was made with: parts that are in it can be neither "
-    "changed nor deleted. Run the server with a Python whose SQLite has FTS5."
+    "the SQLite of this Python has no FTS5, which the database's search index was made with: no message can be stored. "
+    "Run the server with a Python whose SQLite has FTS5."
 )
 
 log = logging.getLogger(__name__)
@@ -25,26 +27,29 @@ _FACETED = "char(2) || substr({row}.role, 1, 1) || substr({row}.kind, 1, 1) || c
 
 _PUT = f"INSERT INTO {FTS}(rowid, text) VALUES (new.part_seq, {_FACETED.format(row='new')});"
 _REMOVE = f"INSERT INTO {FTS}({FTS}, rowid, text) VALUES ('delete', old.part_seq, {_FACETED.format(row='old')});"
-_TRIGGERS = ("part_text_index", "part_text_unindex", "part_text_delete")
+_TRIGGERS = {
+    "part_text_put": f"AFTER INSERT ON part_text BEGIN {_PUT} END",
+    "part_text_change": f"AFTER UPDATE OF role, kind, text ON part_text BEGIN {_REMOVE} {_PUT} END",
+    "part_text_delete": f"AFTER DELETE ON part_text BEGIN {_REMOVE} END",
+}
 _SQLITE = (
-    "UPDATE part_text SET indexed = 0 WHERE indexed",
     f"CREATE VIRTUAL TABLE {FTS} USING fts5(text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1')",
-    f"CREATE TRIGGER part_text_index AFTER UPDATE ON part_text WHEN new.indexed AND NOT old.indexed BEGIN {_PUT} END",
-    f"CREATE TRIGGER part_text_unindex AFTER UPDATE ON part_text WHEN old.indexed AND NOT new.indexed BEGIN {_REMOVE} END",
-    f"CREATE TRIGGER part_text_delete AFTER DELETE ON part_text WHEN old.indexed BEGIN {_REMOVE} END",
+    f"INSERT INTO {FTS}(rowid, text) SELECT part_seq, {_FACETED.format(row='part_text')} FROM part_text",
+    *(f"CREATE TRIGGER {name} {does}" for name, does in _TRIGGERS.items()),
 )
-_POSTGRES = (
-    "CREATE EXTENSION IF NOT EXISTS pg_trgm",
-    f"CREATE INDEX IF NOT EXISTS {TRIGRAMS} ON part_text USING gin (text gin_trgm_ops) WITH (fastupdate = off) WHERE indexed",
-)
+_POSTGRES_INDEX = f"{TRIGRAMS} ON part_text USING gin (text gin_trgm_ops)"
+_POSTGRES = ("CREATE EXTENSION IF NOT EXISTS pg_trgm", f"CREATE INDEX {_POSTGRES_INDEX}")
+
+_HAS_TRIGRAMS = f"SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('{TRIGRAMS}') AND indisvalid"
+_HAS_EXTENSION = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_trgm'"
+_HAS_FTS = f"SELECT count(*) FROM sqlite_master WHERE name = '{FTS}'"
 
 
 def create_text_index(connection: Connection) -> bool:
-    """False where the database cannot have one. It takes all texts anew."""
-    statements = _SQLITE if connection.dialect.name == "sqlite" else _POSTGRES
+    """Of the texts that there are. False where the database cannot have one."""
     try:
         with connection.begin_nested():
-            for statement in statements:
+            for statement in _SQLITE if _is_sqlite(connection) else _POSTGRES:
                 connection.exec_driver_sql(statement)
     except DBAPIError as error:
         log.warning("searches in messages have no index: %s", error.orig)
@@ -63,14 +68,13 @@ def drop_text_index(connection: Connection) -> None:
 
 def has_text_index(connection: Connection) -> bool:
     if _is_sqlite(connection):
-        return _is_there(connection) and not lacks_fts5(connection)
-    return any(index["name"] == TRIGRAMS for index in inspect(connection).get_indexes("part_text"))
+        return _counts(connection, _HAS_FTS)
+    return _counts(connection, _HAS_TRIGRAMS)
 
 
 def lacks_fts5(connection: Connection) -> bool:
-    """Whether the index was made by another SQLite and this one cannot open it. Then no part that is in it can be changed or
-    removed, and searches read the texts."""
-    if not _is_sqlite(connection) or not _is_there(connection):
+    """Whether the index was made by another SQLite and this one cannot open it: then nothing that has a text can be stored."""
+    if not _is_sqlite(connection) or not _counts(connection, _HAS_FTS):
         return False
     try:
         connection.exec_driver_sql(f"SELECT rowid FROM {FTS} LIMIT 0")
@@ -81,14 +85,36 @@ def lacks_fts5(connection: Connection) -> bool:
     return False
 
 
-def _is_there(connection: Connection) -> bool:
-    query = text("SELECT count(*) FROM sqlite_master WHERE name = :name")
-    return bool(connection.execute(query, {"name": FTS}).scalar_one())
-
-
 def facets(roles: list[str], kinds: list[str]) -> list[str]:
     """The trigrams that say one of these roles and one of these kinds."""
     return [f"\2{role[0]}{kind[0]}" for role in roles for kind in kinds]
+
+
+async def tidy_trigrams(engine: Engine) -> None:
+    """PostgreSQL's, apart from the transactions that writers wait for: makes the index of a large database that was migrated, or
+    puts the newest texts into it. For one server at a time."""
+    connection = await asyncio.to_thread(engine.execution_options(isolation_level="AUTOCOMMIT").connect)
+    driver: Any = connection.connection.driver_connection
+    try:
+        await asyncio.to_thread(_tidy, connection)
+    except asyncio.CancelledError:
+        await asyncio.to_thread(driver.cancel)  # a server that stops does not wait for it
+        raise
+
+
+def _tidy(connection: Connection) -> None:
+    with connection:
+        if not _counts(connection, _HAS_EXTENSION):
+            return
+        if _counts(connection, _HAS_TRIGRAMS):
+            connection.exec_driver_sql(f"SELECT gin_clean_pending_list('{TRIGRAMS}')")
+            return
+        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {TRIGRAMS}")  # one that could not be finished
+        connection.exec_driver_sql(f"CREATE INDEX CONCURRENTLY {_POSTGRES_INDEX}")
+
+
+def _counts(connection: Connection, query: str) -> bool:
+    return bool(connection.exec_driver_sql(query).scalar_one())
 
 
 def _is_sqlite(connection: Connection) -> bool:

@@ -104,22 +104,15 @@ async def _json(client: "httpx2.AsyncClient", url: str) -> dict[str, Any]:
     return answer
 
 
-def _signing_keys(published: Mapping[str, Any]) -> "dict[str | None, PyJWK]":
+def _signing_keys(published: dict[str, Any]) -> "dict[str | None, PyJWK]":
     """Without those that are for something else, or of an unknown kind."""
-    from jwt import PyJWK
-    from jwt.exceptions import PyJWTError
+    from jwt import PyJWKSet, PyJWKSetError
 
-    found: dict[str | None, PyJWK] = {}
-    for entry in published.get("keys", ()):
-        if entry.get("kty") not in ("RSA", "EC", "OKP") or entry.get("use", "sig") != "sig":
-            continue
-        try:
-            key = PyJWK(entry)
-        except PyJWTError:
-            continue
-        if key.algorithm_name in ALGORITHMS:
-            found[entry.get("kid")] = key
-    return found
+    try:
+        keys = PyJWKSet.from_dict(published).keys
+    except PyJWKSetError:  # none that can be used: the provider has withdrawn them
+        return {}
+    return {key.key_id: key for key in keys if key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")}
 
 
 class OidcLogins:

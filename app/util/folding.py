@@ -13,7 +13,7 @@ _JOINED = re.compile(f"[{_ACCENTS}{_COMPOSING}]")
 _CLUSTER = re.compile(f".[{_ACCENTS}{_COMPOSING}]*", re.DOTALL)
 
 
-def fold(text: str) -> str:
+def fold_accents(text: str) -> str:
     """NUL, which databases cannot hold, becomes a space."""
     text = text.replace("\0", " ")
     if text.isascii():
@@ -26,7 +26,7 @@ class FoldedText:
     """A text with its folded form, and where each folded character comes from."""
 
     def __init__(self, text: str) -> None:
-        self.folded = fold(text)
+        self.folded = fold_accents(text)
         self._ends: list[int] = []
         self._starts: list[int] = []
         if len(self.folded) != len(text) or _JOINED.search(text):
@@ -35,7 +35,7 @@ class FoldedText:
     def _map_clusters(self, text: str) -> None:
         pieces = []
         for cluster in _CLUSTER.finditer(text):
-            piece = fold(cluster[0])
+            piece = fold_accents(cluster[0])
             pieces.append(piece)
             self._starts += [cluster.start()] * len(piece)
             self._ends += [cluster.end()] * len(piece)

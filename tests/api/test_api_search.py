@@ -11,7 +11,7 @@ from user_logins import user
 
 from app.schema.part import TextPart
 from app.session.live_parts import LivePart
-from app.storage import part_texts, tables
+from app.storage import tables
 
 TURN = [
     {"reasoning": "Perhaps the lighthouse."},
@@ -94,22 +94,8 @@ async def test_all_words_must_occur_in_one_part(app: RunningApp) -> None:
 async def test_words_of_many_languages(app: RunningApp, text: str, query: str, found: list[str]) -> None:
     await say(app, "另外的话 и другое, something else 100 xaxbx")
     await say(app, text)
-    for is_indexed in (False, True):
-        if is_indexed:
-            await index(app)
-        [result] = await search(app, query)
-        assert (result["snippet"], marked(result)) == (text, found)
-
-
-async def index(app: RunningApp) -> None:
-    await app.fastapi.state.server.search_index.catch_up()
-
-
-async def in_index(app: RunningApp) -> list[int]:
-    """The sequences of the parts whose text is in the index."""
-    query = tables.PART_TEXT.select().where(tables.PART_TEXT.c.indexed).order_by(tables.PART_TEXT.c.part_seq)
-    rows = await app.services.sessions.store.query(lambda connection: connection.execute(query).all())
-    return [row.part_seq for row in rows]
+    [result] = await search(app, query)
+    assert (result["snippet"], marked(result)) == (text, found)
 
 
 async def test_what_a_turn_says_thinks_and_does_is_found(app: RunningApp) -> None:
@@ -143,41 +129,29 @@ async def test_a_streaming_part_is_found_once_it_ends(app: RunningApp) -> None:
     assert await texts(app, "comet") == ["a comet passes"]
 
 
-@pytest.mark.parametrize("is_indexed", [False, True])
-async def test_a_search_finds_what_is_stored_now(app: RunningApp, is_indexed: bool) -> None:
-    """Parts that are changed and removed, whether the index has them already or not."""
+async def test_a_search_finds_what_is_stored_now(app: RunningApp) -> None:
+    """Parts that are changed and removed."""
     message = await say(app, "the first word")
     part, session_id = message["parts"][0], message["info"]["sessionID"]
     path = f"/session/{session_id}/message/{message['info']['id']}/part/{part['id']}"
 
-    async def catch_up() -> None:
-        if is_indexed:
-            await index(app)
-
-    await catch_up()
     await app.call("PATCH", path, {**part, "text": "the second word"})
     assert (await texts(app, "first"), await texts(app, "second")) == ([], ["the second word"])
-    await catch_up()
     assert (await texts(app, "first"), await texts(app, "second")) == ([], ["the second word"])
     await app.call("PATCH", path, {**part, "text": "the second word", "ignored": True})
     assert await texts(app, "second") == []
     await app.call("PATCH", path, {**part, "text": "the third word"})
-    await catch_up()
     await app.call("DELETE", path)
     assert await texts(app, "word") == []
     other = await said_in(app, session_id, "of the fourth message")
-    await catch_up()
     await app.call("DELETE", f"/session/{session_id}/message/{other['info']['id']}")
     assert await texts(app, "fourth") == []
 
 
-@pytest.mark.parametrize("is_indexed", [False, True])
-async def test_a_deleted_session_leaves_nothing_in_the_index(app: RunningApp, is_indexed: bool) -> None:
+async def test_a_deleted_session_leaves_nothing_in_the_index(app: RunningApp) -> None:
     parent = await say(app, "a pearl in the parent")
     child = await say(app, "a pearl in the child", parentID=parent["info"]["sessionID"])
     kept = await say(app, "a pearl that is kept")
-    if is_indexed:
-        await index(app)
     assert len(await search(app, "pearl")) == 3
     await app.call("DELETE", f"/session/{parent['info']['sessionID']}")
     assert await texts(app, "pearl") == ["a pearl that is kept"]
@@ -195,16 +169,13 @@ async def test_a_fork_is_found_too(app: RunningApp) -> None:
     assert {result["time"] for result in found} == {message["info"]["time"]["created"]}
 
 
-@pytest.mark.parametrize("is_indexed", [False, True])
-async def test_filters(app: RunningApp, is_indexed: bool) -> None:
+async def test_filters(app: RunningApp) -> None:
     session = await app.create_session(title="Asked")
     await app.prompt(session["id"], "Does the file greet the world?")
     elsewhere = app.directory / "below"
     elsewhere.mkdir()
     other = await app.post("/session", {}, params={"directory": str(elsewhere)})
     later = await said_in(app, other["id"], "The world is elsewhere.")
-    if is_indexed:
-        await index(app)
     ours, theirs = "Does the file greet the world?", "The world is elsewhere."
     answer = "The file greets the world."
     tool = next(text for text in await texts(app, "world") if text not in (ours, theirs, answer))
@@ -221,7 +192,6 @@ async def test_filters(app: RunningApp, is_indexed: bool) -> None:
 
 async def test_pages_follow_each_other(app: RunningApp) -> None:
     said = [await say(app, f"number {number}") for number in range(7)]
-    await index(app)
     said += [await say(app, f"number {number}") for number in range(7, 9)]
     pages, cursor = [], {}
     while True:
@@ -267,7 +237,6 @@ async def test_a_bad_parameter_is_named(app: RunningApp, query: str, field: str)
 )
 async def test_a_hostile_query_finds_what_it_says(app: RunningApp, query: str) -> None:
     await say(app, "quite plain")
-    await index(app)
     assert await texts(app, query) == []
     if "%00" not in query:
         await say(app, f"quite {query} plain")
@@ -278,12 +247,10 @@ async def test_a_member_finds_only_what_is_theirs(app: RunningApp) -> None:
     await say(app, "nobody's secret")
     async with user(app, "anna") as anna, user(app, "bert") as bert, user(app, "vera", "viewer") as vera:
         mine = await say(anna, "anna's secret")
-        for _ in range(2):
-            assert await texts(anna, "secret") == ["anna's secret"]
-            assert await texts(bert, "secret") == []
-            assert await texts(bert, "secret", directory=str(app.directory)) == []
-            assert await texts(vera, "secret") == ["anna's secret", "nobody's secret"]
-            await index(app)
+        assert await texts(anna, "secret") == ["anna's secret"]
+        assert await texts(bert, "secret") == []
+        assert await texts(bert, "secret", directory=str(app.directory)) == []
+        assert await texts(vera, "secret") == ["anna's secret", "nobody's secret"]
         session_id = mine["info"]["sessionID"]
         assert await search(bert, "secret", sessionID=session_id) == []
         await say(anna, "another secret")
@@ -292,11 +259,3 @@ async def test_a_member_finds_only_what_is_theirs(app: RunningApp) -> None:
         following = await anna.get("/find/message", params={"query": "secret", "cursor": page["next"]})
         assert [result["snippet"] for result in following["results"]] == ["anna's secret"]
         await bert.get("/find/message", params={"query": "secret", "cursor": page["next"]}, expect=400)
-
-
-async def test_all_is_indexed_in_a_while(app: RunningApp) -> None:
-    said = [await say(app, f"one of many {number}") for number in range(60)]
-    await index(app)
-    assert len(await in_index(app)) == len(said)
-    assert not await app.services.sessions.store.query(part_texts.unsearched_parts)
-    assert len(await search(app, "many", limit=100)) == len(said)

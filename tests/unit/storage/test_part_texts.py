@@ -14,9 +14,10 @@ from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, open_storage_at, part_row, session_row, writing
 
 from app.session.search_index import SearchIndex
-from app.storage import checkup
+from app.storage import checkup, part_texts
+from app.storage.engine import DatabaseUnusable, make_engine
+from app.storage.migrate import upgrade
 from app.storage.part_texts import TextFilter, find_texts
-from app.storage.tables import PART_TEXT
 from app.storage.text_codes import encode
 from app.storage.text_index import FTS, TRIGRAMS, drop_text_index, has_text_index
 
@@ -63,10 +64,6 @@ async def put(storage: Storage, texts: list[str], **columns: Any) -> None:
     await storage.writer.commit(writing(*writes))
 
 
-async def index(storage: Storage) -> None:
-    await SearchIndex(storage.database, storage.sql).catch_up()
-
-
 async def found(storage: Storage, *words: str, limit: int = 20, **wanted: Any) -> list[str]:
     asked = TextFilter(tuple(map(encode, words)), limit, **wanted)
     return [row.id for row in await storage.database.read(lambda connection: find_texts(connection, asked))]
@@ -99,38 +96,35 @@ async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
 
 
 async def analyze(storage: Storage) -> None:
+    """As it is some seconds later."""
+    await SearchIndex(storage.database, storage.sql).catch_up()
     await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
 
 
 async def test_a_search_takes_the_index(storage: Storage) -> None:
     await put(storage, [f"text number{number} of many that are rather alike {number * 7919}" for number in range(MANY)])
-    await index(storage)
     await analyze(storage)
     for words in (["number77"], ["qwertyuiop"], ["吃饭"]):
-        *of_index, of_rest, of_found = await plans(storage, *words)
-        assert any("VIRTUAL TABLE INDEX" in plan or TRIGRAMS in plan for plan in of_index), of_index
-        assert "part_text_unindexed" in of_rest
-        scanned = r"SCAN part(_text)?(?! USING INDEX part_text_unindexed|_text_fts)\b|Seq Scan"
-        assert not re.search(scanned, "\n".join([*of_index, of_rest, of_found]))
+        joined = "\n".join(await plans(storage, *words))
+        assert "VIRTUAL TABLE INDEX" in joined or TRIGRAMS in joined
+        assert not re.search(r"SCAN part(_text)?(?!_text_fts)\b|Seq Scan", joined)
 
 
-async def test_what_no_row_says_is_not_looked_for(storage: Storage) -> None:
+async def test_what_no_row_says_is_not_found(storage: Storage) -> None:
     await put(storage, [f"text number{number} is alike" for number in range(MANY)])
-    await index(storage)
     await storage.database.write(lambda connection: connection.execute(text("UPDATE part_text SET role = 'user', time = 1000")))
     await analyze(storage)
     for nowhere in ({"kind": "reasoning"}, {"role": "assistant"}, {"until": 999.5}, {"since": 1000.5}):
         assert await found(storage, "alike", **nowhere) == []
         joined = "\n".join(await plans(storage, "alike", **nowhere))
-        assert "VIRTUAL TABLE INDEX" not in joined and TRIGRAMS not in joined
         assert "part_text_facts" in joined or storage.database.dialect == "postgresql", "it takes any other that is as short"
+    assert len(await found(storage, "alike", role="user")) == 20
 
 
 @pytest.mark.parametrize("word", EVERY)
 async def test_all_pages_hold_all_that_is_wanted(storage: Storage, word: str) -> None:
     """Over the bounds between what is read and what the index finds."""
     await put(storage, [" ".join(each for each, n in EVERY.items() if number % n == 0) for number in range(MANY)])
-    await index(storage)
     for wanted, expected in (
         ({}, range(MANY)),
         ({"since": 500, "until": 2_500.5}, range(500, 2_501)),
@@ -145,7 +139,6 @@ async def test_all_pages_hold_all_that_is_wanted(storage: Storage, word: str) ->
 
 async def test_a_small_scope_is_read_through_its_own_parts(storage: Storage) -> None:
     await put(storage, [f"text number{number} is alike" for number in range(MANY)])
-    await index(storage)
     await analyze(storage)
     assert await found(storage, "alike", session_id="ses_7") == [f"prt_{number}" for number in range(79, 69, -1)]
     assert await found(storage, "alike", directory="/d7") == [f"prt_{number}" for number in range(79, 69, -1)]
@@ -156,11 +149,12 @@ async def test_a_small_scope_is_read_through_its_own_parts(storage: Storage) -> 
     assert "session_by_directory" in "\n".join(await plans(storage, "alike", directory="/d7"))
 
 
-async def test_a_large_scope_is_searched_in_the_index(storage: Storage) -> None:
+async def test_a_large_scope_is_searched_in_the_index(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"text number{number} is alike" for number in range(MANY)]
     await put(storage, texts)
     await storage.database.write(lambda connection: connection.execute(text("UPDATE session SET directory = '/all'")))
-    await index(storage)
+    monkeypatch.setattr(part_texts, "SMALL_SCOPE", MANY - 1)
+    assert any(FTS in plan or "CTE found" in plan for plan in await plans(storage, "number12", directory="/all"))
     assert await found(storage, "alike", limit=3, directory="/all") == ["prt_3999", "prt_3998", "prt_3997"]
     assert await found(storage, "number12", directory="/all", before=100) == ["prt_12"]
 
@@ -170,13 +164,11 @@ async def test_what_is_found_does_not_depend_on_the_index(storage: Storage, what
     if what != "with the index":
         await storage.database.write(drop_text_index)
     await put(storage, ["crème brûlée", "我们今天去吃饭了", "go home", "100 % of it", "Straße"])
-    await index(storage)
     if what == "made again":
         [finding] = [each for each in checkup.check(storage.database.engine) if "have no index" in each.text]
         assert finding.level == "note" and finding.act is not None
         finding.act()
         assert [each for each in checkup.check(storage.database.engine) if "have no index" in each.text] == []
-        await index(storage)
     assert await storage.database.read(has_text_index) == (what != "without")
     for words, expected in (
         (["creme"], "prt_0"),
@@ -190,31 +182,27 @@ async def test_what_is_found_does_not_depend_on_the_index(storage: Storage, what
     assert await found(storage, "creme", "home") == []
 
 
-async def test_a_text_that_is_stored_again_as_it_was_stays_in_the_index(storage: Storage) -> None:
-    await put(storage, ["as it was"])
-    await index(storage)
-    await put(storage, ["as it was"])
-    [row] = await storage.rows(PART_TEXT)
-    assert row.indexed
+async def test_a_text_that_is_stored_again_is_found_as_it_is_now(storage: Storage) -> None:
+    for _ in range(2):
+        await put(storage, ["as it was"])
+        assert await found(storage, "was") == ["prt_0"]
     await put(storage, ["as it is"])
-    [row] = await storage.rows(PART_TEXT)
-    assert not row.indexed and await found(storage, "was") == [] and await found(storage, "it is") == ["prt_0"]
+    assert await found(storage, "was") == [] and await found(storage, "it is") == ["prt_0"]
 
 
 async def test_an_index_that_this_sqlite_cannot_open_is_named(tmp_path: Path, migrated_database: Path) -> None:
     shutil.copy(migrated_database, tmp_path / "opensession.db")
     storage = open_storage_at(f"sqlite:///{tmp_path / 'opensession.db'}")
     await put(storage, ["go home"])
-    await index(storage)
     storage.database.close()
     with closing(sqlite3.connect(tmp_path / "opensession.db")) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(f"UPDATE sqlite_master SET sql = replace(sql, 'fts5', 'fts_of_elsewhere') WHERE name = '{FTS}'")
-    storage = open_storage_at(f"sqlite:///{tmp_path / 'opensession.db'}")
+    engine = make_engine(f"sqlite:///{tmp_path / 'opensession.db'}")
     try:
-        await index(storage)
-        assert await found(storage, "home") == ["prt_0"]
-        findings = [each for each in checkup.check(storage.database.engine) if "FTS5" in each.text]
+        with pytest.raises(DatabaseUnusable, match="FTS5"):
+            upgrade(engine)
+        findings = [each for each in checkup.check(engine) if "FTS5" in each.text]
         assert [(each.level, each.act) for each in findings] == [("fault", None)]
     finally:
-        storage.database.close()
+        engine.dispose()
