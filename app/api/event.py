@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import Header, Query
-from fastapi.responses import Response
+from fastapi import Depends, Header, Query, Request
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import AppStatus
 from starlette.types import Receive, Scope, Send
 
 from app.api.access import may_enter
-from app.api.deps import Directory, UserAgent, documented, location_of, wire
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, Here, UserAgent, Who
+from app.api.json_route import router
 from app.api.login import Login
 from app.api.opencode_programs import is_opencode
+from app.api.roles import READS
 from app.api.services import Services
 from app.bus.base import Audience, Event
 from app.bus.event_id import read_cursor
@@ -33,8 +33,10 @@ from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
 from app.telemetry.observer import Observer
+from app.users.principal import Principal
 
-routes = router(tags=["event"])
+routes = router("", 400, 403, 429, tags=["event"])
+tokens = router("/auth", tags=["event"])
 # Streams live through the grace period of a server that stops: clients answer what its turns ask. `Bus.close` ends them.
 AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]
 
@@ -62,40 +64,6 @@ class TooManyStreams(TooMany):
         super().__init__(f"{most} event streams are open already (OPENSESSION_MAX_EVENT_STREAMS). Close one, or try again later.")
 
 
-def _described(model: object) -> dict[int | str, dict[str, object]]:
-    return {**documented(400, 403, 429), 200: {"description": "Event stream", "model": model}}
-
-
-@routes.get("/event", operation_id="event.subscribe", response_class=EventSourceResponse, responses=_described(AnyEvent))
-async def subscribe(
-    request: ServerRequest,
-    where: Directory,
-    parts: Parts = "full",
-    ids: Ids = False,
-    last_event_id: Cursor = None,
-    cursor: CursorInQuery = None,
-    user_agent: UserAgent = "",
-    token: Token = None,
-) -> EventSourceResponse:
-    """The events of one directory."""
-    directory = (await location_of(request, where)).directory
-    return await open_stream(request, directory, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
-
-
-@routes.get("/global/event", operation_id="global.event", response_class=EventSourceResponse, responses=_described(GlobalEvent))
-async def subscribe_globally(
-    request: ServerRequest,
-    parts: Parts = "full",
-    ids: Ids = False,
-    last_event_id: Cursor = None,
-    cursor: CursorInQuery = None,
-    user_agent: UserAgent = "",
-    token: Token = None,
-) -> EventSourceResponse:
-    """The events of all directories, each with its directory, and the server's own."""
-    return await open_stream(request, None, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
-
-
 @dataclass(frozen=True, slots=True)
 class WantedEvents:
     """What a client asks for. `cursor`: the id of the last event that it has, None for a new client."""
@@ -112,31 +80,68 @@ class WantedEvents:
         return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
 
 
-async def open_stream(request: ServerRequest, directory: str | None, wanted: WantedEvents) -> EventSourceResponse:
-    listener = listen(request, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
-    return await stream(request, listener, _frames(request.services, listener, wanted))
+async def _wanted(
+    parts: Parts = "full",
+    ids: Ids = False,
+    last_event_id: Cursor = None,
+    cursor: CursorInQuery = None,
+    user_agent: UserAgent = "",
+    token: Token = None,
+) -> WantedEvents:
+    """The token was looked at by the guard."""
+    return WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor)
+
+
+Wanted = Annotated[WantedEvents, Depends(_wanted)]
+
+
+def _stream_of(model: object) -> dict[int | str, dict[str, object]]:
+    return {200: {"description": "Event stream", "model": model}}
+
+
+@routes.get("/event", response_class=EventSourceResponse, responses=_stream_of(AnyEvent), dependencies=READS)
+async def subscribe(request: Request, app: AppServices, who: Who, here: Here, wanted: Wanted) -> EventSourceResponse:
+    """The events of one directory."""
+    return await open_stream(request, app, who, here.directory, wanted)
+
+
+_GLOBAL = _stream_of(GlobalEvent)
+
+
+@routes.get(
+    "/global/event", operation_id="global.event", response_class=EventSourceResponse, responses=_GLOBAL, dependencies=READS
+)
+async def subscribe_globally(request: Request, app: AppServices, who: Who, wanted: Wanted) -> EventSourceResponse:
+    """The events of all directories, each with its directory, and the server's own."""
+    return await open_stream(request, app, who, None, wanted)
+
+
+async def open_stream(
+    request: Request, app: Services, who: Principal, directory: str | None, wanted: WantedEvents
+) -> EventSourceResponse:
+    listener = listen(app, who, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
+    return await stream(request, app, who, listener, _frames(app, listener, wanted))
 
 
 def listen(
-    request: ServerRequest, directory: str | None, *, deltas: bool = False, ids: bool = False, second: bool = False
+    app: Services, who: Principal, directory: str | None, *, deltas: bool = False, ids: bool = False, second: bool = False
 ) -> Listener:
     """Raises TooManyStreams."""
-    app = request.services
     require_place_for_stream(app)
-    audience, user = _audience(request), request.principal.name
-    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=audience, user=user, second=second)
+    return app.events.bus.subscribe(directory, deltas=deltas, ids=ids, audience=_audience(app, who), user=who.name, second=second)
 
 
-async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[Written]) -> EventSourceResponse:
+async def stream(
+    request: Request, app: Services, who: Principal, listener: Listener, frames: AsyncIterator[Written]
+) -> EventSourceResponse:
     """Until the listener is closed: the frames end then. Raises what their first one raises."""
     try:
         first = await anext(frames)  # what fails here is still an answer with a status
     except BaseException:
         listener.close()
         raise
-    return EventStreamResponse(
-        listener, _chained(first, frames), partial(_while_logged_in, request, listener), request.services.observer
-    )
+    watching = partial(_while_logged_in, request, app, who, listener)
+    return EventStreamResponse(listener, _chained(first, frames), watching, app.observer)
 
 
 def require_place_for_stream(app: Services) -> None:
@@ -145,23 +150,22 @@ def require_place_for_stream(app: Services) -> None:
         raise TooManyStreams(app.settings.max_event_streams)
 
 
-async def _while_logged_in(request: ServerRequest, listener: Listener) -> None:
+async def _while_logged_in(request: Request, app: Services, who: Principal, listener: Listener) -> None:
     """Ends a stream whose login holds no more: its token was revoked or has expired, its user was removed or changed. So does
     one that cannot be watched any more: it might outlive its login."""
-    login, given, principal = request.app.state.login, request.headers.get("authorization"), request.principal
+    login, given = request.app.state.login, request.headers.get("authorization")
     try:
-        while await login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
-            await asyncio.sleep(request.services.events.heartbeat_seconds)
+        while await login.still_holds(given, who):  # noqa: ASYNC110  a command, or time, makes that end
+            await asyncio.sleep(app.events.heartbeat_seconds)
     finally:
         listener.close()
 
 
-def _audience(request: ServerRequest) -> Audience | None:
+def _audience(app: Services, who: Principal) -> Audience | None:
     """None for who hears of everything."""
-    app, principal = request.services, request.principal
-    if principal.may_see_all:
+    if who.may_see_all:
         return None
-    return Audience(principal.name, lambda path: may_enter(app, principal, path), app.users.cursors.for_user(principal.name))
+    return Audience(who.name, lambda path: may_enter(app, who, path), app.users.cursors.for_user(who.name))
 
 
 class EventToken(Wire):
@@ -171,12 +175,12 @@ class EventToken(Wire):
     expires: int
 
 
-@routes.post("/auth/event-token", operation_id="auth.eventToken", response_model=EventToken, tags=["auth"])
-async def event_token(request: ServerRequest) -> Response:
+@tokens.post("/event-token", tags=["auth"], dependencies=READS)
+async def event_token(request: Request, who: Who) -> EventToken:
     """A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header."""
     login: Login = request.app.state.login
-    token, expires = await login.event_tokens.issue(request.principal)
-    return wire(EventToken(token=token, expires=expires))
+    token, expires = await login.event_tokens.issue(who)
+    return EventToken(token=token, expires=expires)
 
 
 class EventStreamResponse(EventSourceResponse):

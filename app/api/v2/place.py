@@ -5,11 +5,12 @@ from urllib.parse import unquote
 
 from fastapi import Depends, Query, Request
 
-from app.api.deps import location_of
-from app.api.json_route import ServerRequest
+from app.api.deps import AppServices, SessionIdPath, Who, instance_of, instance_of_session, workspace_of
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
+from app.workspace.instance import Instance
+from app.workspace.workspace import Workspace
 
 
 class PlaceProject(Wire):
@@ -47,6 +48,27 @@ async def named_place(
 Place = Annotated[str | None, Depends(named_place)]
 
 
-async def place_of(request: ServerRequest, place: str | None) -> Location:
+async def _workspace(app: AppServices, who: Who, place: Place) -> Workspace:
     """Raises DirectoryForbidden, BadRequest."""
-    return await location_of(request, place)
+    return await workspace_of(app, who, place)
+
+
+PlaceWorkspace = Annotated[Workspace, Depends(_workspace)]
+
+
+async def _here(workspace: PlaceWorkspace) -> Location:
+    return workspace.location
+
+
+async def _instance(app: AppServices, who: Who, place: Place) -> Instance:
+    return await instance_of(app, who, place)
+
+
+async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPath) -> Instance:
+    """Where the session was created, whatever the request names."""
+    return await instance_of_session(app, who, await app.sessions.store.session(session_id), None)
+
+
+PlaceLocation = Annotated[Location, Depends(_here)]
+PlaceInstance = Annotated[Instance, Depends(_instance)]
+InstanceOfSession = Annotated[Instance, Depends(_session_instance)]
