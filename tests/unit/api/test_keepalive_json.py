@@ -46,7 +46,7 @@ async def test_headers_and_a_newline_come_before_the_work_is_done() -> None:
     may_end.set()
     await asyncio.wait_for(answering, 60)
     assert client.body == b"\n{}"
-    assert [message.get("more_body", False) for message in client.sent[1:]] == [True, False]
+    assert [message.get("more_body", False) for message in client.sent[1:]] == [True, True, False]
 
 
 async def test_newlines_keep_the_connection_alive(monkeypatch: pytest.MonkeyPatch) -> None:
