@@ -22,7 +22,7 @@ Days = Annotated[int | None, typer.Option(min=1, help="Of the last so many days;
 
 def stats(days: Days = None) -> None:
     """Show what model calls took, by model: tokens, cost, turns and tool calls."""
-    from app.storage.queries import DAY_MS
+    from app.storage.repositories.account_rows import DAY_MS
 
     since = None if days is None else clock.now_ms() - days * DAY_MS
     with database_must_do():
@@ -38,7 +38,7 @@ async def _report(since: int | None) -> "UsageReport":
     from app.session.usage import UsageLedger
     from app.storage.engine import Database
     from app.storage.migrate import require_current
-    from app.storage.queries import UsageFilter
+    from app.storage.repositories.account_rows import UsageFilter
 
     database = Database(settings().resolved_database_url)
     try:

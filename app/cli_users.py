@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from app.cli_support import database_must_do, fail, settings
+from app.storage.repositories import webhook_rows
 from app.users.principal import Role
 
 if TYPE_CHECKING:
@@ -184,14 +185,13 @@ def rotate_secret() -> None:
 
 
 async def _encrypt_anew(database: "Database", sql: "Statements", held: "ServerSecret") -> int:
-    from app.storage import webhooks
     from app.users.keys import UserKeys
 
     def rotate(secret: str) -> str:
         return held.box().rotate(secret.encode()).decode()
 
     keys = await UserKeys(database, sql, held).encrypt_anew()
-    return keys + await database.write(lambda connection: webhooks.encrypt_anew(connection, rotate))
+    return keys + await database.write(lambda connection: webhook_rows.encrypt_anew(connection, rotate))
 
 
 def _run(work: "Callable[[Users], Awaitable[T]]") -> T:

@@ -12,9 +12,10 @@ from typing import Any
 from app.bus.redis_server import RedisUnusable, find_redis
 from app.session.lease import DEAD_AFTER_MS
 from app.settings import Settings
-from app.storage import queries, server_facts
+from app.storage import server_facts
 from app.storage.engine import Connection, Engine
 from app.storage.migrate import HEAD, revision
+from app.storage.repositories import lease_rows
 from app.util.finding import Finding
 from app.util.volume import volume_id
 
@@ -32,7 +33,7 @@ def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
             yield Finding("Redis", "note", "not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)")
         return
     with engine.connect() as connection, connection.begin():
-        replicas = queries.replicas(connection) if revision(connection) == HEAD else []
+        replicas = lease_rows.replicas(connection) if revision(connection) == HEAD else []
         yield from _postgres(connection)
         yield _clock(connection)
     alive = [each for each in replicas if each.age <= DEAD_AFTER_MS]

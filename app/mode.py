@@ -6,8 +6,8 @@ from typing import Any
 from app.bus.redis_server import RedisUnusable, find_redis
 from app.session.lease import DEAD_AFTER_MS
 from app.settings import Settings
-from app.storage import queries
 from app.storage.engine import make_engine
+from app.storage.repositories import lease_rows
 from app.storage.server_facts import product
 from app.util.volume import volume_id
 
@@ -18,7 +18,7 @@ def mode(settings: Settings) -> list[str]:
     try:
         with engine.connect() as connection:
             found = product(connection)
-            others = [each for each in queries.replicas(connection) if each.age <= DEAD_AFTER_MS]
+            others = [each for each in lease_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
     finally:
         engine.dispose()
     if engine.dialect.name == "sqlite":

@@ -83,11 +83,11 @@ from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
-from app.storage import queries
 from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
 from app.storage.engine import Database, require_writable
 from app.storage.journal import Journal
 from app.storage.migrate import require_current, upgrade
+from app.storage.repositories import session_rows
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.telemetry.observer import NOBODY, Observer
@@ -238,7 +238,7 @@ class Server:
         """Reads their roots, which sessions that are recovered may work in."""
         storage = self._core.storage
         storage.writer.has_owners = bool(await storage.users.users.all()) or await storage.database.read(
-            queries.has_owned_sessions
+            session_rows.has_owned_sessions
         )
 
     def _hold_lock(self) -> None:

@@ -14,7 +14,7 @@ from app.api.json_route import router
 from app.api.roles import READS
 from app.api.services import Services
 from app.schema.session import GlobalSession
-from app.storage.queries import AllSessionsFilter
+from app.storage.repositories.session_rows import SessionFilter
 from app.users.principal import Principal
 
 routes = router("/experimental", 400, tags=["session"])
@@ -32,8 +32,7 @@ async def list_all_sessions(
     limit: Annotated[float, Query(ge=0, description="How many, newest updated first; more of one millisecond")] = 100,
     archived: Annotated[bool, Query(description="Archived ones too")] = False,
 ) -> Response:
-    wanted = AllSessionsFilter(
-        limit=page_size(limit, None) or 100,
+    wanted = SessionFilter(
         directories=await _directories(app, who, directory),
         roots_only=roots,
         updated_since=start,
@@ -42,7 +41,7 @@ async def list_all_sessions(
         archived=archived,
         owner=who.visible_owner,
     )
-    page = await app.sessions.all_sessions.page(wanted)
+    page = await app.sessions.all_sessions.page(wanted, page_size(limit, None) or 100)
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 

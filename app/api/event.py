@@ -26,7 +26,7 @@ from app.api.roles import READS
 from app.api.services import Services
 from app.bus.base import Audience, Event
 from app.bus.event_id import read_cursor
-from app.bus.frames import EventFrame, Written, pieces
+from app.bus.frames import EventFrame, pieces
 from app.bus.listener import Listener
 from app.schema.base import Wire
 from app.schema.errors import TooMany
@@ -132,7 +132,7 @@ def listen(
 
 
 async def stream(
-    request: Request, app: Services, who: Principal, listener: Listener, frames: AsyncIterator[Written]
+    request: Request, app: Services, who: Principal, listener: Listener, frames: AsyncIterator[bytes]
 ) -> EventSourceResponse:
     """Until the listener is closed: the frames end then. Raises what their first one raises."""
     try:
@@ -193,7 +193,7 @@ class EventStreamResponse(EventSourceResponse):
     def __init__(
         self,
         listener: Listener,
-        frames: AsyncIterator[Written],
+        frames: AsyncIterator[bytes],
         watching: Callable[[], Coroutine[None, None, None]],
         observer: Observer,
     ) -> None:
@@ -210,13 +210,13 @@ class EventStreamResponse(EventSourceResponse):
                 self._observer.cut_off()
 
 
-async def _chained(first: Written, frames: AsyncIterator[Written]) -> AsyncIterator[bytes]:
-    yield bytes(first)
+async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
     async for piece in frames:
-        yield bytes(piece)
+        yield piece
 
 
-async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> AsyncIterator[Written]:
+async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> AsyncIterator[bytes]:
     """The greeting and, for a client that comes back, what it has missed; then what comes."""
     if not wanted.ids:
         yield _frame(listener, EventServerConnected())
@@ -232,7 +232,7 @@ async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> As
         yield _retry_hint(listener)
 
 
-async def _published(app: Services, listener: Listener) -> AsyncIterator[Written]:
+async def _published(app: Services, listener: Listener) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.timeline import live
 
@@ -242,14 +242,14 @@ async def _published(app: Services, listener: Listener) -> AsyncIterator[Written
         yield published
 
 
-async def _replayed(app: Services, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[Written]:
+async def _replayed(app: Services, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.timeline import live
 
         async for piece in live.with_session_events(app.second_api().timeline, frames, listener.form):
             yield piece
     else:
-        for written in pieces([frame for frame in frames if not frame.is_second_only], listener.form):
+        for written in pieces([frame for frame in frames if not frame.event.is_second_only], listener.form):
             yield written
 
 
@@ -266,7 +266,7 @@ async def _greeting(app: Services, listener: Listener) -> bytes:
     return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
-async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterator[Written]:
+async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
     """Page by page, as the client takes them. Only from the last page on the listener keeps what is published: it would overflow
     while a slow client is sent a long replay."""
     page = await _page(app, listener, cursor)
@@ -301,8 +301,8 @@ def _number(app: Services, listener: Listener, cursor: str) -> int:
 
 
 def _frame(listener: Listener, event: AnnouncedEvent, seq: int | None = None) -> bytes:
-    return _written(listener, listener.frame(Event(event.wire_json(), journaled=False, seq=seq)))
+    return _written(listener, listener.frame(Event(event.type, event.wire_json(), journaled=False, seq=seq)))
 
 
 def _written(listener: Listener, frame: EventFrame) -> bytes:
-    return b"".join(frame.encoded(listener.form))
+    return frame.written(listener.form)

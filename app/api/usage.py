@@ -8,7 +8,7 @@ from app.api.deps import AppServices, Who
 from app.api.json_route import router
 from app.api.roles import READS
 from app.schema.usage import UsageGroup, UsageReport
-from app.storage.queries import UsageFilter
+from app.storage.repositories.account_rows import UsageFilter
 
 routes = router("/usage", 400, tags=["usage"])
 

@@ -11,7 +11,7 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.api.services import Services
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
-from app.storage.webhooks import KEEP_DELIVERIES
+from app.storage.repositories.webhook_rows import KEEP_DELIVERIES
 from app.users.principal import Principal
 from app.webhook.service import WebhookScope
 

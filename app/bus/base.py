@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, Unpack
 
 from app.bus.event_id import CursorSeal, EventId
@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened in a directory (None: to the whole server). `payload` is the JSON
+    """Something that happened to a session (None: to none), in a directory (None: to the whole server). `payload` is the JSON
     `{"type": …, "properties": …}`, which clients are sent with its `id`.
 
-    `session_id` keeps the order within a session. A journaled event has got its journal sequence when it is published. `owner` is
-    the user whose session it is of (empty: nobody's), None for an event of no session; the writer finds it out.
+    A journaled event has got its journal sequence when it is published. `owner` is the user whose session it is of (empty:
+    nobody's), None for an event of no session; the writer finds it out.
     """
 
+    type: str
     payload: bytes
-    directory: str | None = None
+    _: KW_ONLY
     session_id: str | None = None
+    directory: str | None = None
     journaled: bool = True
     seq: int | None = None
     owner: str | None = None
@@ -37,20 +39,26 @@ class Event:
         *,
         journaled: bool = True,
     ) -> "Event":
-        return cls(event.wire_json(), directory, session_id, journaled)
+        payload = event.wire_json()
+        return cls(event.type, payload, session_id=session_id, directory=directory, journaled=journaled)
 
     @property
     def is_second_only(self) -> bool:
         """Of the second API alone: clients of the first do not know its type."""
-        return self.payload.startswith(_SECOND)
+        return self.type.startswith("session.next.")
 
     @property
     def steers(self) -> bool:
         """Has terminal clients do something: those of its owner alone."""
-        return self.payload.startswith(_STEERING)
+        return self.type.startswith("tui.")
+
+    @property
+    def properties(self) -> bytes:
+        """Their JSON, which the payload has behind the type."""
+        return self.payload[len(b'{"type":"","properties":') + len(self.type) : -1]
 
     def stored(self, owner: str | None, seq: int | None) -> "Event":
-        return Event(self.payload, self.directory, self.session_id, self.journaled, seq, owner)
+        return replace(self, owner=owner, seq=seq)
 
     def id(self, newest: int = 0) -> EventId:
         """`newest`: the sequence behind which an event without one is sent."""
@@ -72,14 +80,12 @@ class Audience:
         """What concerns the whole server, or a sign-in to an MCP server, is for admins."""
         if event.owner is not None:
             return event.owner != "" and event.owner == self.owner
-        if isinstance(event, PartDelta) or event.directory is None or _SIGN_IN in event.payload[:60]:
+        if isinstance(event, PartDelta) or event.directory is None or event.type == _SIGN_IN:
             return False
         return self.may_enter(event.directory)
 
 
-_STEERING = b'{"type":"tui.'
-_SECOND = b'{"type":"session.next.'
-_SIGN_IN = b'"mcp.browser.open.failed"'
+_SIGN_IN = "mcp.browser.open.failed"
 
 
 ENDED = sys.maxsize

@@ -13,14 +13,12 @@ import orjson
 from app.bus import second_api
 from app.bus.base import Event, PartDelta
 from app.bus.event_id import PREFIX, CursorSeal, EventId
-from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated
+from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated, PartGain
 
 PIECE_BYTES = 256 * 1024
 """What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""
 
-Written = bytes | memoryview
-Encoded = tuple[Written, ...]
-"""A frame as it is written: in one piece, or with a large payload, which is never copied, in the middle."""
+_HEARTBEAT = "server.heartbeat"
 
 
 class Format(NamedTuple):
@@ -32,46 +30,36 @@ class Format(NamedTuple):
     cursors: CursorSeal | None = None
     second: bool = False
 
+    def written(self, event_id: EventId, event: Event) -> bytes:
+        if self.second and event.type == _HEARTBEAT:
+            return b": heartbeat\n\n"
+        id_ = event_id.wire(self.cursors)
+        line = b""
+        if self.ids and event.seq is not None:
+            line = b"id: %b\n" % (id_[len(PREFIX) :] if self.cursors else b"%d" % event_id.seq)
+        return b"%bdata: %b\n\n" % (line, self._data(id_, event))
 
-def _encode(form: Format, event_id: EventId, payload: bytes, directory: str | None, *, has_sequence: bool = False) -> Encoded:
-    id_ = event_id.wire(form.cursors)
-    line = b"id: %b\n" % (id_[len(PREFIX) :] if form.cursors else b"%d" % event_id.seq) if form.ids and has_sequence else b""
-    if form.second:
-        return _of_second(line, id_, payload, directory)
-    before = b'%bdata: %b{"id":"%b",' % (line, _wrapping(directory) if form.global_ else b"", id_)
-    rest, after = memoryview(payload)[1:], b"}\n\n" if form.global_ else b"\n\n"
-    return (b"".join((before, rest, after)),) if len(payload) < PIECE_BYTES else (before, rest, after)
-
-
-def _of_second(line: bytes, event_id: bytes, payload: bytes, directory: str | None) -> Encoded:
-    if second_api.is_heartbeat(payload):
-        return (b": heartbeat\n\n",)
-    head, rest = second_api.written(event_id, payload, directory)
-    before, after = b"%bdata: %b" % (line, head), b"\n\n"
-    return (b"".join((before, rest, after)),) if len(payload) < PIECE_BYTES else (before, rest, after)
-
-
-def _wrapping(directory: str | None) -> bytes:
-    return b'{"payload":' if directory is None else b'{"directory":%b,"payload":' % orjson.dumps(directory)
+    def _data(self, event_id: bytes, event: Event) -> bytes:
+        if self.second:
+            return second_api.written(event_id, event)
+        data = b'{"id":"%b","type":"%b","properties":%b}' % (event_id, event.type.encode(), event.properties)
+        if not self.global_:
+            return data
+        where = b"" if event.directory is None else b'"directory":%b,' % orjson.dumps(event.directory)
+        return b'{%b"payload":%b}' % (where, data)
 
 
-def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[Written]:
-    """Frames as they are written, joined as far as they have about PIECE_BYTES together, and cut where one has more."""
-    encoded = [part for frame in frames for part in frame.encoded(form)]
-    if sum(map(len, encoded)) > 2 * PIECE_BYTES:
-        return (part[start : start + PIECE_BYTES] for part in encoded for start in range(0, len(part), PIECE_BYTES))
-    return iter(encoded if len(encoded) <= 1 else (b"".join(encoded),))
+def pieces(frames: "Iterable[Frame]", form: Format) -> Iterator[bytes]:
+    """Frames as they are written: joined, and cut where one is large."""
+    written = b"".join([frame.written(form) for frame in frames])
+    return (written[start : start + PIECE_BYTES] for start in range(0, len(written), PIECE_BYTES))
 
 
 @dataclass(slots=True)
 class EventFrame:
     event: Event
     id: EventId
-    _encoded: dict[Format, Encoded] = field(init=False, default_factory=dict, repr=False, compare=False)
-
-    @property
-    def payload(self) -> bytes:
-        return self.event.payload
+    _written: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def directory(self) -> str | None:
@@ -81,25 +69,16 @@ class EventFrame:
     def size(self) -> int:
         return len(self.event.payload)
 
-    @property
-    def steers(self) -> bool:
-        return self.event.steers
+    def written(self, form: Format) -> bytes:
+        if form not in self._written:
+            self._written[form] = self._write(form)
+        return self._written[form]
 
-    @property
-    def is_second_only(self) -> bool:
-        return self.event.is_second_only
-
-    def encoded(self, form: Format) -> Encoded:
-        made = self._encoded.get(form)
-        if made is None:
-            event = self.event
-            numbered = event.seq is not None
-            made = _encode(form, self.id, event.payload, event.directory, has_sequence=numbered)
-            if form.second:
-                for event_id, payload in second_api.also(event.payload, event.seq):
-                    made = (*made, *_encode(form, event_id, payload, event.directory))
-            self._encoded[form] = made
-        return made
+    def _write(self, form: Format) -> bytes:
+        written = form.written(self.id, self.event)
+        if form.second and (own := second_api.also(self.event)):
+            written += form.written(EventId.behind(self.event.seq or 0), own)
+        return written
 
 
 @dataclass(slots=True)
@@ -110,7 +89,7 @@ class PartFrame:
     id: EventId
     text: str
     part: bytes | None = None
-    _encoded: dict[Format, Encoded] = field(init=False, default_factory=dict, repr=False, compare=False)
+    _written: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
     def directory(self) -> str:
@@ -121,29 +100,25 @@ class PartFrame:
         return len(self.text) + (len(self.part) if self.part else 0)
 
     @property
-    def payload(self) -> bytes:
-        if self.part is None:
-            return EventMessagePartDelta.around(self._delta()).payload
-        return EventMessagePartUpdated.around_part(self.delta.session_id, self.part, self.text).payload
-
-    def _delta(self) -> bytes:
+    def event(self) -> Event:
         delta = self.delta
-        return orjson.dumps(
-            {
-                "sessionID": delta.session_id,
-                "messageID": delta.message_id,
-                "partID": delta.part_id,
-                "partType": delta.part_type,
-                "field": delta.field,
-                "delta": self.text,
-            }
+        if self.part is not None:
+            whole = EventMessagePartUpdated.around_part(delta.session_id, self.part, self.text)
+            return Event.of(whole, delta.directory, delta.session_id, journaled=False)
+        gain = PartGain(
+            session_id=delta.session_id,
+            message_id=delta.message_id,
+            part_id=delta.part_id,
+            part_type=delta.part_type,
+            field=delta.field,
+            delta=self.text,
         )
+        return Event.of(EventMessagePartDelta(properties=gain), delta.directory, delta.session_id, journaled=False)
 
-    def encoded(self, form: Format) -> Encoded:
-        made = self._encoded.get(form)
-        if made is None:
-            made = self._encoded[form] = _encode(form, self.id, self.payload, self.delta.directory)
-        return made
+    def written(self, form: Format) -> bytes:
+        if form not in self._written:
+            self._written[form] = form.written(self.id, self.event)
+        return self._written[form]
 
     def merged_with(self, newer: "PartFrame") -> "PartFrame":
         return PartFrame(newer.delta, newer.id, self.text + newer.text, newer.part)

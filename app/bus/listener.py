@@ -9,7 +9,7 @@ from typing import Protocol
 
 from app.bus.base import ENDED, Audience, Event, StreamingParts
 from app.bus.event_id import EventId
-from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, Written, pieces
+from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, pieces
 from app.bus.merging import merge_waiting
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Listener:
         self._steering_only = steering_only
         self.fell_behind = False
         self._frames: deque[Frame] = deque()
-        self._pieces: Iterator[Written] = iter(())
+        self._pieces: Iterator[bytes] = iter(())
         self._size = 0
         self._burst, self._before_burst = bus.burst, 0
         self._reads = 0
@@ -128,7 +128,7 @@ class Listener:
     # Into the queue.
 
     def receives(self, frame: Frame) -> bool:
-        if isinstance(frame, EventFrame) and frame.steers:
+        if isinstance(frame, EventFrame) and frame.event.steers:
             return self._user is None or self._user == frame.event.owner
         if self._steering_only or self._is_of_other_api(frame):
             return False
@@ -139,7 +139,7 @@ class Listener:
     def _is_of_other_api(self, frame: Frame) -> bool:
         """Never for who passes events on to other servers."""
         is_client = self._user is not None
-        return is_client and not self.form.second and isinstance(frame, EventFrame) and frame.is_second_only
+        return is_client and not self.form.second and isinstance(frame, EventFrame) and frame.event.is_second_only
 
     def push(self, frame: Frame) -> None:
         if self.closed or self._paused:
@@ -200,7 +200,7 @@ class Listener:
 
     # Out of the queue.
 
-    async def next(self) -> Written | None:
+    async def next(self) -> bytes | None:
         """Wait for the next piece, of about PIECE_BYTES at most. None at the end."""
         self._reads += 1
         piece = next(self._pieces, None)

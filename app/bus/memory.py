@@ -14,7 +14,7 @@ from app.bus.merging import PartMerger
 log = logging.getLogger(__name__)
 
 
-_DISPOSED = b'{"type":"server.instance.disposed"'
+_DISPOSED = "server.instance.disposed"
 
 
 class MemoryBus:
@@ -73,7 +73,7 @@ class MemoryBus:
             for deltas in (False, True):
                 self._send(frame, deltas)
         self.newest = event.seq or self.newest
-        if event.directory is not None and event.payload.startswith(_DISPOSED):
+        if event.directory is not None and event.type == _DISPOSED:
             self.disconnect(event.directory)
         for wake in self._wakes if event.seq is not None else ():
             wake()

@@ -5,12 +5,12 @@ Events come from the journal's order (`ordered_events`), deltas from the server 
 """
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import Any, Unpack
+
+import orjson
 
 from app.bus.base import Event, ListenerOptions, PartDelta, StreamingParts
 from app.bus.frames import Frame, PartFrame
@@ -27,12 +27,6 @@ WHOLE_PART_SECONDS = 2.0
 """How often a streaming part is sent whole, for servers that do not know it yet or missed something."""
 
 _EVENT, _HINT, _GROWTH = range(3)
-_SESSION = re.compile(rb'"sessionID":"([^"\\]*)"')
-_END = re.compile(
-    rb'\{"type":"(?:message\.part\.updated","properties":\{"part":\{"id"|message\.part\.removed",.*"partID"'
-    rb'|message\.removed",.*"messageID"|session\.deleted",.*?"(?:id|sessionID)"):"([^"\\]*)"'
-)
-"""Of a part's last event, or of a removal: the id of what has ended."""
 
 
 class SharedBus:
@@ -113,10 +107,8 @@ class SharedBus:
             self._local.publish_delta(announced)
 
     def _deliver(self, event: Event) -> None:
-        if event.session_id is None and (found := _SESSION.search(event.payload)):
-            event = replace(event, session_id=found[1].decode())
-        if (ended := _END.match(event.payload)) and event.seq is not None:
-            self._remote.ended(ended[1].decode(), event.seq)
+        if (ended := _ended(event)) and event.seq is not None:
+            self._remote.ended(ended, event.seq)
         if event.session_id is not None:
             self.changed(event.session_id)
         self._local.publish(event)
@@ -140,7 +132,7 @@ class SharedBus:
         elif frame.event.seq is not None:
             event = frame.event
             small = len(event.payload) <= LARGEST_SENT
-            whole = [_EVENT, event.seq, event.directory, event.payload.decode(), event.owner]
+            whole = [_EVENT, event.seq, event.type, event.session_id, event.directory, event.payload.decode(), event.owner]
             link.send(whole if small else [_HINT, event.seq])
 
     def _growth(self, frame: PartFrame) -> PartGrowth:
@@ -176,8 +168,9 @@ class SharedBus:
     def _receive(self, item: list[Any]) -> None:
         kind, *rest = item
         if kind == _EVENT:
-            seq, directory, payload, owner = rest
-            self._ordered.offer([Event(payload.encode(), directory, None, True, seq, owner)])
+            seq, type, session_id, directory, payload, owner = rest
+            event = Event(type, payload.encode(), session_id=session_id, directory=directory, seq=seq, owner=owner)
+            self._ordered.offer([event])
         elif kind == _HINT:
             self._ordered.hint(*rest)
         elif kind == _GROWTH:
@@ -209,3 +202,19 @@ class SharedBus:
 
     def close(self) -> None:
         self._local.close()
+
+
+def _ended(event: Event) -> str | None:
+    """Of a part's last event, or of a removal: the id of what has ended."""
+    match event.type:
+        case "session.deleted":
+            return event.session_id
+        case "message.part.updated":
+            ended: str = orjson.loads(event.properties)["part"]["id"]
+        case "message.part.removed":
+            ended = orjson.loads(event.properties)["partID"]
+        case "message.removed":
+            ended = orjson.loads(event.properties)["messageID"]
+        case _:
+            return None
+    return ended

@@ -21,8 +21,8 @@ from app.session.gate import HoldKind
 from app.session.lease import Leases
 from app.session.prompted_session import PromptedSession
 from app.session.store import Store
-from app.storage import queries
 from app.storage.engine import StorageError
+from app.storage.repositories import pending_rows
 from app.turn import stored_error
 from app.util import clock, ids
 from app.util.failure_log import FailureLog
@@ -133,13 +133,13 @@ class PromptQueue:
         return await self._prompts.answer(waiting.session_id, accepted)
 
     async def _rows(self, session_id: str) -> Sequence[Any]:
-        return await self._store.look_up(queries.queued_prompts, session_id)
+        return await self._store.query(pending_rows.queued_prompts, session_id)
 
     # Beginning what waits.
 
     async def resume(self) -> None:
         """Work on the queues that were left when the only server of the database stopped."""
-        for session_id, _ in await self._store.query(queries.waiting_queues):
+        for session_id, _ in await self._store.query(pending_rows.waiting_queues):
             self._work_on(session_id)
 
     def watch(self) -> None:
@@ -152,7 +152,7 @@ class PromptQueue:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                waiting = set(await self._store.query(queries.waiting_queues))
+                waiting = set(await self._store.query(pending_rows.waiting_queues))
                 for session_id, _ in waiting & seen:
                     self._work_on(session_id)
                 seen = waiting

@@ -22,7 +22,7 @@ from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.revert import Reverts
 from app.session.store import Store
-from app.storage import queries
+from app.storage.repositories import message_rows
 from app.turn import compaction, hooks
 from app.workspace.instance import Instance
 
@@ -162,7 +162,7 @@ class SessionActions:
         await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
 
     async def _require_new(self, session_id: str, message_id: str | None) -> None:
-        row = await self._store.look_up(queries.input_hash, session_id, message_id) if message_id else None
+        row = await self._store.query(message_rows.input_hash, session_id, message_id) if message_id else None
         if row is not None:
             raise Conflict(
                 f"Message {message_id} exists already. A command is not run a second time: use a new id for a new one."

@@ -19,7 +19,7 @@ from app.session.quota import ProjectQuota
 from app.session.revert import Reverts
 from app.session.service import check_part_size
 from app.session.store import Store
-from app.storage import queries
+from app.storage.repositories import message_rows
 from app.tool.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.util import clock, ids
@@ -120,7 +120,7 @@ class Intake:
         """Store a queued prompt whose directory may be out of use. Raises NotFound."""
         assert prepared.message is not None
         async with self._store.lock(session_id):
-            if await self._store.look_up(queries.input_hash, session_id, prepared.message.info.id) is not None:
+            if await self._store.query(message_rows.input_hash, session_id, prepared.message.info.id) is not None:
                 await self.dequeue(session_id, directory, queued_id)
             else:
                 await self._commit(directory, prepared, prepared.message, queued_id, rules_from_tools=True)
@@ -135,7 +135,7 @@ class Intake:
         """Whether the client has sent this message before, and it is stored. Raises Conflict if that one says something else."""
         if message_id is None:
             return False
-        row = await self._store.look_up(queries.input_hash, session_id, message_id)
+        row = await self._store.query(message_rows.input_hash, session_id, message_id)
         if row is not None and row.input_hash != content:
             raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
         return row is not None

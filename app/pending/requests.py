@@ -19,8 +19,8 @@ from app.bus.base import Event
 from app.schema.errors import Conflict, NotFound
 from app.schema.permission import PermissionRequest
 from app.schema.question import QuestionRequest
-from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
+from app.storage.repositories import pending_rows, session_rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Rows, StaleLease, Writer
 from app.telemetry.observer import NOBODY, Observer
@@ -170,7 +170,7 @@ class PendingRequests(Generic[R, T]):
         pending = PendingRequest[R, T](directory, request)
 
         def require_new(connection: Connection) -> None:
-            if queries.has_request(connection, request.id):
+            if pending_rows.find_request(connection, request.id):
                 raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
             connection.execute(self._sql.put_request, pending.row(self._kind.name))
 
@@ -187,7 +187,7 @@ class PendingRequests(Generic[R, T]):
         pending.is_orphaned = False
 
         def require(connection: Connection) -> None:
-            if not queries.is_pending(connection, pending.request.id):
+            if not pending_rows.is_pending(connection, pending.request.id):
                 raise RequestNotPending(pending.request.id)
 
         with suppress(RequestNotPending):
@@ -211,7 +211,7 @@ class PendingRequests(Generic[R, T]):
     async def _poll_answers(self) -> None:
         """Wake the callers whose request was answered through another server."""
         waiting = [request_id for request_id, pending in self._pending.items() if not pending.answer.done()]
-        for row in await self._database.read(lambda connection: queries.answered_requests(connection, waiting)):
+        for row in await self._database.read(lambda connection: pending_rows.answered_requests(connection, waiting)):
             self._wake(row.id, self._kind.read_answer(row.answer))
 
     def _asked(self, pending: PendingRequest[R, T]) -> Event:
@@ -229,7 +229,7 @@ class PendingRequests(Generic[R, T]):
         change = Change()
 
         def delete(connection: Connection) -> None:
-            waits = queries.is_pending(connection, pending.request.id)
+            waits = pending_rows.is_pending(connection, pending.request.id)
             change.events[:] = [self._kind.withdrawn(pending.directory, pending.request)] if waits else []
             connection.execute(self._sql.delete_request, {"gone": pending.request.id})
 
@@ -253,9 +253,11 @@ class PendingRequests(Generic[R, T]):
 
     async def find(self, request_id: str) -> PendingRequest[R, T]:
         """One that waits, on whatever server. Raises RequestNotPending."""
-        row = await self._database.read(lambda connection: queries.pending_request(connection, self._kind.name, request_id))
-        request = self._kind.parse(row.body) if row is not None and request_id not in self._withdrawn else None
-        if row is None or request is None:
+        row = await self._database.read(lambda connection: pending_rows.find_request(connection, request_id))
+        if row is None or row.kind != self._kind.name or row.answer is not None or request_id in self._withdrawn:
+            raise RequestNotPending(request_id)
+        request = self._kind.parse(row.body)
+        if request is None:
             raise RequestNotPending(request_id)
         return PendingRequest(row.directory, request)
 
@@ -270,8 +272,8 @@ class PendingRequests(Generic[R, T]):
         """`may_see` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
 
         def owner(connection: Connection) -> str | None:
-            session_id = queries.session_of_request(connection, request_id)
-            return queries.owners(connection, [session_id]).get(session_id) if session_id else None
+            request = pending_rows.find_request(connection, request_id)
+            return session_rows.owners(connection, [request.session_id]).get(request.session_id) if request else None
 
         found = await self._database.read(owner)
         if found is None or not may_see(found):
@@ -279,7 +281,9 @@ class PendingRequests(Generic[R, T]):
 
     async def of_session(self, session_id: str) -> list[PendingRequest[R, T]]:
         """Those that wait, on whatever server."""
-        rows = await self._database.read(lambda connection: queries.session_requests(connection, self._kind.name, session_id))
+        rows = await self._database.read(
+            lambda connection: pending_rows.session_requests(connection, self._kind.name, session_id)
+        )
         found = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
         return [PendingRequest(directory, request) for directory, request in found if request.id not in self._withdrawn]
 
@@ -331,7 +335,7 @@ class PendingRequests(Generic[R, T]):
     async def _all(self, directory: str, owner: str | None) -> list[tuple[str, R]]:
         withdrawn = set(self._withdrawn)  # a row may be read that is gone, and forgotten here, when it has been read
         bodies = await self._database.read(
-            lambda connection: queries.pending_requests(connection, self._kind.name, directory, owner)
+            lambda connection: pending_rows.pending_requests(connection, self._kind.name, directory, owner)
         )
         requests = [(body, self._kind.parse(body)) for body in bodies]
         hidden = withdrawn | self._withdrawn.keys()
@@ -340,7 +344,7 @@ class PendingRequests(Generic[R, T]):
     async def adopt_orphans(self, sessions: Collection[str] | None = None) -> list[R]:
         """Takes over the requests of dead servers in `sessions`, or in all sessions without a lease. An answer to one is kept
         until the resumed tool call asks again."""
-        rows = await self._database.read(lambda connection: queries.orphaned_requests(connection, self._kind.name, sessions))
+        rows = await self._database.read(lambda connection: pending_rows.orphaned_requests(connection, self._kind.name, sessions))
         requests = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
         orphans = [
             (directory, request)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from app.storage import queries
 from app.storage.engine import Database
+from app.storage.repositories import directory_rows
 from app.storage.statements import Statements
 
 PREFIX = "psv_"
@@ -60,8 +60,8 @@ class SavedApprovals:
         self._sql = sql
 
     async def all(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
-        rows = await self._database.read(queries.all_approvals)
-        found = (SavedApproval(*row) for row in rows)
+        rows = await self._database.read(directory_rows.all_approvals)
+        found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
         return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
 
     async def remove(self, owner: str | None, saved_id: str) -> None:

@@ -18,8 +18,8 @@ from app.project.location import Location
 from app.schema.errors import TooMany
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
-from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
+from app.storage.repositories import directory_rows, session_rows
 from app.storage.statements import Statements
 from app.storage.writer import Rows, Writer
 from app.telemetry.observer import NOBODY, Observer
@@ -162,7 +162,7 @@ class Permissions:
     async def approved(self, project_id: str, owner: str = "") -> Ruleset:
         """The rules that replies of `always` added in a project, of one user."""
         scope = scope_of(project_id, owner)
-        rows = await self._database.read(lambda connection: queries.approvals(connection, scope))
+        rows = await self._database.read(lambda connection: directory_rows.approvals(connection, scope))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
 
     async def pending_json(self, directory: str, owner: str | None = None) -> bytes:
@@ -193,7 +193,7 @@ class Permissions:
             return scope_of(check.location.project_id, check.owner)
 
         def read(connection: Connection) -> tuple[str | None, dict[str, str]]:
-            return queries.project_of(connection, session_id), queries.owners(connection, [session_id])
+            return session_rows.project_of(connection, session_id), session_rows.owners(connection, [session_id])
 
         project_id, owners = await self._database.read(read)
         if project_id is None:

@@ -25,4 +25,4 @@ async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: 
 async def _notify(listener: Listener, hooks: HookRunner, plugin: str) -> None:
     while frames := await listener.take():
         for frame in frames:
-            await hooks.notify(plugin, "event", {"event": orjson.loads(frame.payload)})
+            await hooks.notify(plugin, "event", {"event": orjson.loads(frame.event.payload)})

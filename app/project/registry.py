@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import orjson
 from pydantic import ValidationError
 
 from app.bus.base import Event
@@ -10,9 +11,10 @@ from app.project.location import Location
 from app.schema.errors import NotFound
 from app.schema.event import EventProjectUpdated
 from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
-from app.storage import queries, tables
-from app.storage.bodies import is_valid_body
+from app.storage import tables
+from app.storage.bodies import parsed
 from app.storage.engine import Database
+from app.storage.repositories import directory_rows, session_rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.util import clock
@@ -32,7 +34,7 @@ class Projects:
         self._writer = writer
 
     async def get(self, project_id: str) -> Project:
-        body = await self._database.read(lambda connection: queries.body_of(connection, tables.PROJECT, id=project_id))
+        body = await self._database.read(lambda connection: session_rows.body_of(connection, tables.PROJECT, project_id))
         if body is None:
             raise ProjectNotFound(project_id)
         try:
@@ -47,13 +49,13 @@ class Projects:
             return None
 
     async def all_json(self) -> bytes:
-        bodies = await self._database.read(queries.projects)
-        return b"[%b]" % b",".join(body.encode() for body in bodies if is_valid_body(body))
+        bodies = await self._database.read(directory_rows.projects)
+        return orjson.dumps([project for body in bodies if (project := parsed(body)) is not None])
 
     async def visible_json(self, may_enter: Callable[[str], bool]) -> bytes:
         """The projects whose checkout, or one of whose other checkouts, is in a directory that `may_enter` allows."""
-        bodies = await self._database.read(queries.projects)
-        projects = [Project.model_validate_json(body) for body in bodies if is_valid_body(body)]
+        bodies = await self._database.read(directory_rows.projects)
+        projects = [Project.model_validate(found) for body in bodies if (found := parsed(body)) is not None]
         shown = [each.with_sandboxes_in(may_enter) for each in projects if each.id != NO_PROJECT]
         return b"[%b]" % b",".join(each.wire_json() for each in shown if may_enter(each.worktree) or each.sandboxes)
 

@@ -21,7 +21,7 @@ from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
 from app.session.lease import Interruption, Leases
 from app.session.store import Store
-from app.storage import queries
+from app.storage.repositories import lease_rows, message_rows, session_rows
 from app.turn import stored_error
 from app.turn.errors import TurnFailure, to_message_error
 from app.turn.interrupted import mark_for_resumption, mark_interrupted
@@ -145,7 +145,7 @@ class Recovery:
 
     async def _recover_dead(self) -> bool:
         """Whether a server had died."""
-        dead = self._leases.find_dead(await self._store.query(queries.leases))
+        dead = self._leases.find_dead(await self._store.query(lease_rows.leases))
         if self._prompted_only:
             dead = [lease for lease in dead if self._turns.is_running(lease.session_id)]
         if dead:
@@ -159,7 +159,7 @@ class Recovery:
     async def _start_abandoned(self) -> None:
         """Prompts whose server died between storing them and running them, and answers that no server goes on with."""
         now = time.monotonic()
-        found = {row.session_id: row for row in await self._store.query(queries.abandoned_sessions)}
+        found = {row.session_id: row for row in await self._store.query(lease_rows.abandoned_sessions)}
         waiting = [session_id for session_id in found if not self._turns.is_running(session_id)]
         self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
         for_seconds = {session_id: now - since for session_id, since in self._abandoned.items()}
@@ -192,7 +192,7 @@ class Recovery:
     async def _orphans(self, sessions: Mapping[str, Interruption] | None) -> list[Orphans]:
         asked = None if sessions is None else frozenset(sessions)
         found: dict[str, Orphans] = {}
-        for session_id, message_id, role in await self._store.query(queries.orphaned_messages, asked):
+        for session_id, message_id, role in await self._store.query(lease_rows.orphaned_messages, asked):
             left = found.setdefault(session_id, Orphans(session_id, (sessions or {}).get(session_id)))
             (left.answers if role == "assistant" else left.prompts).append(message_id)
         return list(found.values())
@@ -235,7 +235,7 @@ class Recovery:
 
     async def _answered(self, left: Orphans) -> bool:
         """Whether the newest prompt has an answer: an interrupted one, whose error says so."""
-        return bool(await self._store.query(queries.answers_to, left.session_id, left.prompts[-1]))
+        return bool(await self._store.query(message_rows.answers_to, left.session_id, left.prompts[-1]))
 
     async def _close_prompts(self, session_id: str, directory: str) -> None:
         change = self._store.change(session_id, directory)
@@ -324,7 +324,7 @@ class UnfinishedReverts:
         self._actions = actions
 
     async def undo(self) -> None:
-        for session_id, directory in await self._store.query(queries.unfinished_reverts):
+        for session_id, directory in await self._store.query(session_rows.unfinished_reverts):
             try:
                 owner = (await self._store.session(session_id)).owner or ""
                 await self._actions.unrevert(await self._instances.get(directory, owner), session_id)

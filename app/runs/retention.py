@@ -22,8 +22,9 @@ from app.session.lease import Leases
 from app.session.service import SessionService
 from app.session.store import Store
 from app.snapshot.collection import collect_repositories
-from app.storage import queries, space
+from app.storage import space
 from app.storage.engine import Connection, Database
+from app.storage.repositories import lease_rows, session_rows
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Retention:
         """One server of a database at a time. A tree that changes, or in which something begins, meanwhile stays."""
         report, projects = PruneReport(), set[str]()
         async with self._database.locks.lock("prune sessions"):
-            ages = await self._database.read(queries.session_ages)
+            ages = await self._database.read(session_rows.session_ages)
             old = expiry.expired_trees(ages, rule.cutoff)
             for batch in (old[start : start + BATCH] for start in range(0, len(old), BATCH)):
                 began = time.monotonic()
@@ -101,7 +102,7 @@ class Retention:
 
     async def _prune_some(self, trees: Sequence[Sequence[Session]], rule: PruneRule, dry_run: bool) -> list[KeptAs | int | None]:
         """Of each tree how many sessions were deleted, or what keeps it."""
-        held = frozenset(await self._store.query(queries.held_among, [session.id for tree in trees for session in tree]))
+        held = frozenset(await self._store.query(lease_rows.held_among, [session.id for tree in trees for session in tree]))
         return list(await asyncio.gather(*(self._prune_tree(tree, rule, held, dry_run) for tree in trees)))
 
     async def _prune_tree(
@@ -146,10 +147,10 @@ class Retention:
 
     def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
         """By other servers, in the transaction that deletes them. Raises SessionBusy, and NotFound if another deleted them."""
-        rows = queries.lock_sessions(connection, known)
+        rows = session_rows.lock_sessions(connection, known)
         if len(rows) < len(known):
             raise NotFound("Deleted meanwhile")
-        if any(row.updated >= cutoff for row in rows) or not known.issuperset(queries.children_of(connection, known)):
+        if any(row.updated >= cutoff for row in rows) or not known.issuperset(session_rows.children_of(connection, known)):
             raise SessionBusy(rows[0].id)
         for row in rows:
             self._leases.require_free(connection, row.id)

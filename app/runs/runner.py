@@ -19,8 +19,8 @@ from app.session.gate import Hold, HoldKind, SessionGate
 from app.session.lease import POLL_SECONDS, Leases
 from app.session.status import Statuses, busy_in
 from app.session.store import Store
-from app.storage import queries
 from app.storage.engine import StorageError
+from app.storage.repositories import message_rows, session_rows
 from app.storage.writer import Lease, StaleLease
 from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
 from app.turn import stored_error
@@ -335,7 +335,7 @@ class Runner:
 
     async def _has_open_prompt(self, session_id: str) -> bool:
         """Its turn closes it at the end: it may have an answer that was interrupted."""
-        found = await self._store.look_up(queries.session_and_waiting_prompts, session_id)
+        found = await self._store.query(session_rows.session_and_waiting_prompts, session_id)
         return found is not None and found.waiting > 0
 
     async def _acquire_lease(self, session_id: str, run: Run) -> None:
@@ -382,7 +382,7 @@ class Runner:
         try:
             if self._store.lease(session_id) is None:
                 await self._acquire_lease(session_id, run)
-            unanswered: str | None = await self._store.look_up(queries.unanswered_prompt, session_id)
+            unanswered: str | None = await self._store.query(message_rows.unanswered_prompt, session_id)
         except NotFound:
             return
         except StorageError as error:

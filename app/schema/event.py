@@ -155,25 +155,17 @@ class BranchName(Wire):
 class RenderedEvent(NamedTuple):
     """An event whose JSON is made already."""
 
+    type: str
     payload: bytes
 
     def wire_json(self) -> bytes:
         return self.payload
 
 
-class PayloadTemplate(NamedTuple):
-    """What stands around a value, which is JSON already, in the payloads of many events."""
-
-    before: bytes
-    after: bytes
-
-    def around(self, value: bytes) -> bytes:
-        return self.before + value + self.after
-
-
 class AnnouncedEvent(Wire):
     """An event has a `type` and `properties`. Each subclass below is one, and thereby in `AnyEvent`."""
 
+    type: str
     _head: ClassVar[bytes]
 
     @classmethod
@@ -192,16 +184,12 @@ class AnnouncedEvent(Wire):
     @classmethod
     def around(cls, properties: bytes) -> RenderedEvent:
         """The event, of properties that are JSON already."""
-        return RenderedEvent(cls._head + properties + b"}")
+        return RenderedEvent(cls.model_fields["type"].default, cls._head + properties + b"}")
 
     @classmethod
     def around_info(cls, session_id: str, info: bytes) -> RenderedEvent:
         """The event of a session or message, which is JSON already."""
-        return RenderedEvent(cls.info_template(session_id).around(info))
-
-    @classmethod
-    def info_template(cls, session_id: str) -> PayloadTemplate:
-        return PayloadTemplate(b'%b{"sessionID":%b,"info":' % (cls._head, orjson.dumps(session_id)), b"}}")
+        return cls.around(b'{"sessionID":%b,"info":%b}' % (orjson.dumps(session_id), info))
 
 
 class EventServerConnected(AnnouncedEvent):
@@ -394,18 +382,9 @@ class EventMessagePartUpdated(AnnouncedEvent):
 
     @classmethod
     def around_part(cls, session_id: str, part: bytes, delta: str = "") -> RenderedEvent:
-        """The event of a part, which is JSON already. It comes first: servers that share a database look there for its id."""
+        """The event of a part, which is JSON already."""
         gained = b',"delta":' + orjson.dumps(delta) if delta else b""
-        return cls.around(b'{"part":%b%b%b' % (part, gained, cls._end(session_id)))
-
-    @classmethod
-    def template(cls, session_id: str) -> PayloadTemplate:
-        """For the parts that a session has at this moment."""
-        return PayloadTemplate(cls._head + b'{"part":', cls._end(session_id) + b"}")
-
-    @staticmethod
-    def _end(session_id: str) -> bytes:
-        return b',"sessionID":%b,"time":%d}' % (orjson.dumps(session_id), clock.now_ms())
+        return cls.around(b'{"part":%b%b,"sessionID":%b,"time":%d}' % (part, gained, orjson.dumps(session_id), clock.now_ms()))
 
 
 class EventMessagePartDelta(AnnouncedEvent):

@@ -33,9 +33,10 @@ from app.session import rows
 from app.session.searched_text import created_time, text_row
 from app.session.session_sums import NOTHING, Sums, sums_of_bodies
 from app.session.step_usage import StepUsage
-from app.storage import queries
 from app.storage.engine import Connection
 from app.storage.history_copy import HistoryCopy
+from app.storage.repositories import message_rows, pending_rows
+from app.storage.repositories.session_rows import session_value
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, SessionEvent
 from app.util import clock
@@ -72,10 +73,9 @@ class SessionChange:
 
     def create_session(self, session: Session) -> None:
         """The change is refused where there is one of that id."""
-        row = rows.session_row(session)
-        self.change.writes.append((self._sql.add_session, [row]))
+        self.change.writes.append((self._sql.add_session, [rows.session_row(session)]))
         for event in (EventSessionCreated, EventSessionUpdated):
-            self.announce(event.around_info(session.id, rows.session_json(row)))
+            self.announce(event.around_info(session.id, session.wire_json()))
 
     def update_session(self, session: Session) -> None:
         self._put_session(session)
@@ -131,14 +131,14 @@ class SessionChange:
 
     def count_step(self, usage: StepUsage) -> None:
         """Into the ledger and the session's sums, together with the part that ends the step."""
-        sums = Sums.of(usage.cost, usage.tokens).columns()
+        sums = Sums.of(usage.cost, usage.tokens)._asdict()
         self.change.writes.extend(self._sql.count_step(usage.row(self.session_id), sums))
         self._announce_session(self.session_id, EventSessionUpdated)
 
     def add_to_sums(self, added: Sums) -> None:
         """For parts that are added, changed or removed outside of a turn."""
         if added != NOTHING:
-            self.change.writes.append(self._sql.add_to_sums(self.session_id, added.columns()))
+            self.change.writes.append(self._sql.add_to_sums(self.session_id, added._asdict()))
             self._announce_session(self.session_id, EventSessionUpdated)
 
     def replace_part(self, part: Part) -> None:
@@ -167,7 +167,7 @@ class SessionChange:
         """The change is refused with NotQueued when the prompt waits no more."""
 
         def require(connection: Connection) -> None:
-            if not queries.is_queued(connection, self.session_id, queued_id):
+            if not pending_rows.is_queued(connection, self.session_id, queued_id):
                 raise NotQueued(queued_id)
 
         self.change.work = require
@@ -189,13 +189,13 @@ class SessionChange:
         self.change.events_after = self._count_and_announce_history
 
     def _count_and_announce_history(self, connection: Connection) -> list[Event]:
-        stored = rows.without_damage(self.session_id, queries.copied_history(connection, self.session_id))
-        steps = [body for _, _, body, kind in stored.parts if kind == "step-finish"]
-        statement, added = self._sql.add_to_sums(self.session_id, sums_of_bodies(steps).columns())
-        session: str = connection.execute(statement, added[0]).one()[1]
-        created = [event.around_info(self.session_id, session.encode()) for event in (EventSessionCreated, EventSessionUpdated)]
-        payloads = (*(event.payload for event in created), *_history_payloads(self.session_id, stored))
-        return [Event(payload, self._directory, self.session_id) for payload in payloads]
+        stored = message_rows.all_messages(connection, self.session_id)
+        steps = [row.body for row in stored.parts if row.type == "step-finish"]
+        statement, added = self._sql.add_to_sums(self.session_id, sums_of_bodies(steps)._asdict())
+        session = orjson.dumps(session_value(connection.execute(statement, added[0]).one()))
+        created = [event.around_info(self.session_id, session) for event in (EventSessionCreated, EventSessionUpdated)]
+        history = (*created, *_history_events(self.session_id, stored))
+        return [Event.of(event, self._directory, self.session_id) for event in history]
 
     def put_history(
         self,
@@ -264,9 +264,8 @@ class SessionChange:
         self.change.writes.append((self._sql.put_session, [rows.session_row(session)]))
 
 
-def _history_payloads(session_id: str, stored: queries.StoredMessages) -> Iterator[bytes]:
-    of_message, of_part = EventMessageUpdated.info_template(session_id), EventMessagePartUpdated.template(session_id)
-    for info, parts in rows.spliced_messages(session_id, stored):
-        yield of_message.around(info.encode())
-        for part in parts:
-            yield of_part.around(part.encode())
+def _history_events(session_id: str, stored: message_rows.StoredMessages) -> Iterator[RenderedEvent]:
+    for message in rows.message_values(session_id, stored):
+        yield EventMessageUpdated.around_info(session_id, orjson.dumps(message["info"]))
+        for part in message["parts"]:
+            yield EventMessagePartUpdated.around_part(session_id, orjson.dumps(part))

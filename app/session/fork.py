@@ -1,16 +1,18 @@
 """A copy of a session up to a message, in one transaction. Its rows are copied within the database; only ids change."""
 
+from typing import Any
+
 from app.project.location import Location
 from app.schema.errors import MessageNotFound, SessionNotFound
 from app.schema.session import Session
-from app.session import title
+from app.session import rows, title
 from app.session.gate import HoldKind, SessionGate
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
-from app.session.store import Store, read_session
-from app.storage import queries
+from app.session.store import Store
 from app.storage.engine import Connection
 from app.storage.history_copy import HistoryCopy
+from app.storage.repositories import message_rows, session_rows
 from app.util import ids
 
 
@@ -26,22 +28,22 @@ class Forks:
         await self._quota.require_room(location.project_id)
         async with self._gate.hold(session_id, HoldKind.READ), self._store.lock(session_id):
             await self._store.drain()
-            body, extent = await self._store.query(_source, session_id, message_id)
-            fork = _forked(location, read_session(session_id, body))
+            original, extent = await self._store.query(_source, session_id, message_id)
+            fork = _forked(location, rows.read_session(session_id, original))
             change = self._store.change(fork.id, location.directory)
             change.copy_history(fork, _copy(session_id, fork.id, extent))
             await self._store.commit(change)
         return await self._store.session(fork.id)
 
 
-def _source(connection: Connection, session_id: str, message_id: str | None) -> tuple[str, queries.HistoryExtent]:
-    body = queries.session_body(connection, session_id)
-    if body is None:
+def _source(connection: Connection, session_id: str, message_id: str | None) -> tuple[Any, message_rows.HistoryExtent]:
+    session = session_rows.stored_session(connection, session_id)
+    if session is None:
         raise SessionNotFound(session_id)
-    extent = queries.history_extent(connection, session_id, message_id)
+    extent = message_rows.history_extent(connection, session_id, message_id)
     if extent is None:
         raise MessageNotFound(session_id, message_id or "")
-    return body, extent
+    return session, extent
 
 
 def _forked(location: Location, original: Session) -> Session:
@@ -51,7 +53,7 @@ def _forked(location: Location, original: Session) -> Session:
     return session
 
 
-def _copy(source: str, target: str, extent: queries.HistoryExtent) -> HistoryCopy:
+def _copy(source: str, target: str, extent: message_rows.HistoryExtent) -> HistoryCopy:
     (first_message, last_message), (first_part, last_part) = extent.messages, extent.parts
     number, letters = ids.reserve(max(last_message - first_message, last_part - first_part) + 1)
     return HistoryCopy(source, target, extent.before, number - first_message, number - first_part, letters)

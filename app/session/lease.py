@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
-from app.storage import queries
 from app.storage.engine import Connection, Database
+from app.storage.repositories import lease_rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Lease, Writer
 from app.util.failure_log import FailureLog
@@ -120,7 +120,7 @@ class Leases:
 
     def require_free(self, connection: Connection, session_id: str) -> None:
         """To be called in the transaction of a change that no run may meet. Raises SessionBusy while another server holds it."""
-        held = queries.lease_of(connection, session_id)
+        held = lease_rows.lease_of(connection, session_id)
         if held is not None and held.owner not in ("", self.owner):
             raise SessionBusy(session_id)
 
@@ -131,7 +131,7 @@ class Leases:
         asked: list[int] = []
 
         def ask(connection: Connection) -> None:
-            held = queries.lease_of(connection, session_id)
+            held = lease_rows.lease_of(connection, session_id)
             asked[:] = [held.generation] if held is not None and held.owner not in ("", self.owner) else []
             if asked:
                 connection.execute(self._sql.abort_run, {"lease_session": session_id, "lease_generation": asked[0]})
@@ -152,7 +152,7 @@ class Leases:
             await asyncio.sleep(POLL_SECONDS)
 
     async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
-        held = await self._database.look_up(lambda connection: queries.lease_of(connection, session_id))
+        held = await self._database.look_up(lambda connection: lease_rows.lease_of(connection, session_id))
         if held is None or held.owner in ("", self.owner) or generation not in (None, held.generation):
             return False
         return not self._is_older(held, DEAD_AFTER_MS)
@@ -161,14 +161,14 @@ class Leases:
         """Whether another server runs it, or is dead and its run has not been gone on with here."""
         if session_id in self._recovering:
             return True
-        held = await self._database.look_up(lambda connection: queries.lease_of(connection, session_id))
+        held = await self._database.look_up(lambda connection: lease_rows.lease_of(connection, session_id))
         return held is not None and held.owner not in ("", self.owner)
 
     async def aborted_runs(self) -> list[str]:
         """Sessions held here whose run another server wants to end."""
         if not self._held:
             return []
-        return await self._database.read(lambda connection: queries.aborting_leases(connection, self.owner))
+        return await self._database.read(lambda connection: lease_rows.aborting_leases(connection, self.owner))
 
     def is_unconfirmed(self) -> bool:
         """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
@@ -248,7 +248,7 @@ class Leases:
         return None if generation is None else Lease(session_id, self.owner, generation)
 
     def _refusal(self, connection: Connection, session_id: str) -> ServiceError:
-        held = queries.lease_of(connection, session_id)
+        held = lease_rows.lease_of(connection, session_id)
         if held is None:
             return SessionNotFound(session_id)
         return LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
@@ -263,7 +263,7 @@ class Leases:
     # Takeover.
 
     def find_dead(self, leases: Sequence[Any]) -> list[Any]:
-        """Those of `queries.leases` whose servers are dead, and what this server has abandoned."""
+        """Those of `lease_rows.leases` whose servers are dead, and what this server has abandoned."""
         return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
 
     async def take_over(self, dead: Sequence[Any]) -> dict[str, Interruption]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from app.schema.errors import ServiceError
 from app.session.store import Store
-from app.storage import queries
+from app.storage.repositories import directory_rows
+from app.storage.server_facts import database_bytes
 
 _RECHECK_SECONDS = 1.0
 """How long a check stays valid while the whole database is smaller than a tenth of the limit."""
@@ -47,12 +48,12 @@ class ProjectQuota:
                 await self._check(project_id)
 
     async def _check(self, project_id: str) -> None:
-        database = await self._store.query(queries.database_bytes)
+        database = await self._store.query(database_bytes)
         if database < self._max_bytes / 10:
             self._unchecked_until = time.monotonic() + _RECHECK_SECONDS
         if database < self._max_bytes or self._has_room(self._measured.get(project_id), database):
             return
-        used = await self._store.query(queries.project_bytes, project_id)
+        used = await self._store.query(directory_rows.project_bytes, project_id)
         self._measured[project_id] = _Measured(used, database)
         if used >= self._max_bytes:
             raise ProjectFull(used, self._max_bytes)

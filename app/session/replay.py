@@ -10,8 +10,9 @@ from app.bus.base import ENDED, Audience, Event, EventBus, StreamingParts
 from app.schema.event import EventMessagePartUpdated
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
-from app.storage import queries
 from app.storage.engine import Connection, Database
+from app.storage.journal import event_of
+from app.storage.repositories import journal_rows
 from app.util import clock
 
 KEEP_EVENTS = 10_000
@@ -40,18 +41,18 @@ class Replay:
         self._keep_bytes = keep_bytes
 
     async def head(self) -> int:
-        return (await self._database.read(queries.journal_span))[1]
+        return (await self._database.read(journal_rows.journal_span))[1]
 
     async def page(self, cursor: int, directory: str | None, audience: Audience | None = None) -> ReplayPage:
         """What comes after a cursor, of one directory or with None of all: PAGE_BYTES, or one event if that is larger."""
         owner = audience.owner if audience else None
 
         def read(connection: Connection) -> ReplayPage:
-            oldest, newest = queries.journal_span(connection)
+            oldest, newest = journal_rows.journal_span(connection)
             if cursor < oldest - 1 or cursor > newest:
                 return ReplayPage([], newest, resync=True)
-            rows, last = queries.events_after(connection, cursor, directory, PAGE_BYTES, owner)
-            events = [Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner) for row in rows]
+            rows, last = journal_rows.events_after(connection, cursor, directory, PAGE_BYTES, owner)
+            events = map(event_of, rows)
             heard = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
             return ReplayPage(heard, newest if last else rows[-1].seq, last)
 
@@ -76,10 +77,10 @@ class Replay:
     async def trim(self) -> None:
         """Keep the journal within its bounds, in steps: large events take long to delete, other changes are written between."""
         limit = clock.now_ms() - KEEP_MS
-        oldest, _ = await self._database.read(queries.journal_span)
-        end = await self._database.read(lambda c: queries.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))
+        oldest, _ = await self._database.read(journal_rows.journal_span)
+        end = await self._database.read(lambda c: journal_rows.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))
         for upto in [*range(oldest + TRIM_STEP - 1, end, TRIM_STEP), end] if end >= oldest else []:
-            await self._database.write(partial(queries.trim_journal, upto=upto))
+            await self._database.write(partial(journal_rows.trim_journal, upto=upto))
 
 
 def _text_length(part: Part) -> int:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from app import __version__
 from app.schema.base import Wire
 from app.session.lease import DEAD_AFTER_MS, Leases
-from app.storage import queries
 from app.storage.engine import Connection, Database, StorageError
+from app.storage.repositories import lease_rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.util.server_locks import ServerLocks
@@ -79,7 +79,7 @@ class Replicas:
 
     async def all(self) -> list[Replica]:
         """The oldest first, with the dead ones that are not forgotten yet."""
-        rows = await self._database.read(queries.replicas)
+        rows = await self._database.read(lease_rows.replicas)
         return [
             Replica(
                 id=row.id,

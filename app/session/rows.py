@@ -4,31 +4,49 @@ A damaged row does not hide others: a damaged message is skipped, a damaged part
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from app.schema.errors import NotFound
+from app.schema.errors import NotFound, ServiceError
 from app.schema.message import MESSAGES, AssistantMessage, Message, MessageWithParts, UserMessage
 from app.schema.part import PART, Part, StepFinishPart, StepStartPart, ToolPart
 from app.schema.session import Session
 from app.schema.tool_state import Completed
 from app.session.session_sums import session_sums
-from app.storage.bodies import is_valid_body
-from app.storage.queries import StoredMessages, fold
+from app.storage.bodies import parsed
+from app.storage.repositories.message_rows import StoredMessages
+from app.storage.repositories.session_rows import fold, session_value
 
 log = logging.getLogger(__name__)
 
 DAMAGED = "This part cannot be shown because its stored data is damaged. Run `opensession doctor` for details."
-_DAMAGED_BODY = orjson.dumps({"type": "text", "text": DAMAGED, "synthetic": True, "ignored": True}).decode()
+_DAMAGED_BODY = {"type": "text", "text": DAMAGED, "synthetic": True, "ignored": True}
 
 _MESSAGE_IDS = {"id", "session_id", "parent_id"}
 _PART_IDS = {"id", "session_id", "message_id"}
 _SUMS = {"cost", "tokens"}
-"""They stand in the head of the row."""
+"""They are columns."""
 _NOTHING_LIVE: Mapping[str, Part] = {}
+
+
+class DamagedSession(ServiceError):
+    """What is stored of it is no session."""
+
+    name = "StorageError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"What is stored of session {session_id} is damaged. `opensession doctor` on the server tells more.")
+
+
+class DamagedMessage(NotFound):
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Message {message_id} of session {session_id} is damaged")
+
+
+# Values to rows.
 
 
 def session_row(session: Session) -> dict[str, Any]:
@@ -44,13 +62,8 @@ def session_row(session: Session) -> dict[str, Any]:
         "reverting": session.revert is not None and bool(session.revert.unfinished),
         "path": session.path,
         "archived": bool(session.time.archived),
-        **session_sums(session).columns(),
+        **session_sums(session)._asdict(),
     }
-
-
-def session_json(row: Mapping[str, Any]) -> bytes:
-    whole: str = row["head"] + row["body"][1:]
-    return whole.encode()
 
 
 def message_row(message: Message, input_hash: str | None = None, *, waits: bool = False) -> dict[str, Any]:
@@ -97,95 +110,97 @@ def _live_body(part: Part) -> str | None:
     return part.model_copy(update={"state": state}).model_dump_json(exclude=_PART_IDS, exclude_none=True)
 
 
-def message_json(session_id: str, message_id: str, parent_id: str | None, body: str) -> bytes:
-    return _message_json(_quoted(session_id), _quoted(message_id), parent_id, body).encode()
+# Rows to values.
 
 
-def read_prompt(session_id: str, message_id: str, body: str) -> UserMessage:
-    """Raises NotFound if it is damaged."""
+def session_values(stored: Iterable[Any]) -> list[dict[str, Any]]:
+    """The JSON of those that are not damaged."""
+    found = []
+    for row in stored:
+        value = session_value(row)
+        if value is None:
+            log.error("skipped a damaged session; its stored data begins with %.80r", row.body)
+        else:
+            found.append(value)
+    return found
+
+
+def read_session(session_id: str, row: Any) -> Session:
+    """Raises DamagedSession."""
     try:
-        return UserMessage.model_validate_json(message_json(session_id, message_id, None, body))
+        return Session.model_validate(session_value(row))
     except ValidationError as error:
-        raise NotFound(f"Message {message_id} of session {session_id} is damaged") from error
+        raise DamagedSession(session_id) from error
+
+
+def read_sessions(stored: Iterable[Any]) -> list[Session]:
+    """Those that are not damaged."""
+    found = []
+    for value in session_values(stored):
+        try:
+            found.append(Session.model_validate(value))
+        except ValidationError as error:
+            log.error("skipped a damaged session: %s", error)
+    return found
+
+
+def message_value(session_id: str, message_id: str, parent_id: str | None, body: str) -> dict[str, Any] | None:
+    """The JSON of a message; None of a damaged one."""
+    content = parsed(body)
+    if content is None:
+        log.error("%s of session %s is damaged", message_id, session_id)
+        return None
+    parent = {} if parent_id is None else {"parentID": parent_id}
+    return {"id": message_id, "sessionID": session_id, **parent, **content}
+
+
+def part_value(session_id: str, message_id: str, part_id: str, body: str) -> dict[str, Any]:
+    """The JSON of a part; a text that says so in place of a damaged one."""
+    content = parsed(body)
+    if content is None:
+        log.error("%s of session %s is damaged", part_id, session_id)
+    return {"id": part_id, "sessionID": session_id, "messageID": message_id, **(content or _DAMAGED_BODY)}
+
+
+def message_json(session_id: str, message_id: str, parent_id: str | None, body: str) -> bytes:
+    return orjson.dumps(message_value(session_id, message_id, parent_id, body))
 
 
 def part_json(session_id: str, message_id: str, part_id: str, body: str) -> bytes:
-    return _part_json(_ids_of_part(_quoted(session_id), _quoted(message_id)), part_id, body).encode()
+    return orjson.dumps(part_value(session_id, message_id, part_id, body))
 
 
-def _message_json(session: str, message: str, parent_id: str | None, body: str) -> str:
-    parent = f'"parentID":{_quoted(parent_id)},' if parent_id is not None else ""
-    return f'{{"id":{message},"sessionID":{session},{parent}{body[1:]}'
+def message_values(session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE) -> list[dict[str, Any]]:
+    """The JSON of each message with its parts, without damaged ones. `live` are streaming parts: they replace their rows, which
+    may lag behind."""
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in stored.parts:
+        part = live[row.id].wire() if row.id in live else part_value(session_id, row.message_id, row.id, row.body)
+        parts.setdefault(row.message_id, []).append(part)
+    written = {row.id for row in stored.parts} if live else set()
+    for new in (part for part in live.values() if part.id not in written):
+        parts.setdefault(new.message_id, []).append(new.wire())
+    infos = (message_value(session_id, row.id, row.parent_id, row.body) for row in stored.messages)
+    return [{"info": info, "parts": parts.get(info["id"], [])} for info in infos if info is not None]
 
 
-def _part_json(ids: str, part_id: str, body: str) -> str:
-    return f'{{"id":{_quoted(part_id)}{ids}{body[1:]}'
-
-
-def _ids_of_part(session: str, message: str) -> str:
-    return f',"sessionID":{session},"messageID":{message},'
-
-
-def _quoted(value: str) -> str:
-    return orjson.dumps(value).decode()
-
-
-def messages_json(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[bytes]:
-    """Each message with its parts as JSON, spliced from the rows without parsing. `live` are streaming parts: they replace their
-    rows, which may lag behind."""
-    return [
-        f'{{"info":{info},"parts":[{",".join(parts)}]}}'.encode() for info, parts in spliced_messages(session_id, stored, live)
-    ]
-
-
-def spliced_messages(
-    session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE
-) -> Iterator[tuple[str, list[str]]]:
-    """The same, each message apart from its parts."""
-    session, bodies = _quoted(session_id), _bodies_by_message(stored, live)
-    for _, message_id, _, parent_id, body, *_ in stored.messages:
-        message = _quoted(message_id)
-        ids = _ids_of_part(session, message)
-        parts = [
-            live[part_id].wire_json().decode() if part_id in live else _part_json(ids, part_id, part_body)
-            for part_id, part_body in bodies.get(message_id, ())
-        ]
-        yield _message_json(session, message, parent_id, body), parts
-
-
-def _bodies_by_message(stored: StoredMessages, live: Mapping[str, Part]) -> dict[str, list[tuple[str, str]]]:
-    """Of each part its id and its body, which is empty for a streaming one that has no row."""
-    bodies: dict[str, list[tuple[str, str]]] = {}
-    for message_id, part_id, body, *_ in stored.parts:
-        bodies.setdefault(message_id, []).append((part_id, body))
-    written = {part_id for _, part_id, *_ in stored.parts} if live else set()
-    for part in live.values():
-        if part.id not in written:
-            bodies.setdefault(part.message_id, []).append((part.id, ""))
-    return bodies
-
-
-def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part]) -> list[MessageWithParts]:
+def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE) -> list[MessageWithParts]:
     """The same as values. Validates all messages at once, which takes half the time of one by one."""
-    messages = messages_json(session_id, stored, live)
+    values = message_values(session_id, stored, live)
     try:
-        return MESSAGES.validate_json(json_array(messages))
+        return MESSAGES.validate_python(values)
     except ValidationError:
-        return [read for message in messages if (read := _read_damaged(session_id, message)) is not None]
+        return [read for value in values for read in _read_damaged(value)]
 
 
-def _read_damaged(session_id: str, message: bytes) -> MessageWithParts | None:
-    """The readable parts of a damaged message; None if the message itself is damaged."""
+def _read_damaged(value: dict[str, Any]) -> list[MessageWithParts]:
+    """With the readable parts of a damaged message; nothing if the message itself is damaged."""
+    info = value["info"]
     try:
-        return MESSAGES.validate_json(json_array([message]))[0]
+        return MESSAGES.validate_python([{"info": info, "parts": [_readable(part) for part in value["parts"]]}])
     except ValidationError:
-        raw = orjson.loads(message)
-    info, parts = raw["info"], [_readable(part) for part in raw["parts"]]
-    try:
-        return MESSAGES.validate_python([{"info": info, "parts": parts}])[0]
-    except ValidationError:
-        log.error("skipped message %s of session %s: damaged", info["id"], session_id)
-        return None
+        log.error("skipped message %s of session %s: damaged", info["id"], info["sessionID"])
+        return []
 
 
 def _readable(part: dict[str, Any]) -> dict[str, Any]:
@@ -193,38 +208,16 @@ def _readable(part: dict[str, Any]) -> dict[str, Any]:
         PART.validate_python(part)
     except ValidationError:
         log.error("part %s of session %s is damaged", part["id"], part["sessionID"])
-        damaged: dict[str, Any] = orjson.loads(_DAMAGED_BODY)
-        return {**{name: part[name] for name in ("id", "sessionID", "messageID")}, **damaged}
+        return {**{name: part[name] for name in ("id", "sessionID", "messageID")}, **_DAMAGED_BODY}
     return part
 
 
-def valid_sessions(bodies: Iterable[str]) -> list[bytes]:
-    found = []
-    for body in bodies:
-        if is_valid_body(body):
-            found.append(body.encode())
-        else:
-            log.error("skipped a damaged session; its stored data begins with %.80r", body)
-    return found
-
-
-def without_damage(session_id: str, stored: StoredMessages) -> StoredMessages:
-    """Without rows whose body is not valid JSON, so that the rest can be spliced into JSON."""
-    if all(is_valid_body(row.body) for rows in (stored.messages, stored.parts) for row in rows):
-        return stored
-    for row in (*stored.messages, *stored.parts):
-        if not is_valid_body(row.body):
-            log.error("%s of session %s is damaged", row.id, session_id)
-    messages = [row for row in stored.messages if is_valid_body(row.body)]
-    parts = [row if is_valid_body(row.body) else _DamagedPart(row.message_id, row.id) for row in stored.parts]
-    return StoredMessages(messages, parts, stored.more)
-
-
-class _DamagedPart(NamedTuple):
-    message_id: str
-    id: str
-    body: str = _DAMAGED_BODY
-    type: str = "text"
+def read_prompt(session_id: str, message_id: str, body: str) -> UserMessage:
+    """Raises NotFound if it is damaged."""
+    try:
+        return UserMessage.model_validate(message_value(session_id, message_id, None, body))
+    except ValidationError as error:
+        raise DamagedMessage(session_id, message_id) from error
 
 
 def json_array(items: Sequence[bytes]) -> bytes:

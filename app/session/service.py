@@ -27,9 +27,10 @@ from app.session.lease import Leases
 from app.session.rows import json_array
 from app.session.session_sums import NOTHING, sums_of
 from app.session.store import SessionsPage, Store
-from app.storage import queries, tables
+from app.storage import tables
 from app.storage.engine import Connection
-from app.storage.queries import SessionFilter
+from app.storage.repositories import message_rows, session_rows
+from app.storage.repositories.session_rows import SessionFilter
 from app.util import clock, ids
 
 
@@ -98,13 +99,13 @@ class SessionService:
 
     async def require_visible(self, session_id: str, may_see: Callable[[str], bool]) -> None:
         """`may_see` is told the session's owner. Raises NotFound."""
-        owners = await self._store.look_up(queries.owners, [session_id])
+        owners = await self._store.query(session_rows.owners, [session_id])
         if session_id not in owners or not may_see(owners[session_id]):
             raise SessionNotFound(session_id)
 
     async def owned(self, session_ids: Iterable[str], owner: str) -> frozenset[str]:
         """Those of the sessions that belong to a user."""
-        owners = await self._store.query(queries.owners, list(session_ids))
+        owners = await self._store.query(session_rows.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
     async def page(
@@ -123,13 +124,20 @@ class SessionService:
         """Sessions of the whole project, newest created first: with `owner` those of one user, `before` a cursor; all of them
         without a `limit`."""
         wanted = SessionFilter(
-            location.project_id, directory, roots_only, updated_since, search, limit, owner=owner, path=path, before=before
+            location.project_id,
+            directories=None if directory is None else [directory],
+            path=path,
+            roots_only=roots_only,
+            owner=owner,
+            search=search,
+            updated_since=updated_since,
         )
-        return await self._store.sessions_page(wanted) if limit else SessionsPage(await self._store.sessions_json(wanted), None)
+        return await self._store.sessions_page(wanted, limit or None, before)
 
     async def children_json(self, session_id: str, owner: str | None = None) -> bytes:
         session = await self._store.session(session_id)
-        return await self._store.sessions_json(SessionFilter(session.project_id, parent_id=session_id, owner=owner))
+        children = SessionFilter(session.project_id, parent_id=session_id, owner=owner)
+        return (await self._store.sessions_page(children)).body
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
@@ -252,7 +260,7 @@ class SessionService:
 
     async def _body_of(self, session_id: str, table: object) -> bytes:
         await self._store.session_json(session_id)
-        body = await self._store.query(queries.body_of, table, session_id=session_id)
+        body = await self._store.query(session_rows.body_of, table, session_id)
         return body.encode() if body else b"[]"
 
     async def put_part(self, location: Location, part: Part) -> Part:
@@ -290,7 +298,7 @@ class SessionService:
             await self._store.commit(change)
 
     async def _refuse_reverted(self, session_id: str, message_id: str, reverted_to: str) -> None:
-        if await self._store.query(queries.is_at_or_after, session_id, message_id, reverted_to):
+        if await self._store.query(message_rows.is_at_or_after, session_id, message_id, reverted_to):
             raise MessageReverted(session_id, message_id)
 
 

@@ -10,14 +10,13 @@ from app.schema.base import Wire
 from app.schema.message import MessageWithParts
 from app.schema.part import CacheTokens, Part, StepFinishPart, Tokens
 from app.schema.session import Session
-from app.storage.session_head import head
 
 _MOST_TOKENS, _MOST_DOLLARS = 10**12, 10**6
 """Of what one part counts for: clients store parts of their own, and the sums must fit the columns and stay exact."""
 
 
 class Sums(NamedTuple):
-    """Its fields are the columns of the session's row, in the order of SUM_PIECES."""
+    """Its fields are the columns of the session's row, in the order of SUMS."""
 
     cost: float = 0
     tokens_input: int = 0
@@ -34,10 +33,6 @@ class Sums(NamedTuple):
     def plus(self, other: "Sums", sign: int = 1) -> "Sums":
         """With a `sign` of -1 minus the other."""
         return Sums._make(value + sign * added for value, added in zip(self, other, strict=True))
-
-    def columns(self) -> dict[str, Any]:
-        sums = self._asdict()
-        return {**sums, "head": head(sums)}
 
     def of_session(self) -> dict[str, Any]:
         """As fields of a Session."""

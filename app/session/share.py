@@ -15,7 +15,7 @@ from app.schema.errors import NotFound, ServiceError
 from app.schema.session import Session, Share
 from app.session.shared_conversation import SharedBody, SharedConversations
 from app.session.store import Store
-from app.storage import queries
+from app.storage.repositories import session_rows
 
 _ID_BYTES = 20
 _ID = re.compile(r"[0-9a-f]{40}")
@@ -47,7 +47,7 @@ class Shares:
         """Creates a link below the URL `base`, or returns the existing one. Raises NotFound."""
         async with self._store.lock(session_id):
             session = await self._store.session(session_id)
-            share_id = await self._store.query(queries.share_of, session_id) or secrets.token_hex(_ID_BYTES)
+            share_id = await self._store.query(session_rows.share_of, session_id) or secrets.token_hex(_ID_BYTES)
             shared = session.model_copy(update={"share": Share(url=f"{base}/s/{share_id}")})
             if shared != session:
                 change = self._store.change(session_id, location.directory)
@@ -70,7 +70,7 @@ class Shares:
             return private
 
     async def is_shared(self, share_id: str) -> bool:
-        return _ID.fullmatch(share_id) is not None and await self._store.query(queries.shared_session, share_id) is not None
+        return _ID.fullmatch(share_id) is not None and await self._store.query(session_rows.shared_session, share_id) is not None
 
     async def visit(self, share_id: str) -> SharedBody:
         """Raises NotFound, with the same message for every unknown id."""

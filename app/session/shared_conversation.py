@@ -13,8 +13,9 @@ from app.schema.session import Session
 from app.session import rows
 from app.session.shared_view import shared_messages, shared_session
 from app.session.store import Store
-from app.storage import queries, tables
+from app.storage import tables
 from app.storage.engine import Connection
+from app.storage.repositories import message_rows, session_rows
 
 MAX_CACHE_BYTES = 64 * 1024 * 1024
 """The total size of cached conversations."""
@@ -43,7 +44,7 @@ class SharedBody:
 @dataclass(frozen=True, slots=True)
 class _Stored:
     session: Session
-    messages: queries.StoredMessages
+    messages: message_rows.StoredMessages
     diff: str
     todo: str
 
@@ -65,7 +66,7 @@ class SharedConversations:
         """None if no session has that link."""
         async with self._locks.setdefault(share_id, asyncio.Lock()):
             cached = self._pop(share_id)
-            stored = await self._store.query(queries.shared_revision, share_id)
+            stored = await self._store.query(session_rows.shared_revision, share_id)
             if stored is None:
                 return None
             revision = (self._store.revision(stored.session_id), *stored)
@@ -106,14 +107,14 @@ class SharedConversations:
 
 def _stored(connection: Connection, session_id: str) -> _Stored | None:
     """Reads everything in one transaction."""
-    body = queries.session_body(connection, session_id)
-    if not body:
+    session = session_rows.stored_session(connection, session_id)
+    if session is None:
         return None
     return _Stored(
-        Session.model_validate_json(body),
-        queries.all_messages(connection, session_id),
-        diff=queries.body_of(connection, tables.DIFF, session_id=session_id) or "[]",
-        todo=queries.body_of(connection, tables.TODO, session_id=session_id) or "[]",
+        rows.read_session(session_id, session),
+        message_rows.all_messages(connection, session_id),
+        diff=session_rows.body_of(connection, tables.DIFF, session_id) or "[]",
+        todo=session_rows.body_of(connection, tables.TODO, session_id) or "[]",
     )
 
 

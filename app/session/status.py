@@ -9,7 +9,7 @@ from app.schema.event import EventSessionIdle, EventSessionStatus
 from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.lease import LeaseStatus
 from app.session.store import Store
-from app.storage import queries
+from app.storage.repositories import lease_rows
 
 _STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
 SHOWN_FOR_MS = 60_000
@@ -31,13 +31,13 @@ class Statuses:
 
     async def of_directory(self, directory: str) -> dict[str, SessionStatus]:
         """Only those that are not idle, on whatever server."""
-        shown = await self._store.query(queries.lease_statuses, directory)
+        shown = await self._store.query(lease_rows.lease_statuses, directory)
         elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in shown if row.age < SHOWN_FOR_MS}
         return elsewhere | {session: status for session, (where, status) in self._busy.items() if where == directory}
 
     async def busy_sessions(self) -> set[str]:
         """In whatever directory, on whatever server."""
-        return {*await self._store.query(queries.held_sessions, None), *self._busy}
+        return {*await self._store.query(lease_rows.held_sessions, None), *self._busy}
 
     def set(
         self, session_id: str, directory: str, status: SessionStatus, *, releases_lease: bool = False

@@ -6,30 +6,31 @@ seconds, a long text less often; a read meanwhile sees it as it stands.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import ValidationError
+import orjson
 
 from app.bus.base import PartDelta
-from app.schema.errors import MessageNotFound, NotFound, ServiceError, SessionNotFound
+from app.schema.errors import MessageNotFound, SessionNotFound
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.schema.session import Session
 from app.session import rows
 from app.session.change import SessionChange
 from app.session.growing_text import GrowingText
-from app.session.kept_messages import KeptMessages
 from app.session.prompted_session import PromptedSession
+from app.session.rows import DamagedMessage, DamagedSession
 from app.session.sequencer import Sequencer
-from app.storage import queries
-from app.storage.bodies import is_valid_body
 from app.storage.engine import Connection, Database, StorageError
-from app.storage.queries import SessionFilter, SessionRange
 from app.storage.reconnecting import may_be_committed
+from app.storage.repositories import message_rows, session_rows
+from app.storage.repositories.message_rows import StoredMessages
+from app.storage.repositories.pages import PageBeside
+from app.storage.repositories.session_rows import SessionFilter
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Change, Lease, Writer
 from app.util import clock, ids
@@ -43,9 +44,6 @@ MAX_CHARACTERS_PER_SECOND = 200_000
 RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """In seconds."""
 
-SHORT_HISTORY = 40
-"""How many messages are read at once where the caller runs: to change the thread would take longer."""
-
 MAX_READS = 5
 """Of one page, for a session that does not stand still."""
 
@@ -55,15 +53,6 @@ MOST_REVISIONS = 10_000
 PartWatcher = Callable[[Part], None]
 
 T = TypeVar("T")
-
-
-class DamagedSession(ServiceError):
-    """What is stored of it is no session."""
-
-    name = "StorageError"
-
-    def __init__(self, session_id: str) -> None:
-        super().__init__(f"What is stored of session {session_id} is damaged. `opensession doctor` on the server tells more.")
 
 
 class MessagePage:
@@ -114,7 +103,6 @@ class Store:
         self._unwritten: dict[str, Part | GrowingText] = {}
         self._write_behind: asyncio.TimerHandle | None = None
         self._watchers: dict[str, list[PartWatcher]] = {}
-        self._kept = KeptMessages()
         self._changes = count()
         self._revisions: dict[str, int] = {}
         """Of the sessions whose revision somebody asked for."""
@@ -151,8 +139,6 @@ class Store:
             self._unwritten.pop(part_id, None)
         done = self._writer.post(change.change)
         done.add_done_callback(lambda _: self.note_change(change.session_id))
-        if change.deletes_session:
-            done.add_done_callback(lambda _: self._kept.forget(change.session_id))
         live = self._live.get(change.session_id, {})
         for part in change.parts:
             if part.id not in live:
@@ -349,78 +335,81 @@ class Store:
     # Reading.
 
     async def query(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Run one of storage.queries."""
+        """Run one of `app.storage.repositories`."""
         return await self._database.read(lambda connection: query(connection, *args, **kwargs))
 
-    async def look_up(self, query: Callable[..., T], *args: Any) -> T:
-        """The same for one that finds some rows by a key."""
-        return await self._database.look_up(lambda connection: query(connection, *args))
-
     async def session_json(self, session_id: str) -> bytes:
-        body = await self.look_up(queries.session_body, session_id)
-        if body is None:
-            raise SessionNotFound(session_id)
-        if not is_valid_body(body):
+        found = session_rows.session_json(await self._stored(session_rows.stored_session, session_id))
+        if found is None:
             raise DamagedSession(session_id)
-        return body.encode()
+        return found
 
     async def session(self, session_id: str) -> Session:
-        return self._parse_session(session_id, await self.session_json(session_id))
+        return self._read_session(session_id, await self._stored(session_rows.stored_session, session_id))
 
     async def session_and_waiting_prompts(self, session_id: str) -> tuple[Session, int]:
         """And how many prompts its turn has yet to answer."""
-        found = await self.look_up(queries.session_and_waiting_prompts, session_id)
-        if found is None:
-            raise SessionNotFound(session_id)
-        return self._parse_session(session_id, found.body), found.waiting
+        found = await self._stored(session_rows.session_and_waiting_prompts, session_id)
+        return self._read_session(session_id, found), found.waiting
 
     async def session_to_prompt(self, session_id: str) -> PromptedSession:
         """Ids that are made from now on are newer than those of its messages, which another server may have made."""
-        found = await self.look_up(queries.session_to_prompt, session_id)
-        if found is None:
-            raise SessionNotFound(session_id)
+        found = await self._stored(session_rows.session_to_prompt, session_id)
         ids.follow(*(newest for newest in (found.message, found.part) if newest is not None))
-        return PromptedSession(self._parse_session(session_id, found.body), found.newest_prompt)
+        return PromptedSession(self._read_session(session_id, found), found.newest_prompt)
 
-    async def sessions_json(self, wanted: SessionFilter) -> bytes:
-        return rows.json_array(rows.valid_sessions(await self.query(queries.session_bodies, wanted)))
+    async def session_and_prompt(self, session_id: str, prompt_id: str) -> SessionAndPrompt:
+        found = await self._stored(session_rows.session_and_prompt, session_id, prompt_id)
+        if found.prompt is None:
+            raise MessageNotFound(session_id, prompt_id)
+        prompt = rows.read_prompt(session_id, prompt_id, found.prompt)
+        return SessionAndPrompt(self._read_session(session_id, found), prompt, found.diff_basis)
 
-    async def sessions_page(self, wanted: SessionFilter) -> SessionsPage:
-        """As many as the filter's limit says."""
-        bodies, cursor = await self.query(queries.session_page, wanted)
-        return SessionsPage(rows.json_array(rows.valid_sessions(bodies)), cursor)
+    async def sessions_page(self, wanted: SessionFilter, limit: int | None = None, before: int | None = None) -> SessionsPage:
+        """The newest created first: all of them without a limit; `before` is the cursor of an earlier page."""
+        found, cursor = await self.query(session_rows.session_page, wanted, limit, before)
+        return SessionsPage(orjson.dumps(rows.session_values(found)), cursor)
 
-    async def sessions_in(self, wanted: SessionRange) -> list[Session]:
+    async def sessions_beside(self, wanted: SessionFilter, at: PageBeside) -> list[Session]:
         """Without damaged ones. Raises UnknownAnchor."""
-        bodies = await self.query(queries.session_range, wanted)
-        return [session for body in rows.valid_sessions(bodies) if (session := _readable(body)) is not None]
+        return rows.read_sessions(await self.query(session_rows.sessions_beside, wanted, at))
 
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
         """Those that there are, without damaged ones."""
-        bodies = await self.query(queries.bodies_of_sessions, session_ids)
-        return {session.id: session for body in rows.valid_sessions(bodies) if (session := _readable(body)) is not None}
+        found = rows.read_sessions(await self.query(session_rows.some_sessions, session_ids))
+        return {session.id: session for session in found}
 
     async def session_tree(self, session_id: str) -> list[Session]:
         """A session and all its descendants, children before their parents."""
-        return [Session.model_validate_json(body) for body in await self.query(queries.session_tree, session_id)]
+        return [rows.read_session(session_id, row) for row in await self.query(session_rows.session_tree, session_id)]
 
     async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> MessagePage:
         """All messages, or the `limit` newest (older than `before`)."""
-        query = queries.all_messages if not limit else lambda c, s: queries.newest_messages(c, s, limit, before)
-        _, stored = await self.as_announced(session_id, lambda: self._read(session_id, query))
-        body = rows.json_array(rows.messages_json(session_id, stored, self.live_parts(session_id)))
+        query = partial(message_rows.older_messages, limit=limit, before=before) if limit else message_rows.all_messages
+        _, stored = await self._with_session(session_id, query)
+        body = orjson.dumps(rows.message_values(session_id, stored, self.live_parts(session_id)))
         return MessagePage(body, stored.messages[0].seq if stored.more else None)
 
     async def message_json(self, session_id: str, message_id: str) -> bytes:
-        _, stored = await self._read_message(session_id, message_id)
-        return rows.messages_json(session_id, stored, self.live_parts(session_id))[0]
+        _, stored = await self._with_message(session_id, message_id)
+        found = self._only_json(session_id, stored)
+        if found is None:
+            raise DamagedMessage(session_id, message_id)
+        return found
 
     async def message(self, session_id: str, message_id: str) -> MessageWithParts:
         return (await self.session_and_message(session_id, message_id))[1]
 
+    async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
+        session, stored = await self._with_message(session_id, message_id)
+        messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
+        if not messages:
+            raise DamagedMessage(session_id, message_id)
+        return self._read_session(session_id, session), messages[0]
+
     async def messages(self, session_id: str) -> list[MessageWithParts]:
         """The whole history, oldest first."""
-        _, stored = await self._read(session_id, queries.all_messages)
+        _, stored = await self._with_session(session_id, message_rows.all_messages)
         return rows.read_messages(session_id, stored, self.live_parts(session_id))
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
@@ -428,51 +417,26 @@ class Store:
         return (await self.conversation(session_id)).messages
 
     async def conversation(self, session_id: str) -> Conversation:
-        """As of one moment. Messages that are complete are not to be changed."""
-        live = self.live_parts(session_id)
-        kept = self._kept.of(session_id, live)
-        found, history = await self._live_history(session_id, {message_id: each.text for message_id, each in kept.items()})
-        _follow_newest(history.stored)
-        messages = self._kept.read(session_id, history, kept, live)
-        return Conversation(self._parse_session(session_id, found.body), messages, found.diff_basis)
-
-    async def _live_history(self, session_id: str, known: Mapping[str, str]) -> tuple[Any, queries.LiveHistory]:
-        """And the session's row."""
-        if len(known) <= SHORT_HISTORY:
-            found, short = await self._look_up_both(session_id, partial(queries.short_history, most=SHORT_HISTORY))
-            if short is not None:
-                return found, queries.LiveHistory.whole(short)
-        return await self._database.read(partial(_both, session_id, partial(queries.live_history, known=known)))
-
-    async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
-        body, stored = await self._read_message(session_id, message_id)
+        """As of one moment."""
+        session, stored = await self._with_session(session_id, message_rows.live_messages)
+        _follow_newest(stored)
         messages = rows.read_messages(session_id, stored, self.live_parts(session_id))
-        if not messages:
-            raise NotFound(f"Message {message_id} of session {session_id} is damaged")
-        return self._parse_session(session_id, body), messages[0]
-
-    async def session_and_prompt(self, session_id: str, prompt_id: str) -> SessionAndPrompt:
-        found = await self.look_up(queries.session_and_prompt, session_id, prompt_id)
-        if found is None:
-            raise SessionNotFound(session_id)
-        if found.prompt is None:
-            raise MessageNotFound(session_id, prompt_id)
-        prompt = rows.read_prompt(session_id, prompt_id, found.prompt)
-        return SessionAndPrompt(self._parse_session(session_id, found.body), prompt, found.diff_basis)
+        return Conversation(self._read_session(session_id, session), messages, session.diff_basis)
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt. Raises NotFound where there is no such session."""
-        found = await self.look_up(queries.newest_answer, session_id, prompt_id)
-        if not found.messages:
-            await self.session_json(session_id)
-        stored = rows.without_damage(session_id, found)
-        return next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
+        _, stored = await self._with_session(session_id, partial(message_rows.newest_answer, prompt_id=prompt_id))
+        return self._only_json(session_id, stored)
 
     async def end_of_turn(self, session_id: str) -> tuple[str | None, bytes | None]:
         """The newest prompt that waits and came after all that was answered; the newest answer."""
-        unanswered, found = await self.look_up(queries.end_of_turn, session_id)
-        stored = rows.without_damage(session_id, found)
-        return unanswered, next(iter(rows.messages_json(session_id, stored, self.live_parts(session_id))), None)
+
+        def read(connection: Connection) -> tuple[str | None, StoredMessages]:
+            unanswered = message_rows.unanswered_prompt(connection, session_id)
+            return unanswered, message_rows.newest_answer(connection, session_id)
+
+        unanswered, stored = await self.as_announced(session_id, lambda: self._database.read(read))
+        return unanswered, self._only_json(session_id, stored)
 
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Writes something that changes nothing."""
@@ -495,32 +459,42 @@ class Store:
         """From now on it is looked up whose session an event is of."""
         self._writer.has_owners = True
 
-    def _parse_session(self, session_id: str, body: str | bytes) -> Session:
-        session = read_session(session_id, body)
+    def _read_session(self, session_id: str, row: Any) -> Session:
+        session = rows.read_session(session_id, row)
         if session.owner:
             self.note_owners()
         return session
 
-    async def _read_message(self, session_id: str, message_id: str) -> tuple[str, queries.StoredMessages]:
-        body, stored = await self._look_up(session_id, lambda c, s: queries.one_message(c, s, message_id))
+    def _only_json(self, session_id: str, stored: StoredMessages) -> bytes | None:
+        """None where there is none, or a damaged one."""
+        messages = rows.message_values(session_id, stored, self.live_parts(session_id))
+        return orjson.dumps(messages[0]) if messages else None
+
+    async def _stored(self, query: Callable[..., Any], session_id: str, *args: Any) -> Any:
+        """The row of a session that must exist."""
+        found = await self.query(query, session_id, *args)
+        if found is None:
+            raise SessionNotFound(session_id)
+        return found
+
+    async def _with_message(self, session_id: str, message_id: str) -> tuple[Any, StoredMessages]:
+        session, stored = await self._with_session(session_id, partial(message_rows.some_messages, message_ids=[message_id]))
         if not stored.messages:
             raise MessageNotFound(session_id, message_id)
-        return body, stored
+        return session, stored
 
-    async def _read(
-        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
-    ) -> tuple[str, queries.StoredMessages]:
-        found, stored = await self._database.read(partial(_both, session_id, query))
-        return found.body, rows.without_damage(session_id, stored)
+    async def _with_session(
+        self, session_id: str, query: Callable[[Connection, str], StoredMessages]
+    ) -> tuple[Any, StoredMessages]:
+        """The row of a session that must exist, and messages of it as of the same moment. What streams is read right behind."""
 
-    async def _look_up(
-        self, session_id: str, query: Callable[[Connection, str], queries.StoredMessages]
-    ) -> tuple[str, queries.StoredMessages]:
-        found, stored = await self._look_up_both(session_id, query)
-        return found.body, rows.without_damage(session_id, stored)
+        def read(connection: Connection) -> tuple[Any, StoredMessages]:
+            session = session_rows.stored_session(connection, session_id)
+            if session is None:
+                raise SessionNotFound(session_id)
+            return session, query(connection, session_id)
 
-    async def _look_up_both(self, session_id: str, query: Callable[[Connection, str], T]) -> tuple[Any, T]:
-        return await self._database.look_up(partial(_both, session_id, query))
+        return await self.as_announced(session_id, lambda: self._database.read(read))
 
     async def as_announced(self, session_id: str, read: Callable[[], Awaitable[T]]) -> T:
         """What `read` reads, again when something of the session was announced meanwhile: a client that has heard of it, and
@@ -532,14 +506,6 @@ class Store:
                 if self._sequencer.latest(session_id) == before:
                     break
             return found
-
-
-def _both(session_id: str, query: Callable[[Connection, str], T], connection: Connection) -> tuple[Any, T]:
-    """The row of a session that must exist, and what is asked about it."""
-    found = queries.session_and_diff_basis(connection, session_id)
-    if found is None:
-        raise SessionNotFound(session_id)
-    return found, query(connection, session_id)
 
 
 def _part(streaming: Part | GrowingText) -> Part:
@@ -558,7 +524,7 @@ def _row(streaming: Part | GrowingText) -> dict[str, Any]:
     return rows.part_row(_up_to_date(streaming))
 
 
-def _follow_newest(stored: queries.StoredMessages) -> None:
+def _follow_newest(stored: StoredMessages) -> None:
     """An answer to them has newer ids, whichever server made theirs."""
     for message in stored.messages[-1:]:
         newest = next((part.id for part in reversed(stored.parts) if part.message_id == message.id), message.id)
@@ -570,18 +536,3 @@ def _as_of_now(streaming: Part | GrowingText) -> tuple[int, Callable[[], bytes]]
     if isinstance(streaming, GrowingText):
         return streaming.size, partial(streaming.json_at_length, streaming.size)
     return 0, streaming.model_copy().wire_json
-
-
-def read_session(session_id: str, body: str | bytes) -> Session:
-    try:
-        return Session.model_validate_json(body)
-    except ValidationError as error:
-        raise DamagedSession(session_id) from error
-
-
-def _readable(body: bytes) -> Session | None:
-    try:
-        return Session.model_validate_json(body)
-    except ValidationError as error:
-        log.error("skipped a damaged session: %s", error)
-        return None

@@ -20,9 +20,9 @@ from app.session.rows import json_array
 from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.title import is_default
-from app.storage import queries
-from app.storage.bodies import is_valid_body
+from app.storage.bodies import parsed
 from app.storage.engine import Connection
+from app.storage.repositories import message_rows
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Summaries:
         return basis
 
     async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
-        facts = await self._store.look_up(_facts, session_id, prompt_id)
+        facts = await self._store.query(_facts, session_id, prompt_id)
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
         diffs = await _compute(trees, facts, location)
@@ -192,9 +192,9 @@ async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
 
 
 def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
-    edges = queries.edge_snapshots(connection, session_id, prompt_id)
+    edges = message_rows.edge_snapshots(connection, session_id, prompt_id)
     stored, session, prompt = _Basis.read(edges.basis), _TreeSpan(*edges.session), _TreeSpan(*edges.prompt)
-    basis = f"{session} {queries.patches_version(connection, session_id)}" if str(session) else session.after or ""
+    basis = f"{session} {message_rows.patches_version(connection, session_id)}" if str(session) else session.after or ""
     current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
     touched = _touched(connection, session_id) if str(session) and basis != stored.session else set()
     return _Facts(stored, current, session, prompt, touched)
@@ -214,8 +214,8 @@ def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
 
 
 def _touched(connection: Connection, session_id: str) -> set[str]:
-    patches = queries.patches(connection, session_id)
-    return {file for row in patches if is_valid_body(row.body) for file in orjson.loads(row.body).get("files", ())}
+    patches = message_rows.patches(connection, session_id)
+    return {file for row in patches for file in (parsed(row.body) or {}).get("files", ())}
 
 
 def relative(file: str, worktree: str) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 from app.schema.part import CacheTokens, Tokens
 from app.schema.usage import GroupUsage, UsageGroup, UsageReport, UsageTotal
-from app.storage import queries
 from app.storage.engine import Database
-from app.storage.queries import DAY_MS, UsageFilter
+from app.storage.repositories import account_rows
+from app.storage.repositories.account_rows import DAY_MS, UsageFilter
 
 
 class UsageLedger:
@@ -17,7 +17,7 @@ class UsageLedger:
         self._database = database
 
     async def report(self, wanted: UsageFilter, group: UsageGroup) -> UsageReport:
-        used = await self._database.read(lambda connection: queries.used_in_groups(connection, wanted, group))
+        used = await self._database.read(lambda connection: account_rows.used_in_groups(connection, wanted, group))
         groups = [_group_usage(_key(group, key), row) for key, row in used]
         if group == "day":
             groups.sort(key=lambda of_day: of_day.key)

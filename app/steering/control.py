@@ -62,7 +62,7 @@ class ControlQueue:
             frames = await self._listener.take()
             if frames is None:
                 raise ControlEnded
-            self._requests.extend(_control_request(frame.payload) for frame in frames)
+            self._requests.extend(_control_request(frame.event.payload) for frame in frames)
         return self._requests.popleft()
 
     def _begin_fetch(self) -> None:

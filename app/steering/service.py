@@ -5,7 +5,6 @@ when a laptop wakes up is not what anybody asked for.
 """
 
 from app.bus.base import Event
-from app.schema.event import RenderedEvent
 from app.schema.steering import SteeringRequest
 from app.steering.control import ControlQueues
 from app.storage.writer import Change, Writer
@@ -18,5 +17,5 @@ class Steering:
 
     async def announce(self, directory: str, user: str, request: SteeringRequest) -> None:
         """`user`: whose clients obey, empty for those of whoever uses a server without users."""
-        event = Event.of(RenderedEvent(request.wire_json()), directory).stored(user, None)
+        event = Event(request.type, request.wire_json(), directory=directory, owner=user)
         await self._writer.commit(Change(events=[event]))

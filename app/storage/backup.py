@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from app.storage.engine import make_engine
 from app.storage.migrate import revision, upgrade
-from app.storage.queries import replicas
+from app.storage.repositories.lease_rows import replicas
 
 PAGES_AT_ONCE = 2_000
 _FIRST_WITH_SERVERS = "0009"

@@ -1,14 +1,14 @@
-"""Checks stored bodies, which are JSON objects and may be damaged."""
+"""Stored bodies, which are JSON objects and may be damaged."""
 
 from typing import Any
 
 import orjson
 
 
-def is_valid_body(body: Any) -> bool:
-    """Whether it is a non-empty JSON object. An empty one is invalid because ids are spliced in before its first key."""
+def parsed(body: Any) -> dict[str, Any] | None:
+    """None of a damaged one: what is no JSON, something else than an object, or an empty one."""
     try:
         value = orjson.loads(body) if isinstance(body, str) else None
-        return isinstance(value, dict) and bool(value)
     except ValueError:
-        return False
+        return None
+    return value if isinstance(value, dict) and value else None

@@ -8,10 +8,11 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import part_texts, queries, space, tables, webhooks
-from app.storage.bodies import is_valid_body
+from app.storage import part_texts, space, tables
+from app.storage.bodies import parsed
 from app.storage.engine import StorageError, hold_writer_lock, writer_lock
 from app.storage.migrate import HEAD, revision, unknown_schema
+from app.storage.repositories import lease_rows, webhook_rows
 from app.storage.text_index import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
 from app.storage.writer_lock import has_reset_bug
 from app.util.finding import Finding
@@ -30,7 +31,9 @@ def check(engine: Engine) -> list[Finding]:
 
 def _webhook_findings(connection: Connection) -> Iterator[Finding]:
     """Its owner knows the address; here it may be a secret."""
-    failing = [row.id for row in webhooks.all_of(connection) if row.failed_since is not None or row.disabled_reason is not None]
+    failing = [
+        row.id for row in webhook_rows.all_of(connection) if row.failed_since is not None or row.disabled_reason is not None
+    ]
     if failing:
         named = ", ".join(failing[:_MAX_NAMED])
         text = f"{len(failing)} deliver nothing now ({named}): GET /webhook/ID says why, /webhook/ID/deliveries has the attempts"
@@ -105,13 +108,13 @@ def _orphan_findings(engine: Engine, connection: Connection) -> Iterator[Finding
 
 def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     for of in (tables.MESSAGE, tables.PART):
-        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if not is_valid_body(row.body)]
+        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if parsed(row.body) is None]
         if rows:
             statement = delete(of).where(of.c.seq.in_([row.seq for row in rows]))
             text_ = f"{len(rows)} {of.name} rows are damaged: {_names(rows)}"
             yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write, engine, [statement]))
     session = tables.SESSION
-    rows = [row for row in connection.execute(select(session)) if not is_valid_body(row.body)]
+    rows = [row for row in connection.execute(select(session)) if parsed(row.body) is None]
     if rows:
         statements = [
             update(session).where(session.c.seq == row.seq).values(body=_session_body(row), reverting=False) for row in rows
@@ -135,7 +138,7 @@ def _session_body(row: Any) -> str:
 
 
 def _open_message_findings(connection: Connection) -> Iterator[Finding]:
-    left = queries.orphaned_messages(connection)
+    left = lease_rows.orphaned_messages(connection)
     if left:
         yield Finding(SUBJECT, "note", f"{len(left)} messages were left unfinished: the next start closes or answers them")
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from app.bus.base import Event
 from app.schema.event import AnnouncedEvent
-from app.storage import queries
 from app.storage.engine import Connection, Database
+from app.storage.repositories import directory_rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Rows, Writer
 
@@ -107,7 +107,7 @@ class SharedDirectoryStates:
         change = Change(events=[announced])
 
         def compare_and_set(connection: Connection) -> None:
-            stored = queries.directory_state(connection, directory, name)
+            stored = directory_rows.directory_state(connection, directory, name)
             is_new = seen if stored is None else stored.value != value
             change.events[:] = [announced] if is_new else []
             if stored is None or is_new:
@@ -124,18 +124,18 @@ class SharedDirectoryStates:
         await self._writer.commit(Change([self._put(directory, DISPOSED, ""), outdated], [Event.of(event, directory)]))
 
     async def in_directory(self, directory: str) -> Sequence[DirectoryState]:
-        return await self._read(lambda connection: queries.directory_states(connection, directory))
+        return await self._read(lambda connection: directory_rows.directory_states(connection, directory))
 
     async def find(self, prefix: str, value: str) -> DirectoryState | None:
-        found = await self._read(lambda connection: queries.directory_states_of(connection, prefix, value))
+        found = await self._read(lambda connection: directory_rows.directory_states_of(connection, prefix, value))
         return found[0] if found else None
 
     async def changes(self) -> Sequence[DirectoryState]:
         if self._known is None:
-            self._known = await self._database.read(queries.newest_directory_state)
+            self._known = await self._database.read(directory_rows.newest_directory_state)
             return []
         known = self._known
-        rows = await self._database.read(lambda connection: queries.directory_states_after(connection, known))
+        rows = await self._database.read(lambda connection: directory_rows.directory_states_after(connection, known))
         self._known = max([known, *(row.revision for row in rows)])
         return [_state(row) for row in rows if row.server != self._server]
 

@@ -12,7 +12,7 @@ from app.storage.engine import DatabaseUnusable, hold_writer_lock, writer_lock
 from app.storage.tables import COUNTER, METADATA
 from app.storage.text_index import create_text_index
 
-HEAD = "0018"
+HEAD = "0020"
 """The newest revision in migrations/versions; a test compares them."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"

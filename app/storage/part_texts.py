@@ -24,7 +24,6 @@ from sqlalchemy import (
     update,
 )
 
-from app.storage.session_head import SESSION_JSON
 from app.storage.tables import COUNTER, MESSAGE, PART, PART_TEXT, SESSION
 from app.storage.text_index import FTS, facets, has_text_index
 
@@ -75,7 +74,7 @@ _FOUND: Select[Any] = (
         PART.c.body,
         PART_TEXT.c.role,
         PART_TEXT.c.time,
-        SESSION_JSON.label("session"),
+        SESSION.c.body.label("session"),
     )
     .join(PART_TEXT, PART_TEXT.c.part_seq == PART.c.seq)
     .join(SESSION, SESSION.c.id == PART.c.session_id)

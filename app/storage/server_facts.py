@@ -6,7 +6,7 @@ import time
 from sqlalchemy import select, text
 
 from app.storage.engine import Connection
-from app.storage.now import now_ms
+from app.storage.repositories.lease_rows import now_ms
 
 
 def product(connection: Connection) -> str:
@@ -16,6 +16,14 @@ def product(connection: Connection) -> str:
         return f"SQLite {sqlite3.sqlite_version}, {url.database}"
     version = connection.execute(text("SHOW server_version")).scalar_one().split()[0]
     return f"PostgreSQL {version} at {url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
+
+
+def database_bytes(connection: Connection) -> int:
+    """The bytes in use, of the whole database."""
+    if connection.dialect.name == "sqlite":
+        pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+        return int(connection.execute(text(pages)).scalar_one())
+    return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
 
 def is_read_only(connection: Connection) -> bool:

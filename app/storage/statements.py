@@ -12,11 +12,14 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Float,
+    Numeric,
     Select,
     Text,
     and_,
     bindparam,
     case,
+    cast,
     delete,
     false,
     func,
@@ -28,9 +31,9 @@ from sqlalchemy import (
 from sqlalchemy.sql.base import Executable
 
 from app.storage.history_copy import HistoryCopy, copying_statements
-from app.storage.now import now_ms
 from app.storage.prepared import PreparedStatement
-from app.storage.session_head import SESSION_JSON, with_added
+from app.storage.repositories.lease_rows import now_ms
+from app.storage.repositories.session_rows import SESSION_COLUMNS
 from app.storage.tables import (
     APPROVAL,
     COUNTER,
@@ -50,7 +53,7 @@ from app.storage.tables import (
     SESSION,
     SHARE,
     STEP_USAGE,
-    SUM_PIECES,
+    SUMS,
     TODO,
     USAGE,
     USER,
@@ -124,8 +127,8 @@ class Statements:
     def _make_puts(self) -> None:
         self.put_project = self._upsert(PROJECT, ["id"])
         self.add_session = PreparedStatement(self._insert(SESSION))
-        keep = frozenset({"diff_basis", "head", *SUM_PIECES})
-        self.put_session = PreparedStatement(self._upsert(SESSION, ["id"], keep=keep).returning(SESSION.c.id, SESSION_JSON))
+        keep = frozenset({"diff_basis", *SUMS})
+        self.put_session = self._upsert(SESSION, ["id"], keep=keep).returning(SESSION.c.id, *SESSION_COLUMNS)
         self.put_message = PreparedStatement(
             self._upsert(MESSAGE, ["session_id", "id"], keep=frozenset({"input_hash"}), open=_OPEN_OF_PROMPTS)
         )
@@ -309,16 +312,18 @@ class Statements:
         return PreparedStatement(self._insert(STEP_USAGE).from_select(list(values), source).on_conflict_do_nothing())
 
     def _make_session_sums(self) -> None:
-        amounts: dict[str, Any] = {name: bindparam(f"add_{name}", type_=SESSION.c[name].type) for name in SUM_PIECES}
+        amounts: dict[str, Any] = {name: bindparam(f"add_{name}", type_=SESSION.c[name].type) for name in SUMS}
+        sums: dict[str, Any] = {name: SESSION.c[name] + amount for name, amount in amounts.items()}
+        sums["cost"] = cast(func.round(cast(sums["cost"], Numeric), 12), Float)
         of_session = update(SESSION).where(SESSION.c.id == bindparam("of_session"))
-        added = of_session.values(with_added(amounts)).returning(SESSION.c.id, SESSION_JSON)
+        added = of_session.values(sums).returning(SESSION.c.id, *SESSION_COLUMNS)
         is_counted = select(STEP_USAGE.c.id).where(
             STEP_USAGE.c.session_id == SESSION.c.id,
             STEP_USAGE.c.message_id == bindparam("of_message"),
             STEP_USAGE.c.id == bindparam("of_step"),
         )
-        self._add_to_session = PreparedStatement(added)
-        self._count_step = PreparedStatement(added.where(~is_counted.exists()))
+        self._add_to_session = added
+        self._count_step = added.where(~is_counted.exists())
         self.showing_sessions = frozenset({id(self.put_session), id(self._add_to_session), id(self._count_step)})
 
     def count_step(self, usage: Mapping[str, Any], sums: Mapping[str, Any]) -> list[tuple[Executable, _Rows]]:
@@ -341,7 +346,7 @@ class Statements:
 
 
 def _added(sums: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"add_{name}": sums[name] for name in SUM_PIECES}
+    return {f"add_{name}": sums[name] for name in SUMS}
 
 
 def newest_answered(session: str) -> Any:

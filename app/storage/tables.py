@@ -1,8 +1,7 @@
 """The tables, as SQLModel classes: the only declaration of their columns.
 
 Ids and searched values are columns; the rest of a value is JSON in `body`. The body of a message or part omits its ids, so that
-a fork copies bodies unchanged and a read splices the ids in without parsing. `seq` is the order: it ascends as rows are inserted
-and does not depend on a clock or an id.
+a fork copies bodies unchanged. `seq` is the order: it ascends as rows are inserted and does not depend on a clock or an id.
 
 Statements are of SQLAlchemy Core on the tables of these classes, which stand at the end: a row that becomes an object costs ten
 times as much.
@@ -16,17 +15,8 @@ from sqlmodel import Field, SQLModel
 METADATA = SQLModel.metadata
 """All of them, as migrations and tests compare them with a database."""
 
-SUM_PIECES = {
-    "cost": '{"cost":',
-    "tokens_input": ',"tokens":{"input":',
-    "tokens_output": ',"output":',
-    "tokens_reasoning": ',"reasoning":',
-    "tokens_cache_read": ',"cache":{"read":',
-    "tokens_cache_write": ',"write":',
-}
-"""What stands before each sum in the head of a session's JSON."""
-SUMS_END = "}},"
-NO_SUMS = "".join(f"{piece}0" for piece in SUM_PIECES.values()) + SUMS_END
+SUMS = ("cost", "tokens_input", "tokens_output", "tokens_reasoning", "tokens_cache_read", "tokens_cache_write")
+"""The columns of a session that its steps add to."""
 
 _BIG = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts up integers alone."""
@@ -77,10 +67,10 @@ class ProjectRow(SQLModel, table=True):
 
 
 class SessionRow(SQLModel, table=True):
-    """`head` and `body` together are the whole Session (`app.storage.session_head`). Searches use `title_folded`. `diff_basis`, a
-    JSON list, identifies the trees that the stored diff was computed from. `reverting` is set while a revert restores files, and
-    stays set if the server is killed meanwhile. `owner`: the user it belongs to; empty for nobody's, as on a server without
-    users. `head`: the sums as the beginning of the session's JSON."""
+    """`body` has all of a Session but its SUMS, which steps add to while others change the rest. Searches use `title_folded`.
+    `diff_basis`, a JSON list, identifies the trees that the stored diff was computed from. `reverting` is set while a revert
+    restores files, and stays set if the server is killed meanwhile. `owner`: the user it belongs to; empty for nobody's, as on a
+    server without users."""
 
     __tablename__: ClassVar[str] = "session"
     __table_args__ = (
@@ -112,7 +102,6 @@ class SessionRow(SQLModel, table=True):
     tokens_reasoning: int = _sum()
     tokens_cache_read: int = _sum()
     tokens_cache_write: int = _sum()
-    head: str = _text(sa_column_kwargs={"server_default": NO_SUMS})
 
 
 class MessageRow(SQLModel, table=True):
@@ -261,12 +250,12 @@ class ShareRow(SQLModel, table=True):
 
 
 class EventRow(SQLModel, table=True):
-    """The event journal; `seq` is the SSE id. No directory: an event of the whole server. `bytes`: the size of the payload; it is
-    in the index, so that trimming the journal reads no payload. `owner`: the user whose session it is of, empty for nobody's;
-    None for an event of no session."""
+    """The event journal; `seq` is the SSE id, `payload` the JSON of the `type` and the properties. No directory: an event of the
+    whole server; no `session_id`: of no session. `bytes`: the size of the payload; it is in the index, so that trimming the
+    journal reads no payload. `owner`: the user whose session it is of, empty for nobody's; None for an event of no session."""
 
     __tablename__: ClassVar[str] = "event_journal"
-    __table_args__ = (Index("event_by_time", "time", "seq", "bytes"),)
+    __table_args__ = (Index("event_by_session", "session_id", "seq"), Index("event_by_time", "time", "seq", "bytes"))
 
     seq: int = Field(primary_key=True, sa_type=_BIG, sa_column_kwargs={"autoincrement": False})
     directory: str | None
@@ -274,6 +263,8 @@ class EventRow(SQLModel, table=True):
     payload: str = _text()
     bytes: int = Field(sa_column_kwargs={"server_default": "0"})
     owner: str | None
+    type: str = _defaulted("", "''")
+    session_id: str | None
 
 
 class LeaseRow(SQLModel, table=True):

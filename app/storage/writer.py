@@ -19,9 +19,9 @@ from sqlalchemy.sql.base import Executable
 from app.bus.base import Event
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
-from app.storage import queries
 from app.storage.engine import Database, StorageError
 from app.storage.reconnecting import may_be_committed
+from app.storage.repositories import session_rows
 from app.storage.statements import Statements
 from app.telemetry.observer import NOBODY, Observer
 from app.util import clock
@@ -287,7 +287,7 @@ class Writer:
         if not self.has_owners:
             return known
         unknown = {event.session_id for events in announced for event in events if event.session_id} - known.keys()
-        return known | queries.owners(connection, unknown) if unknown else known
+        return known | session_rows.owners(connection, unknown) if unknown else known
 
     def _check_leases(self, connection: Connection, changes: list[Change]) -> None:
         """Each once, however many changes are made under it, or released: that finds the same row."""
@@ -324,7 +324,7 @@ class Writer:
 def _stored_sessions(connection: Connection, statement: Executable, rows: Rows) -> dict[str, bytes]:
     """The JSON of the sessions that a statement has written, by id. Row by row: PostgreSQL writes no row twice in a statement."""
     written = [connection.execute(statement, row).one_or_none() for row in rows]
-    return {row[0]: row[1].encode() for row in written if row is not None}
+    return {row.id: shown for row in written if row is not None and (shown := session_rows.session_json(row)) is not None}
 
 
 def _shown(events: Sequence[Event | SessionEvent], sessions: Mapping[str, bytes]) -> list[Event]:
@@ -352,6 +352,8 @@ def _journal_row(event: Event, now: int) -> dict[str, Any]:
     payload = event.payload
     return {
         "seq": event.seq,
+        "type": event.type,
+        "session_id": event.session_id,
         "directory": event.directory,
         "time": now,
         "payload": payload.decode(),

@@ -72,30 +72,14 @@ _MENTIONS: Mapping[str, _Mentions] = {
 }
 
 
-def is_telling(payload: bytes) -> bool:
-    """Whether an event's JSON is of a type that something may be told of."""
-    return payload.startswith(_TELLING)
-
-
-def is_of_this_api(payload: bytes) -> bool:
-    return payload.startswith(_OWN)
-
-
-_OWN = b'{"type":"%b' % PREFIX.encode()
-_TELLING = (*(b'{"type":"%b"' % kind.encode() for kind in (*_MENTIONS, "session.status")), _OWN)
+def is_telling(event_type: str) -> bool:
+    """Whether something may be told of it."""
+    return event_type in _MENTIONS or event_type == "session.status" or event_type.startswith(PREFIX)
 
 
 def mention(event: JournalEvent) -> Mention | None:
     found = _MENTIONS.get(event.type)
     return found(event.properties) if found else None
-
-
-def session_of(event_type: str, properties: Mapping[str, Any]) -> str | None:
-    for name in ("info", "part"):
-        if isinstance(subject := properties.get(name), dict):
-            found: str | None = subject.get("id") if event_type.startswith("session.") else subject.get("sessionID")
-            return found
-    return properties.get("sessionID")
 
 
 class JournalTranslation:

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 import orjson
 
 from app.bus.event_id import EventId
-from app.bus.frames import EventFrame, Format, Frame, PartFrame, Written, pieces
+from app.bus.frames import EventFrame, Format, Frame, PartFrame, pieces
 from app.bus.listener import Listener
 from app.schema.timeline import TimelineEvent
 from app.timeline import numbers
 from app.timeline.events import PREFIX
-from app.timeline.journal import is_of_this_api
 from app.timeline.service import Timeline
 from app.util import clock
 
@@ -20,17 +19,17 @@ _ALREADY_TOLD = frozenset(f"{PREFIX}{kind}.started" for kind in _STREAMED)
 """With the first of what the text gained. The journal has it, with its number, when the text is complete."""
 
 
-async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[Written]:
+async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes]:
     """What a listener takes, and behind each event what is made of it. Until it is closed."""
     while (frames := await listener.take()) is not None:
         async for piece in with_session_events(timeline, frames, listener.form):
             yield piece
 
 
-async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[Written]:
+async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[bytes]:
     told = await timeline.told_by([frame.event for frame in frames if isinstance(frame, EventFrame)])
     for frame in frames:
-        if not is_of_this_api(frame.payload):
+        if isinstance(frame, PartFrame) or not frame.event.is_second_only:
             for piece in pieces([frame], form):
                 yield piece
         yield b"".join(_beside(frame, told, form))

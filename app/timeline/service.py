@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import orjson
 
@@ -18,9 +18,10 @@ from app.schema.part import Part
 from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
 from app.session import rows
 from app.session.store import Store
-from app.storage import queries
 from app.storage.engine import Connection, Database
-from app.storage.queries import MessageRange
+from app.storage.journal import event_of
+from app.storage.repositories import journal_rows, message_rows, pending_rows, session_rows
+from app.storage.repositories.pages import PageBeside
 from app.timeline import numbers
 from app.timeline.entries import entries, entry, summary_request
 from app.timeline.events import Happening, happenings
@@ -32,7 +33,6 @@ from app.timeline.journal import (
     is_telling,
     mention,
     session_event,
-    session_of,
 )
 from app.util import clock
 
@@ -119,7 +119,7 @@ class Timeline:
 
     async def head(self) -> int:
         """The journal's newest number."""
-        return (await self._database.read(queries.journal_span))[1]
+        return (await self._database.read(journal_rows.journal_span))[1]
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
         """Of a prompt that was stored, or queued, after `since` in the journal, or before. Raises NotFound."""
@@ -136,12 +136,12 @@ class Timeline:
 
     async def told_by(self, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
         """By their numbers in the journal, what is told of events of it, of whatever sessions."""
-        telling = [event for event in published if event.seq is not None and is_telling(event.payload)]
-        return await self._database.read(partial(_told_by, journal=list(map(_published, telling)))) if telling else {}
+        telling = [event for event in published if event.seq is not None and is_telling(event.type)]
+        return await self._database.read(partial(_told_by, published=telling)) if telling else {}
 
     # Messages.
 
-    async def page(self, session_id: str, wanted: MessageRange) -> EntryPage:
+    async def page(self, session_id: str, wanted: PageBeside) -> EntryPage:
         """Raises NotFound, UnknownAnchor."""
         return await self._with_live(session_id, partial(_page, session_id=session_id, wanted=wanted))
 
@@ -189,13 +189,13 @@ _Live = Mapping[str, Part]
 
 
 def _require(connection: Connection, session_id: str) -> None:
-    if queries.session_body(connection, session_id) is None:
+    if session_rows.stored_session(connection, session_id) is None:
         raise SessionNotFound(session_id)
 
 
-def _page(connection: Connection, session_id: str, wanted: MessageRange, live: _Live) -> EntryPage:
+def _page(connection: Connection, session_id: str, wanted: PageBeside, live: _Live) -> EntryPage:
     _require(connection, session_id)
-    stored = queries.message_range(connection, session_id, wanted)
+    stored = message_rows.messages_beside(connection, session_id, wanted)
     found = _entries(connection, session_id, stored, live)
     ids = [row.id for row in stored.messages]
     if wanted.newest_first:
@@ -205,7 +205,7 @@ def _page(connection: Connection, session_id: str, wanted: MessageRange, live: _
 
 def _message(connection: Connection, session_id: str, message_id: str, live: _Live) -> SessionMessage:
     _require(connection, session_id)
-    found = _entries(connection, session_id, queries.one_message(connection, session_id, message_id), live)
+    found = _entries(connection, session_id, message_rows.some_messages(connection, session_id, [message_id]), live)
     if not found:
         raise MessageNotFound(session_id, message_id)
     return found[0]
@@ -213,12 +213,12 @@ def _message(connection: Connection, session_id: str, message_id: str, live: _Li
 
 def _context(connection: Connection, session_id: str, live: _Live) -> list[SessionMessage]:
     _require(connection, session_id)
-    return _entries(connection, session_id, queries.live_messages(connection, session_id), live)
+    return _entries(connection, session_id, message_rows.live_messages(connection, session_id), live)
 
 
 def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
-    queued = [row.message for row in queries.queued_prompts(connection, session_id) if row.message_id == message_id]
-    stored = _read(session_id, queries.one_message(connection, session_id, message_id))
+    queued = [row.message for row in pending_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
+    stored = _read(session_id, message_rows.some_messages(connection, session_id, [message_id]))
     return [*stored, *(MessageWithParts.model_validate_json(message) for message in queued)]
 
 
@@ -254,7 +254,7 @@ def _events(
 ) -> tuple[EventPage, _WholeHistory | None]:
     """And the whole history, where the page is of it: `kept`, if that still holds."""
     _require(connection, session_id)
-    oldest, newest = span = queries.journal_span(connection)
+    oldest, newest = span = journal_rows.journal_span(connection)
     at = numbers.place(after)
     if at.journal_seq >= oldest - 1 and at.journal_seq:
         journal = _journal(connection, session_id, at.journal_seq - 1)
@@ -265,7 +265,7 @@ def _events(
 
 def _whole_history(connection: Connection, session_id: str, span: tuple[int, int]) -> _WholeHistory:
     journal = _without_copies(_journal(connection, session_id, 0))
-    happened = _happened(connection, session_id, queries.all_messages(connection, session_id))
+    happened = _happened(connection, session_id, message_rows.all_messages(connection, session_id))
     told = {named.moment for event in journal if (named := mention(event)) is not None}
     before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
     counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
@@ -305,8 +305,8 @@ def _next_events(
     connection: Connection, session_id: str, seen: int, of: Callable[[str], bool] = lambda _: True
 ) -> EventPage | None:
     """None when the journal begins behind what was seen, or there is no such session for the reader any more."""
-    oldest, newest = queries.journal_span(connection)
-    owner = queries.owners(connection, [session_id]).get(session_id)
+    oldest, newest = journal_rows.journal_span(connection)
+    owner = session_rows.owners(connection, [session_id]).get(session_id)
     if seen < oldest - 1 or owner is None or not of(owner):
         return None
     return EventPage(_of_journal(connection, session_id, seen), newest)
@@ -320,24 +320,24 @@ def _translated(connection: Connection, session_id: str, journal: Sequence[Journ
     named = {found.message_id for event in journal if (found := mention(event)) is not None}
     if not named:
         return JournalTranslation(session_id, {}).events(journal)
-    happened = _happened(connection, session_id, queries.some_messages(connection, session_id, named))
+    happened = _happened(connection, session_id, message_rows.some_messages(connection, session_id, named))
     return JournalTranslation(session_id, happened).events(journal)
 
 
-def _happened(connection: Connection, session_id: str, stored: queries.StoredMessages) -> dict[str, list[Happening]]:
+def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
     """By message, in their order; behind them what waits in the queue, which is admitted and no message yet."""
     found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
-    for row in queries.queued_prompts(connection, session_id):
+    for row in pending_rows.queued_prompts(connection, session_id):
         prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
         if prompt is not None:
             found.setdefault(prompt.id, [each for each in happenings(prompt, "queue") if each.type == ADMITTED])
     return found
 
 
-def _told_by(connection: Connection, journal: Sequence[JournalEvent]) -> dict[int, list[TimelineEvent]]:
+def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
     of_session: dict[str, list[JournalEvent]] = {}
-    for event in journal:
-        of_session.setdefault(session_of(event.type, event.properties) or "", []).append(event)
+    for event in published:
+        of_session.setdefault(event.session_id or "", []).append(_journal_event(event, clock.now_ms()))
     told: dict[int, list[TimelineEvent]] = {}
     for session_id, events in of_session.items():
         for each in _translated(connection, session_id, events):
@@ -345,34 +345,27 @@ def _told_by(connection: Connection, journal: Sequence[JournalEvent]) -> dict[in
     return told
 
 
-def _published(event: Event) -> JournalEvent:
-    content = orjson.loads(event.payload)
-    return JournalEvent(event.seq or 0, clock.now_ms(), content["type"], content["properties"])
-
-
 def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:
     """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
     created in one commit."""
-    found = (_journal_event(row) for row in queries.session_events(connection, session_id, seen))
-    events = [event for event in found if session_of(event.type, event.properties) == session_id]
+    events = [_journal_event(event_of(row), row.time) for row in journal_rows.session_events(connection, session_id, seen)]
     created = {event.time for event in events if event.type == "session.created"}
     deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
     return events[max(deleted, default=-1) + 1 :]
 
 
-def _journal_event(row: Any) -> JournalEvent:
-    event = orjson.loads(row.payload)
-    return JournalEvent(row.seq, row.time, event["type"], event["properties"])
+def _journal_event(event: Event, time: int) -> JournalEvent:
+    return JournalEvent(event.seq or 0, time, event.type, orjson.loads(event.properties))
 
 
 def _entries(
-    connection: Connection, session_id: str, stored: queries.StoredMessages, live: Mapping[str, Part] | None = None
+    connection: Connection, session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None
 ) -> list[SessionMessage]:
     messages = _read(session_id, stored, live)
     missing = {asked for message in messages if (asked := summary_request(message))} - {row.id for row in stored.messages}
-    requests = _read(session_id, queries.some_messages(connection, session_id, missing)) if missing else []
+    requests = _read(session_id, message_rows.some_messages(connection, session_id, missing)) if missing else []
     return entries(messages, requests)
 
 
-def _read(session_id: str, stored: queries.StoredMessages, live: Mapping[str, Part] | None = None) -> list[MessageWithParts]:
-    return rows.read_messages(session_id, rows.without_damage(session_id, stored), live or {})
+def _read(session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None) -> list[MessageWithParts]:
+    return rows.read_messages(session_id, stored, live or {})

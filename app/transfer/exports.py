@@ -12,14 +12,16 @@ from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import IO, Literal
 
+import orjson
 from pydantic import TypeAdapter
 
 from app.schema.errors import ServiceError, SessionNotFound
 from app.schema.session import FileDiff, Session
 from app.session import rows
-from app.session.store import Store, read_session
-from app.storage import queries, tables
+from app.session.store import Store
+from app.storage import tables
 from app.storage.engine import Connection
+from app.storage.repositories import message_rows, session_rows
 from app.transfer import markdown
 
 DocumentFormat = Literal["json", "markdown"]
@@ -85,11 +87,10 @@ class Exports:
 
 def _sessions(connection: Connection, session_id: str, children: bool) -> list[Session]:
     """The session, then its descendants, parents first."""
-    tree = queries.session_tree(connection, session_id) if children else [queries.session_body(connection, session_id)]
-    bodies = [body for body in reversed(tree) if body is not None]
-    if not bodies:
+    tree = session_rows.session_tree(connection, session_id)
+    if not tree:
         raise SessionNotFound(session_id)
-    root, *others = [_portable(read_session(session_id, body)) for body in bodies]
+    root, *others = [_portable(rows.read_session(session_id, row)) for row in (reversed(tree) if children else tree[-1:])]
     return [root, *_parents_first(root, others)]
 
 
@@ -123,23 +124,23 @@ def _history(connection: Connection, session: Session) -> Iterator[bytes]:
     """Without the closing brace."""
     yield b'{"info":%b,"messages":[' % session.wire_json()
     separator = b""
-    for page in queries.history_pages(connection, session.id, PAGE_MESSAGES):
-        for message in rows.messages_json(session.id, rows.without_damage(session.id, page), {}):
-            yield separator + message
+    for page in message_rows.history_pages(connection, session.id, PAGE_MESSAGES):
+        for message in rows.message_values(session.id, page):
+            yield separator + orjson.dumps(message)
             separator = b","
     yield b"]"
     for name, table in ((b"todo", tables.TODO), (b"diff", tables.DIFF)):
-        body = queries.body_of(connection, table, session_id=session.id)
+        body = session_rows.body_of(connection, table, session.id)
         yield b',"%b":%b' % (name, body.encode() if body else b"[]")
 
 
 def _markdown(connection: Connection, sessions: Sequence[Session]) -> Iterator[bytes]:
     for session in sessions:
         yield markdown.heading(session).encode()
-        for page in queries.history_pages(connection, session.id, PAGE_MESSAGES):
-            for message in rows.read_messages(session.id, rows.without_damage(session.id, page), {}):
+        for page in message_rows.history_pages(connection, session.id, PAGE_MESSAGES):
+            for message in rows.read_messages(session.id, page):
                 yield markdown.message(message).encode()
-        body = queries.body_of(connection, tables.DIFF, session_id=session.id)
+        body = session_rows.body_of(connection, tables.DIFF, session.id)
         yield markdown.diffs(_DIFFS.validate_json(body) if body else []).encode()
 
 

@@ -15,8 +15,8 @@ from app.session.change import SessionChange
 from app.session.quota import ProjectQuota
 from app.session.session_sums import session_sums, sums_of_messages
 from app.session.store import Store
-from app.storage import queries
 from app.storage.engine import Connection
+from app.storage.repositories import lease_rows, session_rows
 from app.storage.writer import Writes
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.unfinished import finished_message, finished_session
@@ -65,7 +65,7 @@ class Importer:
 
     async def stored(self, session_ids: Collection[str]) -> frozenset[str]:
         """Those of the sessions that are stored already, whosever they are."""
-        return frozenset(await self._store.query(queries.owners, session_ids))
+        return frozenset(await self._store.query(session_rows.owners, session_ids))
 
     async def session(self, session_id: str) -> Session:
         return await self._store.session(session_id)
@@ -89,8 +89,10 @@ class Importer:
         SessionChanged and ProjectFull."""
         location = destination.location
         await self._quota.require_room(location.project_id)
-        state = await self._store.query(queries.session_state, stored.info.id)
-        if state is None or Session.model_validate_json(state.body) != stored.info or state.messages != len(stored.messages):
+        state = await self._store.query(session_rows.session_state, stored.info.id)
+        if state is None or state.messages != len(stored.messages):
+            raise SessionChanged(stored.info.id)
+        if rows.read_session(stored.info.id, state.session) != stored.info:
             raise SessionChanged(stored.info.id)
         change = self._store.change(stored.info.id, location.directory)
         _remove_lost(change, stored.messages, by.messages)
@@ -129,13 +131,13 @@ class Importer:
 
 def _require_new(session_ids: Sequence[str], connection: Connection) -> None:
     """Within the transaction that stores them. Raises SessionExists."""
-    if taken := queries.lock_new_sessions(connection, session_ids):
+    if taken := session_rows.lock_new_sessions(connection, session_ids):
         raise SessionExists(taken)
 
 
-def _require_state(session_id: str, state: queries.SessionState, connection: Connection) -> None:
+def _require_state(session_id: str, state: session_rows.SessionState, connection: Connection) -> None:
     """Within the transaction that replaces it. Raises SessionChanged."""
-    if queries.session_state(connection, session_id) != state or queries.is_held(connection, session_id):
+    if session_rows.session_state(connection, session_id) != state or lease_rows.held_among(connection, [session_id]):
         raise SessionChanged(session_id)
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from app.storage import queries
 from app.storage.engine import Database
+from app.storage.repositories import account_rows
 from app.storage.statements import Statements
 from app.users.users import Users
 from app.util import clock
@@ -35,7 +35,7 @@ class Budgets:
         limits = await self._limits(name)
         if limits == DayLimits():
             return
-        used = await self._database.read(lambda connection: queries.usage(connection, name, today()))
+        used = await self._database.read(lambda connection: account_rows.usage(connection, name, today()))
         if used is not None and (reached := _reached(limits, used.cost, used.tokens)):
             raise BudgetUsedUp(f"The daily budget of {name} is used up: {reached}. The next day begins at 00:00 UTC.")
 

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from app.schema.model import Auth
-from app.storage import queries
 from app.storage.engine import Database
+from app.storage.repositories import account_rows
 from app.storage.statements import Statements
 from app.users.server_secret import ServerSecret
 from app.users.users import FRESH_SECONDS
@@ -47,7 +47,7 @@ class UserKeys:
 
     async def _read_again(self, name: str, before: _ReadKeys | None) -> _ReadKeys:
         at = time.monotonic()
-        found = await self._database.read(lambda connection: queries.user_keys(connection, name))
+        found = await self._database.read(lambda connection: account_rows.user_keys(connection, name))
         rows = tuple((row.provider_id, row.body) for row in found)
         keys = before.keys if before and before.rows == rows else self._decrypted(name, rows)
         self._read[name] = read = _ReadKeys(at, rows, keys)
@@ -85,7 +85,7 @@ class UserKeys:
         """All keys, with the first of the server's secrets; how many there are. Raises InvalidToken, and changes nothing then."""
 
         def encrypt(connection: Any) -> int:
-            box, rows = self._secret.box(), queries.user_keys(connection)
+            box, rows = self._secret.box(), account_rows.user_keys(connection)
             anew = [{**row._asdict(), "body": box.rotate(row.body.encode()).decode()} for row in rows]
             if anew:
                 connection.execute(self._sql.put_user_key, anew)

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from app.storage import queries, webhooks
 from app.storage.engine import Database
+from app.storage.repositories import account_rows, webhook_rows
 from app.storage.statements import Statements
 from app.users.principal import Principal, Role
 from app.util import clock
@@ -53,7 +53,7 @@ class Users:
         """By name, as they were a second ago at most."""
         if time.monotonic() - self._read_at > FRESH_SECONDS:
             began = time.monotonic()
-            rows = await self._database.read(queries.users)
+            rows = await self._database.read(account_rows.users)
             self._users, self._read_at = {row.name: _user(row) for row in rows}, began
         return self._users
 
@@ -87,7 +87,7 @@ class Users:
         }
 
         def put(connection: Any) -> None:
-            if any(each.name == user.name for each in queries.users(connection)) == is_new:
+            if any(each.name == user.name for each in account_rows.users(connection)) == is_new:
                 raise UserNameTaken(user.name) if is_new else NoSuchUser(user.name)
             connection.execute(self._sql.put_user, [row])
 
@@ -99,7 +99,7 @@ class Users:
 
         def remove(connection: Any) -> bool:
             connection.execute(self._sql.delete_user_keys, [{"gone": name}])
-            webhooks.remove_of(connection, name)
+            webhook_rows.remove_of(connection, name)
             return bool(connection.execute(self._sql.delete_user, [{"gone": name}]).rowcount)
 
         found = await self._database.write(remove)

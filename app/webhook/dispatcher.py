@@ -13,8 +13,8 @@ from typing import Any
 
 from app.bus.base import EventBus
 from app.session.replicas import Replicas
-from app.storage import queries, webhooks
 from app.storage.engine import Connection, Database, StorageError
+from app.storage.repositories import journal_rows, webhook_rows
 from app.util.failure_log import FailureLog
 from app.webhook.journal_pages import JournalPages
 from app.webhook.worker import ClaimLost, WebhookWorker
@@ -74,7 +74,7 @@ class WebhookDispatcher:
         for webhook_id in list(self._workers):
             await self._stop(webhook_id)
         with suppress(StorageError):  # the others see that this server has gone
-            await self._database.write(partial(webhooks.release, server=self._server))
+            await self._database.write(partial(webhook_rows.release, server=self._server))
 
     def _wake(self) -> None:
         self._pages.note_events()
@@ -103,7 +103,7 @@ class WebhookDispatcher:
         rows, head = await self._database.read(_rows_and_head)
         wanted = {row.id: row for row in rows if row.enabled}
         for row in await self._unclaimed(list(wanted.values())):
-            if await self._database.write(partial(webhooks.claim, webhook_id=row.id, before=row.server, server=self._server)):
+            if await self._database.write(partial(webhook_rows.claim, webhook_id=row.id, before=row.server, server=self._server)):
                 self._look_now.set()
         await self._stop_outdated(wanted)
         for row in wanted.values():
@@ -141,4 +141,4 @@ class WebhookDispatcher:
 
 
 def _rows_and_head(connection: Connection) -> tuple[Sequence[Any], int]:
-    return webhooks.all_of(connection), queries.journal_span(connection)[1]
+    return webhook_rows.all_of(connection), journal_rows.journal_span(connection)[1]

@@ -13,9 +13,7 @@ from app.util import clock
 MAX_BODY_BYTES = 1_000_000
 """Of a larger event the receiver is sent the ids alone, with `"truncated": true`."""
 
-_TYPE_START = '{"type":"'
 _IDS = ("id", "sessionID", "messageID", "partID")
-_OF_A_SESSION = ("session.created", "session.updated", "session.deleted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +23,6 @@ class WebhookMessage:
     id: str
     type: str
     body: bytes
-
-
-def type_of(payload: str) -> str:
-    """Of an event's JSON, which begins with it."""
-    return payload[len(_TYPE_START) : payload.index('"', len(_TYPE_START))]
-
-
-def session_of(kind: str, properties: Mapping[str, Any]) -> str | None:
-    subject = _subject(properties)
-    found: str | None = subject.get("id") if kind in _OF_A_SESSION else subject.get("sessionID")
-    return found
 
 
 def message_id(id_key: str, name: str | int) -> str:

@@ -18,8 +18,8 @@ from app.schema.webhook import (
     WebhookPatch,
     WebhookTime,
 )
-from app.storage import queries, webhooks
 from app.storage.engine import Connection, Database
+from app.storage.repositories import journal_rows, webhook_rows
 from app.tool.web.pinned import AddressDenied, PinnedRequests
 from app.users.principal import Principal, Role
 from app.users.server_secret import ServerSecret
@@ -92,7 +92,7 @@ class Webhooks:
         return NewWebhook(**dict(_shown(stored)), secret=secret)
 
     async def all(self, principal: Principal) -> list[Webhook]:
-        rows = await self._database.read(webhooks.all_of)
+        rows = await self._database.read(webhook_rows.all_of)
         return [_shown(row) for row in rows if _may_manage(principal, row.owner)]
 
     async def get(self, principal: Principal, webhook_id: str) -> Webhook:
@@ -103,20 +103,20 @@ class Webhooks:
         """Raises BadRequest, NotFound."""
         row = await self._find(principal, webhook_id)
         values = await self._changes(row, patch)
-        if values and not await self._database.write(lambda connection: webhooks.change(connection, webhook_id, values)):
+        if values and not await self._database.write(lambda connection: webhook_rows.change(connection, webhook_id, values)):
             raise _not_found(webhook_id)
         self.changed()
         return await self.get(principal, webhook_id)
 
     async def remove(self, principal: Principal, webhook_id: str) -> None:
         await self._find(principal, webhook_id)
-        await self._database.write(lambda connection: webhooks.remove(connection, webhook_id))
+        await self._database.write(lambda connection: webhook_rows.remove(connection, webhook_id))
         self.changed()
 
     async def deliveries(self, principal: Principal, webhook_id: str, limit: int) -> list[WebhookDelivery]:
         """The newest first."""
         await self._find(principal, webhook_id)
-        rows = await self._database.read(lambda connection: webhooks.deliveries(connection, webhook_id, limit))
+        rows = await self._database.read(lambda connection: webhook_rows.deliveries(connection, webhook_id, limit))
         return [_delivery(row._asdict()) for row in rows]
 
     async def test(self, principal: Principal, webhook_id: str) -> WebhookDelivery:
@@ -133,7 +133,7 @@ class Webhooks:
         return _delivery(entry)
 
     async def backlog(self) -> int:
-        return await self._database.read(webhooks.backlog)
+        return await self._database.read(webhook_rows.backlog)
 
     def worker(self, row: Any, services: WorkerServices) -> WebhookWorker:
         return WebhookWorker(row, self._decrypted(row), WebhookSender(self._requests), services)
@@ -151,16 +151,16 @@ class Webhooks:
             await sender.close()
 
     async def _find(self, principal: Principal, webhook_id: str) -> Any:
-        row = await self._database.read(lambda connection: webhooks.find(connection, webhook_id))
+        row = await self._database.read(lambda connection: webhook_rows.find(connection, webhook_id))
         if row is None or not _may_manage(principal, row.owner):
             raise _not_found(webhook_id)
         return row
 
     def _add(self, connection: Connection, row: Mapping[str, Any]) -> Any:
-        if len(webhooks.all_of(connection, row["owner"])) >= self._max_webhooks:
+        if len(webhook_rows.all_of(connection, row["owner"])) >= self._max_webhooks:
             raise TooManyWebhooks(self._max_webhooks)
-        webhooks.add(connection, {**row, "cursor": queries.journal_span(connection)[1]})
-        return webhooks.find(connection, row["id"])
+        webhook_rows.add(connection, {**row, "cursor": journal_rows.journal_span(connection)[1]})
+        return webhook_rows.find(connection, row["id"])
 
     async def _changes(self, row: Any, patch: WebhookPatch) -> dict[str, Any]:
         """As they are stored."""
@@ -233,8 +233,8 @@ def _checked_secret(secret: str) -> str:
 
 def _log(connection: Connection, webhook_id: str, entry: Mapping[str, Any]) -> None:
     """Unless the webhook was removed meanwhile."""
-    if webhooks.find(connection, webhook_id) is not None:
-        webhooks.add_deliveries(connection, webhook_id, [entry])
+    if webhook_rows.find(connection, webhook_id) is not None:
+        webhook_rows.add_deliveries(connection, webhook_id, [entry])
 
 
 def _not_found(webhook_id: str) -> NotFound:

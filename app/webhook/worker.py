@@ -17,14 +17,15 @@ import orjson
 from app.bus.base import Event
 from app.bus.event_id import EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
-from app.storage import webhooks
 from app.storage.engine import Connection, Database
+from app.storage.journal import event_of
+from app.storage.repositories import webhook_rows
 from app.storage.writer import Change, Writer
 from app.util import clock
 from app.util.failure_log import FailureLog
 from app.webhook.event_patterns import matches
 from app.webhook.journal_pages import JournalPages
-from app.webhook.message import WebhookMessage, message, message_id, session_of, type_of
+from app.webhook.message import WebhookMessage, message, message_id
 from app.webhook.owners import WebhookEnds, WebhookOwners
 from app.webhook.retry import next_attempt
 from app.webhook.sender import SendResult
@@ -113,7 +114,7 @@ class WebhookWorker:
         values, deliveries, server = asdict(self._at), list(self._unlogged), self._webhook.server
 
         def store(connection: Connection) -> bool:
-            return webhooks.put_progress(connection, self._webhook.id, server, values, deliveries)
+            return webhook_rows.put_progress(connection, self._webhook.id, server, values, deliveries)
 
         if not await self._services.database.write(store):
             raise ClaimLost
@@ -148,7 +149,7 @@ class WebhookWorker:
             if self._unlogged or page.is_gap or self._at.cursor - self._stored_cursor >= STORE_SKIPPED:
                 await self.store_progress()
 
-    async def _next_page(self) -> webhooks.JournalPage:
+    async def _next_page(self) -> webhook_rows.JournalPage:
         principal = await self._principal()
         return await self._services.pages.after(self._at.cursor, self._webhook.directory, principal.visible_owner)
 
@@ -160,15 +161,14 @@ class WebhookWorker:
         await self._deliver(message(name, kind, clock.now_ms(), self._webhook.directory, {}, event_id))
 
     async def _offer(self, row: Any) -> None:
-        kind = type_of(row.payload)
-        if not any(matches(pattern, kind) for pattern in self._patterns):
+        event = event_of(row)
+        if not any(matches(pattern, event.type) for pattern in self._patterns):
             return
-        properties = orjson.loads(row.payload)["properties"]
-        if self._webhook.session_id not in (None, session_of(kind, properties)):
+        if self._webhook.session_id not in (None, event.session_id):
             return
-        event = Event(row.payload.encode(), row.directory, None, True, row.seq, row.owner)
-        name = message_id(self._webhook.id_key, row.seq)
-        await self._deliver(message(name, kind, row.time, row.directory, properties, await self._event_id(event.id())), event)
+        name, properties = message_id(self._webhook.id_key, row.seq), orjson.loads(event.properties)
+        event_id = await self._event_id(event.id())
+        await self._deliver(message(name, event.type, row.time, row.directory, properties, event_id), event)
 
     async def _deliver(self, content: WebhookMessage, event: Event | None = None) -> None:
         """Returns when the message is accepted, or its `event` is none that the owner may see any more. Raises WebhookEnds."""
@@ -218,11 +218,11 @@ class WebhookWorker:
 
         def switch_off(connection: Connection) -> None:
             if end.removes:
-                ended = webhooks.remove_unchanged(connection, webhook)
+                ended = webhook_rows.remove_unchanged(connection, webhook)
             else:
                 values = {**asdict(self._at), "retry_at": None}
-                ended = webhooks.put_progress(connection, webhook.id, webhook.server, values, deliveries)
-                ended = ended and webhooks.switch_off(connection, webhook, end.reason)
+                ended = webhook_rows.put_progress(connection, webhook.id, webhook.server, values, deliveries)
+                ended = ended and webhook_rows.switch_off(connection, webhook, end.reason)
             change.events[:] = [announced] if ended else []
 
         change.work = switch_off

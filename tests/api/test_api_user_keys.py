@@ -13,7 +13,7 @@ from user_logins import user
 
 from app.cli import app as command
 from app.provider.registry import Providers
-from app.storage import queries
+from app.storage.repositories import account_rows
 
 KEY = {"type": "api", "key": "sk-of-anna-alone"}
 USED = [{"text": "ok"}, {"usage": {"input": 900, "output": 100}}]
@@ -24,7 +24,7 @@ async def connected(app: RunningApp) -> list[str]:
 
 
 async def stored_bodies(app: RunningApp) -> list[str]:
-    rows = await app.services.sessions.store.query(queries.user_keys)
+    rows = await app.services.sessions.store.query(account_rows.user_keys)
     return [row.body for row in rows]
 
 

@@ -263,7 +263,8 @@ async def test_a_thousand_events_reach_a_fast_receiver_once_and_in_order(tmp_pat
         writer, began = app.fastapi.state.server._core.storage.writer, time.monotonic()
         for number in range(MANY):
             payload = b'{"type":"command.executed","properties":{"sessionID":"ses_%d","name":"%d"}}' % (number % 7, number)
-            writer.post(Change(events=[Event(payload, str(app.directory), f"ses_{number % 7}")]))
+            session_id, directory = f"ses_{number % 7}", str(app.directory)
+            writer.post(Change(events=[Event("command.executed", payload, session_id=session_id, directory=directory)]))
         received = await until(receiver, lambda got: len(got) >= MANY)
         seconds = time.monotonic() - began
         assert [each.data["name"] for each in received] == [str(number) for number in range(MANY)]

@@ -32,8 +32,9 @@ from running_server import ROOT, clean_environment
 from typer.testing import CliRunner
 
 from app import cli
-from app.storage import queries, tables
+from app.storage import tables
 from app.storage.engine import make_engine
+from app.storage.repositories import session_rows
 
 WAIT_SECONDS = 120
 
@@ -292,7 +293,7 @@ def test_a_killed_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytes
     ]
     engine = make_engine(f"sqlite:///{database}")
     with engine.connect() as connection:
-        assert len(queries.imported_sessions(connection)) == total
+        assert len(session_rows.imported_sessions(connection)) == total
         counts = [connection.execute(table.select()).all() for table in (tables.MESSAGE, tables.PART)]
     engine.dispose()
     assert list(map(len, counts)) == [total * 3 * 2, total * 3 * 5]

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_app import RunningApp, running_app
+from running_app import running_app
 from turns import Step, call, say, task, until
 
 from app.runs.runner import Run
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
-from app.session.kept_messages import KeptMessages
 from app.turn.part_writer import PartWriter
 from app.turn.turn import Turn
 
@@ -31,12 +30,6 @@ def held() -> list[str]:
     return [type(each).__name__ for each in gc.get_objects() if type(each) in OF_A_TURN]
 
 
-def held_but_for_kept(app: RunningApp) -> list[str]:
-    """The messages that the next turn need not parse again are bounded by their size."""
-    app.services.sessions.store._kept = KeptMessages()
-    return held()
-
-
 @pytest.mark.usefixtures("without_collector")
 @pytest.mark.parametrize(
     "steps",
@@ -53,7 +46,7 @@ async def test_a_turn_leaves_nothing_behind(tmp_path: Path, steps: list[list[Ste
         session = await app.create_session(title="T")
         before = held()
         await app.prompt(session["id"], "Hi")
-        await until(lambda: held_but_for_kept(app) == before, "freedom")
+        await until(lambda: held() == before, "freedom")
 
 
 @pytest.mark.usefixtures("without_collector")
@@ -65,4 +58,4 @@ async def test_an_aborted_turn_leaves_nothing_behind(tmp_path: Path) -> None:
             await app.prompt_async(session["id"], "Hi")
             await events.until("message.part.updated")
             await app.post(f"/session/{session['id']}/abort")
-        await until(lambda: held_but_for_kept(app) == before, "freedom")
+        await until(lambda: held() == before, "freedom")

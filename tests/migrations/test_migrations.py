@@ -15,15 +15,15 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from database_schema import database_schema
-from older_database import check_steps_and_reverts, put_steps_and_reverts, upgrade_to
+from older_database import check_events, check_steps_and_reverts, put_events, put_steps_and_reverts, upgrade_to
 from sqlalchemy import Engine, inspect, text
 from typer.testing import CliRunner
 
 from app import __version__, cli
 from app.session.change import UNKNOWN_BASIS
-from app.storage import queries, webhooks
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
+from app.storage.repositories import directory_rows, journal_rows, lease_rows, pending_rows, session_rows, webhook_rows
 from app.storage.tables import METADATA
 from app.storage.text_index import FTS
 
@@ -148,8 +148,8 @@ def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> No
             connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
     upgrade(engine)
     with engine.begin() as connection:
-        assert queries.pending_request(connection, "question", "a") is not None
-        (held,) = queries.leases(connection)
+        assert pending_rows.is_pending(connection, "a")
+        (held,) = lease_rows.leases(connection)
         assert (held.owner, held.generation) == ("gone", 7)
 
 
@@ -164,9 +164,9 @@ def test_what_was_stored_before_there_were_users_is_nobodys(engine: Engine) -> N
             connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
     upgrade(engine)
     with engine.begin() as connection:
-        assert queries.owners(connection, ["ses_1"]) == {"ses_1": ""}
+        assert session_rows.owners(connection, ["ses_1"]) == {"ses_1": ""}
         assert connection.execute(text("SELECT owner FROM event_journal")).scalars().all() == [""]
-        assert queries.events_after(connection, 0, None, 1000, "anna") == ([], True)
+        assert journal_rows.events_after(connection, 0, None, 1000, "anna") == ([], True)
 
 
 def test_an_older_database_takes_webhooks(engine: Engine) -> None:
@@ -179,11 +179,11 @@ def test_an_older_database_takes_webhooks(engine: Engine) -> None:
     row = {"id": "whk_1", "owner": "", "role": "admin", "url": "", "events": "[]", "secret": "", "id_key": "", "created": 1}
     delivery = {"message_id": "evt_1", "type": "t", "time": 1, "attempt": 1, "milliseconds": 1, "status": 204, "error": None}
     with engine.begin() as connection:
-        webhooks.add(connection, {**row, "cursor": queries.journal_span(connection)[1]})
-        webhooks.add_deliveries(connection, "whk_1", [delivery])
-        page = webhooks.journal_page(connection, 1, None, None, 1000)
+        webhook_rows.add(connection, {**row, "cursor": journal_rows.journal_span(connection)[1]})
+        webhook_rows.add_deliveries(connection, "whk_1", [delivery])
+        page = webhook_rows.journal_page(connection, 1, None, None, 1000)
         assert (page.upto, page.is_last, page.is_gap, list(page.rows)) == (1, True, False, [])
-        assert len(webhooks.deliveries(connection, "whk_1", 10)) == 1 and webhooks.remove(connection, "whk_1")
+        assert len(webhook_rows.deliveries(connection, "whk_1", 10)) == 1 and webhook_rows.remove(connection, "whk_1")
         assert connection.execute(text("SELECT count(*) FROM webhook_delivery")).scalar_one() == 0
 
 
@@ -206,10 +206,25 @@ def test_approvals_wider_than_a_folder_are_dropped(engine: Engine) -> None:
         connection.execute(text(f"INSERT INTO {waiting} VALUES ('per_2', 'permission', 'ses_1', '/', {damaged})"))
     upgrade(engine)
     with engine.begin() as connection:
-        found = {(permission, pattern) for permission, pattern in queries.approvals(connection, "p")}
+        found = {(permission, pattern) for permission, pattern in directory_rows.approvals(connection, "p")}
         assert found == {("bash", "ls /x*"), *(("external_directory", pattern) for pattern in kept)}
         body = json.loads(connection.execute(text("SELECT body FROM pending_ask WHERE id = 'per_1'")).scalar_one())
         assert body == {**request, "always": ["/srv/data/*"]}
+
+
+def test_events_of_an_older_journal_get_their_type_and_session(engine: Engine) -> None:
+    upgrade_to(engine, "0018")
+    put_events(engine)
+    with engine.begin() as connection:
+        damaged = (
+            "INSERT INTO event_journal (seq, directory, time, payload, bytes) VALUES (99, '/d', 1, CAST(x'7bff' AS TEXT), 2)"
+        )
+        connection.execute(text(damaged))
+    upgrade(engine)
+    with engine.begin() as connection:
+        (stored,) = connection.execute(text("DELETE FROM event_journal WHERE seq = 99 RETURNING type, session_id")).all()
+        assert stored == ("", None), "a damaged one stays as it is"
+    check_events(engine)
 
 
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:

@@ -3,27 +3,27 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from types import MappingProxyType
 from typing import Any
 
-from storage_parts import event
-
 from app.bus.base import Event, PartDelta
-from app.bus.frames import Written
 from app.bus.listener import Listener
 from app.bus.memory import MemoryBus
 
 
-def payloads(written: bytes | memoryview | None) -> list[Any]:
-    """Of a `named` or `numbered` event the name or number, of others all."""
+def payloads(written: bytes | None) -> list[Any]:
+    """Of an event without properties its name or number, of others all."""
     assert written is not None
-    lines = [line.removeprefix("data: ") for line in bytes(written).decode().split("\n") if line.startswith("data: ")]
+    lines = [line.removeprefix("data: ") for line in written.decode().split("\n") if line.startswith("data: ")]
     return [_name(json.loads(line)) for line in lines]
 
 
 def _name(sent: dict[str, Any]) -> Any:
     if "payload" in sent:
         return {**sent, "payload": _name(sent["payload"])}
-    return sent["type"] if sent.keys() == {"id", "type"} else sent
+    if sent["properties"] != {}:
+        return sent
+    return int(sent["type"]) if sent["type"].isdigit() else sent["type"]
 
 
 async def heard(listener: Listener) -> list[Any]:
@@ -36,16 +36,17 @@ async def written(listener: Listener) -> list[bytes]:
     """All that waits, in its pieces. Closes the listener."""
     listener.close()
     async with asyncio.timeout(60):
-        return [bytes(piece) async for piece in _pieces(listener)]
+        return [piece async for piece in _pieces(listener)]
 
 
-async def _pieces(listener: Listener) -> AsyncIterator[Written]:
+async def _pieces(listener: Listener) -> AsyncIterator[bytes]:
     while (piece := await listener.next()) is not None:
         yield piece
 
 
-def named(name: str, **where: Any) -> Event:
-    return event(json.dumps({"type": name}), **where)
+def named(name: str, properties: Any = MappingProxyType({}), **where: Any) -> Event:
+    payload = json.dumps({"type": name, "properties": dict(properties)}, separators=(",", ":"))
+    return Event(name, payload.encode(), **{"session_id": "ses_1", "directory": "/d", **where})
 
 
 class Text:
@@ -72,4 +73,4 @@ def gained(frames: list[Any], part_id: str = "prt_1") -> str:
 
 
 def numbered(seq: int) -> Event:
-    return Event(b'{"type":%d}' % seq, "/d", "ses_1", True, seq)
+    return named(str(seq), seq=seq)

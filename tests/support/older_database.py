@@ -59,3 +59,32 @@ def check_steps_and_reverts(engine: Engine) -> None:
         assert trees[:2] == [("prt_1", "tree1"), ("prt_3", "tree2")]
         assert {tree for _, tree in trees[2:]} == {"tree3"} and len(trees) == MANY + 2
         assert connection.execute(text("SELECT id FROM session WHERE reverting")).all() == [("ses_1",)]
+
+
+EVENTS = {
+    '{"type":"session.created","properties":{"info":{"id":"ses_1","projectID":"p"}}}': ("session.created", "ses_1"),
+    '{"type":"session.idle","properties":{"sessionID":"ses_2"}}': ("session.idle", "ses_2"),
+    '{"type":"message.updated","properties":{"info":{"id":"msg_1","sessionID":"ses_3"}}}': ("message.updated", "ses_3"),
+    '{"type":"message.part.updated","properties":{"part":{"id":"prt_1","sessionID":"ses_4","text":"\\u0000"}}}': (
+        "message.part.updated",
+        "ses_4",
+    ),
+    '{"type":"pty.created","properties":{"info":{"id":"pty_1","title":"\\"sessionID\\":\\"ses_5\\""}}}': ("pty.created", None),
+    '{"type":"tui.session.select","properties":{"sessionID":"ses_6"}}': ("tui.session.select", None),
+    '{"type":"global.disposed","properties":{}}': ("global.disposed", None),
+    "{}": ("", None),
+}
+"""As the journal held them before their types and sessions had columns, by the JSON of each."""
+
+
+def put_events(engine: Engine) -> None:
+    rows = [{"seq": seq, "payload": payload} for seq, payload in enumerate(EVENTS, start=1)]
+    with engine.begin() as connection:
+        columns = "event_journal (seq, directory, time, payload, bytes)"
+        connection.execute(text(f"INSERT INTO {columns} VALUES (:seq, '/d', 1, :payload, 2)"), rows)
+
+
+def check_events(engine: Engine) -> None:
+    with engine.begin() as connection:
+        stored = connection.execute(text("SELECT payload, type, session_id FROM event_journal ORDER BY seq")).all()
+    assert {payload: (kind, session_id) for payload, kind, session_id in stored} == EVENTS

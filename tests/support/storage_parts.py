@@ -108,7 +108,7 @@ def part_row(part_id: str, message_id: str = "msg_1", session_id: str = "ses_1",
 
 
 def event(name: str, session_id: str | None = "ses_1", *, journaled: bool = True, directory: str | None = "/d") -> Event:
-    return Event(name.encode(), directory, session_id, journaled)
+    return Event(name, name.encode(), session_id=session_id, directory=directory, journaled=journaled)
 
 
 def delta(text: str, session_id: str = "ses_1", part_id: str = "prt_1", size: int = 0, directory: str = "/d") -> PartDelta:

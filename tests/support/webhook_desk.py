@@ -11,8 +11,8 @@ from typing import Any
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.session.sequencer import Sequencer
-from app.storage import webhooks
 from app.storage.engine import Database
+from app.storage.repositories import webhook_rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.tool.web.pinned import PinnedRequests
@@ -112,11 +112,11 @@ class WebhookDesk:
             "cursor": 0,
             **fields,
         }
-        await self.database.write(lambda connection: webhooks.add(connection, row))
+        await self.database.write(lambda connection: webhook_rows.add(connection, row))
         return await self.row(row["id"])
 
     async def row(self, webhook_id: str = "whk_1") -> Any:
-        return await self.database.read(lambda connection: webhooks.find(connection, webhook_id))
+        return await self.database.read(lambda connection: webhook_rows.find(connection, webhook_id))
 
     async def until_stored(self, cursor: int, webhook_id: str = "whk_1") -> Any:
         """The row."""
@@ -127,19 +127,19 @@ class WebhookDesk:
 
     async def deliveries(self, webhook_id: str = "whk_1") -> list[Any]:
         """The oldest first."""
-        rows = await self.database.read(lambda connection: webhooks.deliveries(connection, webhook_id, 1000))
+        rows = await self.database.read(lambda connection: webhook_rows.deliveries(connection, webhook_id, 1000))
         return list(reversed(rows))
 
     async def announce(self, *names: str, session: str = "ses_1", owner: str = "", padding: int = 0) -> None:
         for name in names:
             properties = {"sessionID": session, "name": name, "padding": "x" * padding}
             payload = json.dumps({"type": "command.executed", "properties": properties}, separators=(",", ":"))
-            event = Event(payload.encode(), "/d", session).stored(owner, None)
+            event = Event("command.executed", payload.encode(), session_id=session, directory="/d", owner=owner)
             await self.writer.commit(Change(events=[event]))
 
     async def announced(self, kind: str) -> list[tuple[str | None, Any]]:
         """Owner and properties."""
-        page = await self.database.read(lambda connection: webhooks.journal_page(connection, 0, None, None, 10**9))
+        page = await self.database.read(lambda connection: webhook_rows.journal_page(connection, 0, None, None, 10**9))
         events = [(row.owner, json.loads(row.payload)) for row in page.rows]
         return [(owner, event["properties"]) for owner, event in events if event["type"] == kind]
 

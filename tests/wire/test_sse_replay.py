@@ -15,7 +15,7 @@ from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, Te
 from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.part import TextPart
 from app.session import replay as replaying
-from app.storage import queries
+from app.storage.repositories import journal_rows
 from app.storage.writer import Writer
 
 
@@ -287,7 +287,7 @@ async def test_a_cursor_older_than_the_journal_is_answered_with_a_resync_that_ca
         for _ in range(3):
             await app.create_session()
         newest = await app.services.events.replay.head()
-        await app.services.sessions.store._database.write(lambda c: queries.trim_journal(c, newest - 2))
+        await app.services.sessions.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 2))
         async with app.events(cursor=1) as events:
             resync = await events.until("server.resync")
         async with app.events(cursor=resync.id) as again:
@@ -301,7 +301,7 @@ async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path)
         for _ in range(2):
             await app.create_session()
         newest = await app.services.events.replay.head()
-        await app.services.sessions.store._database.write(lambda c: queries.trim_journal(c, newest - 1))
+        await app.services.sessions.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 1))
         async with app.events(cursor=newest - 1) as events:
             await events.until("session.updated")
         assert events.types == ["server.connected", "session.updated"]

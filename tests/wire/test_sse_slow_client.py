@@ -32,8 +32,8 @@ async def until_listeners(app: RunningApp, count: int) -> None:
 
 
 def publish(app: RunningApp, number: int) -> None:
-    payload = json.dumps({"type": "test", "properties": {"number": number, "padding": "x" * EVENT_BYTES}})
-    app.services.events.bus.publish(Event(payload.encode(), str(app.directory), journaled=False))
+    payload = json.dumps({"type": "test", "properties": {"number": number, "padding": "x" * EVENT_BYTES}}, separators=(",", ":"))
+    app.services.events.bus.publish(Event("test", payload.encode(), directory=str(app.directory), journaled=False))
 
 
 async def test_a_client_that_reads_nothing_is_cut_off_and_the_others_hear_everything(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from app.schema.part import ModelRef
 from app.schema.session import CreateInput, NoWorkspace, RevertInput, RevertState, SessionModel
 from app.schema.timeline import LocationRef, SessionInputAdmitted, SessionPromptInput, SessionV2Info
 from app.session.revert_state import revert_state
-from app.storage.queries import SessionRange, UnknownAnchor
+from app.storage.repositories.pages import PageBeside, UnknownAnchor
+from app.storage.repositories.session_rows import SessionFilter
 from app.timeline.sessions import session_info
 from app.workspace.instance import Instance
 
@@ -105,10 +106,10 @@ async def list_sessions(
     )
     if cursor is not None:
         at = read_cursor(SessionCursor, cursor)
-    wanted = _range(at, limit, who.visible_owner, beside=cursor is not None)
+    beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
     store = app.sessions.store
     try:
-        found = [] if workspace else await store.sessions_in(wanted)
+        found = [] if workspace else await store.sessions_beside(_filter(at, who.visible_owner), beside)
     except UnknownAnchor as gone:
         raise invalid_cursor(gone.message) from None
     ends = PageEnds()
@@ -119,18 +120,9 @@ async def list_sessions(
     return SessionsResponse(data=[session_info(session) for session in found], cursor=ends)
 
 
-def _range(at: SessionCursor, limit: int, owner: str | None, *, beside: bool) -> SessionRange:
-    return SessionRange(
-        limit,
-        newest_first=at.order == "desc",
-        anchor=at.anchor if beside else None,
-        newer=at.newer,
-        project_id=at.project,
-        directory=at.directory,
-        path=at.subpath or None,
-        search=at.search,
-        owner=owner,
-    )
+def _filter(at: SessionCursor, owner: str | None) -> SessionFilter:
+    directories = None if at.directory is None else [at.directory]
+    return SessionFilter(at.project, directories, path=at.subpath or None, owner=owner, search=at.search)
 
 
 @routes.post("", responses=described(ForbiddenError, ConflictError), dependencies=WRITES)

@@ -16,7 +16,7 @@ from app.api.v2.errors import InvalidCursorError, MessageNotFoundError, SessionN
 from app.api.v2.session import DEFAULT_LIMIT, Order
 from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
-from app.storage.queries import MessageRange, UnknownAnchor
+from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.timeline.numbers import LARGEST
 from app.timeline.service import EntryPage, TimelineReader
 
@@ -58,7 +58,7 @@ async def messages(
         raise invalid_cursor("Cursor cannot be combined with order")
     at = read_cursor(MessageCursor, cursor) if cursor is not None else None
     ordered: Order = at.order if at else order or "desc"
-    wanted = MessageRange(limit, ordered == "desc", at.anchor if at else None, bool(at and at.newer))
+    wanted = PageBeside(limit, ordered == "desc", at.anchor if at else None, bool(at and at.newer))
     try:
         page = await app.second_api().timeline.page(session_id, wanted)
     except UnknownAnchor as gone:

@@ -18,7 +18,8 @@ from app.schema.project import Project
 from app.schema.session import FileDiff
 from app.session.store import Store
 from app.session.todos import read_todos
-from app.storage import queries, tables
+from app.storage import tables
+from app.storage.repositories import session_rows
 from app.storage.statements import Statements
 from app.storage.writer import Change, Writer
 from app.transfer.document import SessionDocument, SessionHistory
@@ -60,7 +61,7 @@ class OpenCodeImport:
 
     async def run(self, readers: Sequence[SourceReader], directory: Path | None, progress: ImportProgress) -> ImportReport:
         """`directory`: only the sessions in it."""
-        self._imported = await self._store.query(queries.imported_sessions)
+        self._imported = await self._store.query(session_rows.imported_sessions)
         for reader in readers:
             self._projects = {
                 str(project.get("id")): project for project in await asyncio.to_thread(lambda r: list(r.projects()), reader)
@@ -121,7 +122,7 @@ class OpenCodeImport:
         except NotFound:
             return None
         messages = await self._store.messages(session_id)
-        diffs = await self._store.query(queries.body_of, tables.DIFF, session_id=session_id)
+        diffs = await self._store.query(session_rows.body_of, tables.DIFF, session_id=session_id)
         todos = await read_todos(self._store, session_id)
         diff = _DIFFS.validate_json(diffs) if diffs else []
         return SessionHistory.model_construct(info=info, messages=messages, todo=todos, diff=diff)
@@ -142,7 +143,7 @@ class OpenCodeImport:
 
     async def _put_project(self, project_id: str) -> None:
         """One that is stored here already stays as it is."""
-        stored = await self._store.query(queries.body_of, tables.PROJECT, id=project_id)
+        stored = await self._store.query(session_rows.body_of, tables.PROJECT, id=project_id)
         if stored is not None or project_id not in self._projects:
             return
         with suppress(ValidationError):  # without a stored project, its first use makes one

@@ -152,7 +152,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, monkeypat
         payload = orjson.dumps({"type": "test", "properties": {"padding": "x" * 100_000}})
         async with asyncio.timeout(60):
             while app.services.events.bus.listeners():
-                app.services.events.bus.publish(Event(payload, str(app.directory), journaled=False))
+                app.services.events.bus.publish(Event("test", payload, directory=str(app.directory), journaled=False))
                 await asyncio.sleep(0.005)
         writer.close()
 

@@ -3,7 +3,9 @@
 import json
 from dataclasses import replace
 
-from app.bus.base import Event, PartDelta
+from bus_parts import named
+
+from app.bus.base import PartDelta
 from app.bus.event_id import EventId
 from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, PartFrame, pieces
 from app.util import clock
@@ -18,7 +20,7 @@ def part_delta(text: str, size: int = 0) -> PartDelta:
 
 
 def written(frame: Frame, form: Format = Format()) -> bytes:
-    return b"".join(frame.encoded(form))
+    return frame.written(form)
 
 
 def data(frame: bytes) -> dict[str, object]:
@@ -28,22 +30,31 @@ def data(frame: bytes) -> dict[str, object]:
 
 
 def test_an_event_with_a_number_has_an_id_line_for_who_asks() -> None:
-    frame = EventFrame(Event(b'{"type":"t"}', "/d", None, True, 7), EventId(7))
-    assert written(frame, Format(ids=True)) == b'id: 7\ndata: {"id":"evt_00000000000070000000000000","type":"t"}\n\n'
-    assert written(frame) == b'data: {"id":"evt_00000000000070000000000000","type":"t"}\n\n'
+    frame = EventFrame(named("t", seq=7), EventId(7))
+    event = b'data: {"id":"evt_00000000000070000000000000","type":"t","properties":{}}\n\n'
+    assert written(frame, Format(ids=True)) == b"id: 7\n" + event
+    assert written(frame) == event
 
 
 def test_an_event_without_a_number_has_none() -> None:
-    frame = EventFrame(Event(b'{"type":"t"}', "/d", journaled=False), ID)
-    assert written(frame, Format(ids=True)) == b'data: {"id":"evt_00000000000070000000000010","type":"t"}\n\n'
+    frame = EventFrame(named("t", journaled=False), ID)
+    assert written(frame, Format(ids=True)) == b'data: {"id":"evt_00000000000070000000000010","type":"t","properties":{}}\n\n'
 
 
-def test_a_frame_that_is_too_large_to_copy_is_written_alike() -> None:
-    payload = b'{"type":"%b"}' % (b"t" * 2 * PIECE_BYTES)
-    frame = EventFrame(Event(payload), ID)
-    assert len(frame.encoded(GLOBAL)) == 3
-    assert data(written(frame, GLOBAL)) == {"payload": {"id": WIRE_ID, **json.loads(payload)}}
-    assert b"".join(pieces([frame], GLOBAL)) == written(frame, GLOBAL)
+def test_the_second_api_writes_its_directory_and_data() -> None:
+    frame = EventFrame(named("t", {"a": 1}, directory='/d"é'), ID)
+    assert data(written(frame, Format(second=True))) == {
+        "id": WIRE_ID,
+        "type": "t",
+        "location": {"directory": '/d"é'},
+        "data": {"a": 1},
+    }
+
+
+def test_a_large_frame_is_cut() -> None:
+    frame = EventFrame(named("t", {"text": "t" * 2 * PIECE_BYTES}), ID)
+    cut = list(pieces([frame], GLOBAL))
+    assert max(map(len, cut)) == PIECE_BYTES and b"".join(cut) == written(frame, GLOBAL)
 
 
 def test_a_frame_that_is_cut_is_written_anew() -> None:
@@ -53,9 +64,9 @@ def test_a_frame_that_is_cut_is_written_anew() -> None:
 
 
 def test_the_global_stream_wraps_it_with_its_directory() -> None:
-    payload = {"id": WIRE_ID, "type": "t"}
-    assert data(written(EventFrame(Event(b'{"type":"t"}', '/d"é'), ID), GLOBAL)) == {"directory": '/d"é', "payload": payload}
-    assert data(written(EventFrame(Event(b'{"type":"t"}'), ID), GLOBAL)) == {"payload": payload}
+    payload = {"id": WIRE_ID, "type": "t", "properties": {}}
+    assert data(written(EventFrame(named("t", directory='/d"é'), ID), GLOBAL)) == {"directory": '/d"é', "payload": payload}
+    assert data(written(EventFrame(named("t", directory=None), ID), GLOBAL)) == {"payload": payload}
 
 
 def test_a_gain_says_which_part_gained_what() -> None:

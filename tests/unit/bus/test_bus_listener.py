@@ -17,7 +17,7 @@ MB = 1_000_000
 
 
 def big(size: int = MB) -> Event:
-    return Event(b'{"type":"%b"}' % (b"x" * size), "/d", "ses_1")
+    return Event("big", b'{"type":"big","properties":{"text":"%b"}}' % (b"x" * size), session_id="ses_1", directory="/d")
 
 
 async def read(listener: Listener, events: int = 1) -> None:
@@ -56,13 +56,13 @@ async def test_merged_frames_stay_between_the_events_around_them() -> None:
     slow = bus.subscribe("/d", deltas=True)
     text = Text(bus)
     for number in range(3):
-        bus.publish(Event(b'{"type":"%d","properties":{}}' % number, "/d", "ses_1"))
+        bus.publish(named("marker", {"number": number}))
         for _ in range(4):
             text.gain("x" * (MERGE_ABOVE // 8))
             bus.flush("ses_1")
-    types = [frame["type"] for frame in payloads(b"".join(await written(slow)))]
-    assert [name for name in types if name.isdigit()] == ["0", "1", "2"]
-    assert len(types) < 12
+    frames = payloads(b"".join(await written(slow)))
+    assert [frame["properties"]["number"] for frame in frames if frame["type"] == "marker"] == [0, 1, 2]
+    assert len(frames) < 12
 
 
 # How much may wait.
@@ -132,9 +132,9 @@ async def test_a_client_that_reads_but_falls_far_behind_is_cut_off(soon: float) 
 async def test_a_large_event_is_cut_into_pieces_and_not_copied() -> None:
     bus = MemoryBus()
     listener = bus.subscribe(None, ids=True)
-    event = Event(json.dumps({"type": "t", "properties": {"text": "é" * 4 * MB}}).encode(), "/d", None, True, 7)
+    event = named("t", {"text": "é" * 4 * MB}, seq=7)
     bus.publish(event)
-    assert listener._frames[0].payload is event.payload
+    assert listener._frames[0].event.payload is event.payload
     pieces = await written(listener)
     assert max(map(len, pieces)) <= PIECE_BYTES and b"".join(pieces).startswith(b"id: 7\ndata: {")
     named_event = {"id": event.id().wire(None).decode(), **json.loads(event.payload)}
@@ -174,7 +174,7 @@ async def test_waiting_for_a_client_costs_little_however_much_waits() -> None:
 async def test_a_frame_that_cannot_be_written_ends_its_client_alone(caplog: pytest.LogCaptureFixture) -> None:
     bus = MemoryBus()
     listener = bus.subscribe(None)
-    bus.publish(Event(b"{}", "\ud800", "ses_1"))
+    bus.publish(named("t", directory="\ud800"))
     assert await listener.next() is None and bus.listeners() == 0
     assert caplog.text.count("could not be written") == 1
 

@@ -6,7 +6,7 @@ import pytest
 from bus_parts import Text, gained, heard, named
 from storage_parts import delta
 
-from app.bus.base import Event, PartDelta
+from app.bus.base import PartDelta
 from app.bus.frames import Frame
 from app.bus.listener import Listener
 from app.bus.memory import MemoryBus
@@ -28,7 +28,7 @@ async def test_what_streamed_before_an_event_of_the_session_is_sent_before_it(de
     text = Text(bus)
     for piece in ("Hel", "lo ", "there"):
         text.gain(piece)
-    bus.publish(Event(b'{"type":"end","properties":{}}', "/d", "ses_1"))
+    bus.publish(named("end", {"at": 1}))
     frames = await heard(listener)
     assert gained(frames[:-1]) == "Hello there" and frames[-1]["type"] == "end"
 
@@ -39,7 +39,7 @@ async def test_an_event_of_another_session_flushes_nothing() -> None:
     text = Text(bus)
     text.gain("a")
     text.gain("b")
-    bus.publish(Event(b'{"type":"end","properties":{}}', "/d", "ses_2"))
+    bus.publish(named("end", {"at": 1}, session_id="ses_2"))
     assert gained(await heard(listener)) == "a"
 
 
@@ -140,7 +140,7 @@ async def test_a_part_that_cannot_be_rendered_disconnects_who_is_sent_it(caplog:
     bus = MemoryBus()
     whole, gains = bus.subscribe("/d"), bus.subscribe("/d", deltas=True)
     bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, fail))
-    bus.publish(Event(b'{"type":"end","properties":{}}', "/d", "ses_1"))
+    bus.publish(named("end", {"at": 1}))
     assert await whole.next() is None
     assert gained((await heard(gains))[:-1]) == "x"
     assert caplog.text.count("could not be shown") == 1

@@ -120,7 +120,7 @@ async def test_progress_without_text_is_sent_as_the_part_stands(deltas: bool) ->
         streaming.gain("")
     streaming.merger.flush("ses_1")
     assert len(streaming.frames) == 2
-    assert b'"delta"' not in streaming.frames[-1].payload
+    assert b'"delta"' not in streaming.frames[-1].event.payload
 
 
 async def test_a_part_that_cannot_be_rendered_is_logged_and_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,8 +1,8 @@
 """The ids that clients remember events by."""
 
 import pytest
+from bus_parts import named
 
-from app.bus.base import Event
 from app.bus.event_id import NEVER_GIVEN, EventId, read_cursor
 from app.users.event_cursors import UserCursors
 
@@ -12,7 +12,7 @@ def wire(event_id: EventId) -> str:
 
 
 def test_an_event_of_the_journal_has_the_same_id_each_time() -> None:
-    assert wire(EventId(7)) == wire(Event(b"{}", seq=7).id()) == "evt_00000000000070000000000000"
+    assert wire(EventId(7)) == wire(named("t", seq=7).id()) == "evt_00000000000070000000000000"
 
 
 def test_ids_ascend_in_the_order_in_which_events_are_sent() -> None:
@@ -35,7 +35,7 @@ def test_an_id_that_was_never_given_reads_as_too_old(made_up: str) -> None:
 
 
 def test_an_event_that_is_not_of_the_journal_is_behind_what_was_sent_before_it() -> None:
-    heartbeat, greeting = Event(b"{}", journaled=False), Event(b"{}", journaled=False, seq=9)
+    heartbeat, greeting = named("t", journaled=False), named("t", journaled=False, seq=9)
     assert heartbeat.id(5).seq == 5
     assert greeting.id(5).seq == 9 and greeting.id(5) != greeting.id(5)
     assert EventId.behind(-1).seq == 0 and len(wire(EventId.behind(2**62))) == 30

@@ -5,13 +5,14 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from bus_parts import numbered
 
 from app.bus.base import Event
 from app.bus.ordered_events import OrderedEvents
 
 
 def event(seq: int) -> Event:
-    return Event(b"%d" % seq, "/d", None, True, seq)
+    return numbered(seq)
 
 
 class Following:

@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from bus_parts import heard
+from bus_parts import heard, named
 
 from app.bus.base import Event
 from app.bus.shared import SharedBus
 
 
 def event(name: str, seq: int) -> Event:
-    return Event(b'{"type":"%b","properties":{"sessionID":"ses_1"}}' % name.encode(), "/d", None, True, seq)
+    return named(name, {"sessionID": "ses_1"}, seq=seq)
 
 
 class Journal:

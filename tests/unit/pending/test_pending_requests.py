@@ -52,7 +52,7 @@ class Asking:
 
 
 def event(name: str) -> Event:
-    return Event(name.encode(), "/d", "ses_1")
+    return Event(name, name.encode(), session_id="ses_1", directory="/d")
 
 
 def named(name: str) -> Any:

@@ -14,8 +14,8 @@ from app.plugin.events import forward
 from app.plugin.runner import HookRunner, NamedHooks
 
 
-def event(name: str, size: int = 0) -> Event:
-    return Event(json.dumps({"type": name, "properties": {"text": "x" * size}}).encode(), "/here")
+def event(name: str, size: int = 0, directory: str = "/here") -> Event:
+    return Event(name, json.dumps({"type": name, "properties": {"text": "x" * size}}).encode(), directory=directory)
 
 
 class Hearing:
@@ -50,7 +50,7 @@ async def test_a_plugin_hears_the_events_of_its_directory_in_order() -> None:
     task = await forwarding(bus, hearing)
     for name in ("one", "two"):
         bus.publish(event(name))
-    bus.publish(Event(b'{"type":"elsewhere","properties":{}}', "/there"))
+    bus.publish(event("elsewhere", directory="/there"))
     bus.publish(event("three"))
     await hearing.until("three")
     assert hearing.heard == ["one", "two", "three"]

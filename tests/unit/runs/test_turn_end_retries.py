@@ -14,8 +14,8 @@ from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.status import Statuses
 from app.session.store import Store
-from app.storage import queries
 from app.storage.engine import Connection
+from app.storage.repositories import session_rows
 
 
 class Refusing(Store):
@@ -128,7 +128,7 @@ async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: p
     while trying.id in trying.retries:
         await asyncio.sleep(0)
     assert trying.waits.delays == [1] and caplog.records == []
-    assert await trying.store.query(queries.session_body, trying.id) is None
+    assert await trying.store.query(session_rows.stored_session, trying.id) is None
 
 
 async def test_who_deletes_a_session_has_it_forgotten(trying: Trying) -> None:

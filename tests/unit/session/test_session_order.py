@@ -16,7 +16,7 @@ from storage_parts import event
 
 from app.schema.errors import Conflict
 from app.session.change import SessionChange
-from app.storage.queries import SessionFilter
+from app.storage.repositories.session_rows import SessionFilter
 from app.storage.tables import PENDING_REQUEST
 from app.storage.writer import Change
 
@@ -237,7 +237,7 @@ async def compare(path: Path, batches: list[list[tuple[str, int, int]]]) -> None
             client.hear(event)
         for session_id in client.sessions:
             assert await sessions.read(session_id) == client.read(session_id)
-        listed = orjson.loads(await sessions.store.sessions_json(SessionFilter(project_id=PLACE.project_id)))
+        listed = orjson.loads((await sessions.store.sessions_page(SessionFilter(project_id=PLACE.project_id))).body)
         assert [found["id"] for found in listed] == [*client.sessions][::-1]
         asks = await sessions.storage.rows(PENDING_REQUEST)
         assert [row.id for row in sorted(asks, key=lambda row: row.seq)] == [*client.asks]

@@ -11,7 +11,7 @@ from app.schema.message import Message, UserSummary
 from app.schema.part import PART, Part
 from app.schema.session import FileDiff
 from app.session import rows
-from app.storage.queries import StoredMessages
+from app.storage.repositories.message_rows import StoredMessages
 
 HOSTILE = [
     'msg_"quote"',
@@ -25,23 +25,23 @@ HOSTILE = [
 
 
 MessageRow = namedtuple("MessageRow", ["seq", "id", "role", "parent_id", "body"])
-PartRow = namedtuple("PartRow", ["message_id", "id", "body"])
+PartRow = namedtuple("PartRow", ["message_id", "id", "type", "body"])
 
 
 def stored(messages: list[Message], parts: list[Part]) -> StoredMessages:
     of_messages, of_parts = map(rows.message_row, messages), map(rows.part_row, parts)
     return StoredMessages(
         [MessageRow(seq, row["id"], row["role"], row["parent_id"], row["body"]) for seq, row in enumerate(of_messages)],
-        [PartRow(row["message_id"], row["id"], row["body"]) for row in of_parts],
+        [PartRow(row["message_id"], row["id"], row["type"], row["body"]) for row in of_parts],
     )
 
 
 def as_json(found: StoredMessages, live: dict[str, Part] | None = None) -> list[Any]:
-    return [json.loads(message) for message in rows.messages_json("ses_1", found, live or {})]
+    return rows.message_values("ses_1", found, live or {})
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_ids_are_spliced_as_they_are(hostile: str) -> None:
+def test_hostile_ids_are_shown_as_they_are(hostile: str) -> None:
     part = text_part(hostile.replace("msg", "prt"), hostile, message_id=hostile)
     [message] = as_json(stored([assistant(hostile, parent_id=hostile)], [part]))
     assert message["info"] == assistant(hostile, parent_id=hostile).wire()

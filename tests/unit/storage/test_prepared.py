@@ -10,8 +10,8 @@ from sqlalchemy.exc import IntegrityError, MultipleResultsFound, NoResultFound, 
 from sqlalchemy.sql.base import Executable
 from storage_parts import Storage, message_row, session_row
 
-from app.storage.now import now_ms
 from app.storage.prepared import PreparedStatement
+from app.storage.repositories.lease_rows import now_ms
 from app.storage.tables import MESSAGE, SESSION
 from app.util import clock
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, part_row, session_row
 
-from app.storage import queries
+from app.storage.repositories import journal_rows, message_rows, session_rows
 from app.storage.writer import Change
 
 
@@ -52,12 +52,12 @@ def sorted_or_scanned(plan: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("query", "args"),
     [
-        (queries.live_messages, ()),
-        (queries.newest_messages, (2, None)),
-        (queries.one_message, ("msg_2",)),
-        (queries.newest_answer, ()),
-        (queries.newest_answer, ("msg_1",)),
-        (queries.end_of_turn, ()),
+        (message_rows.live_messages, ()),
+        (message_rows.older_messages, (2, None)),
+        (message_rows.newer_messages, (2, 0)),
+        (message_rows.some_messages, (["msg_1", "msg_2"],)),
+        (message_rows.newest_answer, ()),
+        (message_rows.newest_answer, ("msg_1",)),
     ],
 )
 async def test_the_parts_of_some_messages_are_looked_up_by_message(
@@ -68,15 +68,14 @@ async def test_the_parts_of_some_messages_are_looked_up_by_message(
     assert not sorted_or_scanned(plan)
 
 
-@pytest.mark.parametrize("query", [queries.all_messages, queries.copied_history])
-async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage: Storage, query: Callable[..., Any]) -> None:
-    plan = await plans(storage, query)
+async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage: Storage) -> None:
+    plan = await plans(storage, message_rows.all_messages)
     assert of_parts(plan) == ["SEARCH part USING INDEX part_by_message (session_id=?)"]
     assert not sorted_or_scanned(plan)
 
 
 async def test_a_snapshot_is_looked_up_by_message(storage: Storage) -> None:
-    plan = await plans(storage, queries.edge_snapshots, "msg_1")
+    plan = await plans(storage, message_rows.edge_snapshots, "msg_1")
     assert set(of_parts(plan)) == {"SEARCH part USING INDEX part_snapshots (session_id=? AND message_id=? AND type=?)"}
     assert not sorted_or_scanned(plan)
 
@@ -89,7 +88,7 @@ def make_last(connection: Connection, index: str) -> None:
 
 
 @pytest.mark.parametrize("last", ["part_by_message", "part_patches"])
-@pytest.mark.parametrize("query", [queries.patches, queries.patches_version])
+@pytest.mark.parametrize("query", [message_rows.patches, message_rows.patches_version])
 async def test_patches_are_looked_up_among_patches(storage: Storage, query: Callable[..., Any], last: str) -> None:
     await storage.database.write(lambda connection: make_last(connection, last))
     (line,) = of_parts(await plans(storage, query))
@@ -98,18 +97,23 @@ async def test_patches_are_looked_up_among_patches(storage: Storage, query: Call
 
 @pytest.mark.parametrize("before", [None, 7])
 async def test_a_page_of_a_project_s_sessions_is_read_in_the_order_of_an_index(storage: Storage, before: int | None) -> None:
-    wanted = queries.SessionFilter("p", limit=2, before=before)
-    plan = await plans(storage, lambda connection, _: queries.session_page(connection, wanted))
+    wanted = session_rows.SessionFilter("p")
+    plan = await plans(storage, lambda connection, _: session_rows.session_page(connection, wanted, 2, before))
     assert [line for line in plan if "session_by_project" in line] and sorted_or_scanned(plan) == []
 
 
 @pytest.mark.parametrize("before", [None, 7])
 async def test_a_page_of_all_sessions_is_read_in_the_order_of_an_index(storage: Storage, before: float | None) -> None:
-    wanted = queries.AllSessionsFilter(limit=2, updated_before=before)
-    plan = await plans(storage, lambda connection, _: queries.updated_sessions(connection, wanted))
+    wanted = session_rows.SessionFilter(updated_before=before, archived=False)
+    plan = await plans(storage, lambda connection, _: session_rows.updated_sessions(connection, wanted, 2))
     assert [line for line in plan if "session_by_update" in line] and not [line for line in plan if "TEMP B-TREE" in line]
 
 
 async def test_unfinished_reverts_are_looked_up_among_themselves(storage: Storage) -> None:
-    plan = await plans(storage, lambda connection, _: queries.unfinished_reverts(connection))
+    plan = await plans(storage, lambda connection, _: session_rows.unfinished_reverts(connection))
     assert plan[0] == "SCAN session USING INDEX session_reverting"
+
+
+async def test_the_events_of_a_session_are_read_in_the_order_of_an_index(storage: Storage) -> None:
+    plan = await plans(storage, journal_rows.session_events, 7)
+    assert plan == ["SEARCH event_journal USING INDEX event_by_session (session_id=? AND seq>?)"]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, text
 from storage_parts import Storage, session_row
 
 from app.storage.engine import Database, StorageError, make_engine
-from app.storage.queries import session_body
+from app.storage.repositories.session_rows import stored_session
 from app.storage.tables import SESSION
 
 
@@ -62,7 +62,7 @@ async def test_readers_do_not_wait_for_the_writer(storage: Storage) -> None:
 
     task = asyncio.create_task(storage.database.write(hold))
     await asyncio.to_thread(writing.wait, 60)
-    assert await storage.database.read(lambda c: session_body(c, "ses_1")) is None
+    assert await storage.database.read(lambda c: stored_session(c, "ses_1")) is None
     may_end.set()
     await task
 

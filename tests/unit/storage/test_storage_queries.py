@@ -7,8 +7,10 @@ import pytest
 from sqlalchemy import text as sql
 from storage_parts import Storage, event, message_row, part_row, put_lease, session_row
 
-from app.storage import queries
-from app.storage.queries import SessionFilter, StoredMessages, fold
+from app.storage.repositories import directory_rows, journal_rows, message_rows, session_rows
+from app.storage.repositories.message_rows import StoredMessages
+from app.storage.repositories.session_rows import SessionFilter, fold
+from app.storage.server_facts import database_bytes
 from app.storage.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
 from app.storage.writer import Change
 
@@ -21,8 +23,9 @@ async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
 
 
 async def listed(storage: Storage, **wanted: Any) -> list[str]:
-    bodies = await storage.database.read(lambda c: queries.session_bodies(c, SessionFilter(project_id="p", **wanted)))
-    return [orjson.loads(body)["id"] for body in bodies]
+    limit = wanted.pop("limit", None)
+    found, _ = await asked(storage, session_rows.session_page, SessionFilter("p", **wanted), limit)
+    return [orjson.loads(row.body)["id"] for row in found]
 
 
 async def titled(storage: Storage, *titles: str) -> None:
@@ -57,11 +60,11 @@ async def test_filters_hold_together(storage: Storage) -> None:
             session_row("ses_away", directory="/elsewhere", updated=9),
         ],
     )
-    assert await listed(storage, directory="/d") == ["ses_child", "ses_root"]
+    assert await listed(storage, directories=["/d"]) == ["ses_child", "ses_root"]
     assert await listed(storage, roots_only=True) == ["ses_away", "ses_root"]
     assert await listed(storage, updated_since=6) == ["ses_away", "ses_child"]
     assert await listed(storage, parent_id="ses_root") == ["ses_child"]
-    assert await listed(storage, directory="/d", updated_since=6, roots_only=True) == []
+    assert await listed(storage, directories=["/d"], updated_since=6, roots_only=True) == []
     assert await listed(storage, limit=2) == ["ses_away", "ses_child"]
 
 
@@ -89,14 +92,14 @@ async def test_a_search_takes_every_character_as_it_is_and_no_case(storage: Stor
 async def test_a_family_has_children_before_parents(storage: Storage) -> None:
     rows = [("ses_root", None), ("ses_child", "ses_root"), ("ses_grandchild", "ses_child"), ("ses_other", None)]
     await put(storage, session=[session_row(session_id, parent_id=parent) for session_id, parent in rows])
-    family = await asked(storage, queries.session_tree, "ses_root")
-    assert [orjson.loads(body)["id"] for body in family] == ["ses_grandchild", "ses_child", "ses_root"]
+    family = await asked(storage, session_rows.session_tree, "ses_root")
+    assert [orjson.loads(row.body)["id"] for row in family] == ["ses_grandchild", "ses_child", "ses_root"]
 
 
 async def test_messages_and_parts_come_in_the_order_of_their_arrival(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row("msg_z"), message_row("msg_a")])
     await put(storage, part=[part_row("prt_2", "msg_a"), part_row("prt_1", "msg_a")])
-    stored = await asked(storage, queries.all_messages, "ses_1")
+    stored = await asked(storage, message_rows.all_messages, "ses_1")
     assert ids(stored) == ["msg_z", "msg_a"]
     assert [row.id for row in stored.parts] == ["prt_2", "prt_1"]
 
@@ -106,7 +109,7 @@ async def test_one_id_may_stand_in_two_sessions(storage: Storage) -> None:
     await put(storage, message=[message_row("msg_1", "ses_1", body="1"), message_row("msg_1", "ses_2", body="2")])
     await put(storage, part=[part_row("prt_1", session_id="ses_1", body="1"), part_row("prt_1", session_id="ses_2", body="2")])
     for session, body in (("ses_1", "1"), ("ses_2", "2")):
-        stored = await asked(storage, queries.one_message, session, "msg_1")
+        stored = await asked(storage, message_rows.some_messages, session, ["msg_1"])
         assert [row.body for row in (*stored.messages, *stored.parts)] == [body, body]
 
 
@@ -114,7 +117,7 @@ async def test_pages_walk_back_through_all_messages(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row(f"msg_{n}") for n in range(7)])
     pages, before = [], None
     while True:
-        page = await asked(storage, queries.newest_messages, "ses_1", 3, before)
+        page = await asked(storage, message_rows.older_messages, "ses_1", 3, before)
         pages.append(ids(page))
         if not page.more:
             break
@@ -124,13 +127,13 @@ async def test_pages_walk_back_through_all_messages(storage: Storage) -> None:
 
 async def test_a_page_that_ends_at_the_oldest_message_has_no_more(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row(f"msg_{n}") for n in range(3)])
-    assert (await asked(storage, queries.newest_messages, "ses_1", 3, None)).more is False
+    assert (await asked(storage, message_rows.older_messages, "ses_1", 3, None)).more is False
 
 
 async def test_a_page_has_the_parts_of_its_messages_alone(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row("msg_1"), message_row("msg_2")])
     await put(storage, part=[part_row("prt_1", "msg_1"), part_row("prt_2", "msg_2")])
-    page = await asked(storage, queries.newest_messages, "ses_1", 1, None)
+    page = await asked(storage, message_rows.older_messages, "ses_1", 1, None)
     assert [row.id for row in page.parts] == ["prt_2"]
 
 
@@ -145,14 +148,14 @@ async def test_the_model_is_told_from_the_newest_finished_compaction_on(storage:
         message_row("msg_5", parent_id="msg_4", role="assistant"),
     ]
     await put(storage, message=rows)
-    assert ids(await asked(storage, queries.live_messages, "ses_1")) == ["msg_2", "msg_3", "msg_4", "msg_5"]
+    assert ids(await asked(storage, message_rows.live_messages, "ses_1")) == ["msg_2", "msg_3", "msg_4", "msg_5"]
     await put(storage, message=[message_row("msg_6", parent_id="msg_4", **summary)])
-    assert ids(await asked(storage, queries.live_messages, "ses_1")) == ["msg_4", "msg_5", "msg_6"]
+    assert ids(await asked(storage, message_rows.live_messages, "ses_1")) == ["msg_4", "msg_5", "msg_6"]
 
 
 async def test_without_a_compaction_the_model_is_told_everything(storage: Storage) -> None:
     await put(storage, session=[session_row()], message=[message_row("msg_1"), message_row("msg_2")])
-    assert ids(await asked(storage, queries.live_messages, "ses_1")) == ["msg_1", "msg_2"]
+    assert ids(await asked(storage, message_rows.live_messages, "ses_1")) == ["msg_1", "msg_2"]
 
 
 OF_SESSION = {
@@ -182,13 +185,13 @@ async def announced(storage: Storage, count: int, directory: str = "/d", text: s
 
 
 async def page(storage: Storage, cursor: int, directory: str | None, max_bytes: int = 10**9) -> tuple[list[int], bool]:
-    rows, last = await asked(storage, queries.events_after, cursor, directory, max_bytes)
+    rows, last = await asked(storage, journal_rows.events_after, cursor, directory, max_bytes)
     return [row.seq for row in rows], last
 
 
 async def trim(storage: Storage, keep_events: int, keep_bytes: int, older_than: int) -> None:
-    upto = await asked(storage, queries.journal_end, keep_events, keep_bytes, older_than)
-    await storage.database.write(lambda connection: queries.trim_journal(connection, upto))
+    upto = await asked(storage, journal_rows.journal_end, keep_events, keep_bytes, older_than)
+    await storage.database.write(lambda connection: journal_rows.trim_journal(connection, upto))
 
 
 async def test_the_journal_is_read_from_a_cursor_by_directory_or_whole(storage: Storage) -> None:
@@ -208,29 +211,29 @@ async def test_a_page_of_the_journal_has_a_number_of_bytes_and_one_event_at_leas
 
 
 async def test_an_empty_journal_spans_nothing(storage: Storage) -> None:
-    assert await asked(storage, queries.journal_span) == (1, 0)
+    assert await asked(storage, journal_rows.journal_span) == (1, 0)
 
 
 async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: Storage) -> None:
     await announced(storage, 10)
     await trim(storage, 3, 10**9, 0)
-    assert await asked(storage, queries.journal_span) == (8, 10)
+    assert await asked(storage, journal_rows.journal_span) == (8, 10)
     await trim(storage, 3, 10**9, 2**60)
-    assert await asked(storage, queries.journal_span) == (11, 10)
+    assert await asked(storage, journal_rows.journal_span) == (11, 10)
     await announced(storage, 1)
-    assert await asked(storage, queries.journal_span) == (11, 11)
+    assert await asked(storage, journal_rows.journal_span) == (11, 11)
 
 
 @pytest.mark.parametrize(("keep", "oldest"), [(100, 1), (95, 2), (90, 2), (89, 3), (10, 10), (9, 11)])
 async def test_a_trimmed_journal_keeps_a_number_of_bytes(storage: Storage, keep: int, oldest: int) -> None:
     await announced(storage, 10, text="x" * 8 + "é")
     await trim(storage, 10, keep, 0)
-    assert await asked(storage, queries.journal_span) == (oldest, 10)
+    assert await asked(storage, journal_rows.journal_span) == (oldest, 10)
 
 
 async def test_trimming_reads_no_payload(storage: Storage) -> None:
     if storage.database.dialect == "sqlite":
-        query = sql(f"EXPLAIN QUERY PLAN {queries._TOO_MANY_BYTES.compile(storage.database.engine)}".replace("?", ":keep"))
+        query = sql(f"EXPLAIN QUERY PLAN {journal_rows._TOO_MANY_BYTES.compile(storage.database.engine)}".replace("?", ":keep"))
         plan = await storage.database.read(lambda c: c.execute(query, {"keep": 1}).all())
         assert any("COVERING INDEX event_by_time" in row[-1] for row in plan), plan
 
@@ -242,6 +245,6 @@ async def test_what_a_project_takes_is_counted_in_bytes(storage: Storage) -> Non
         message=[message_row("msg_1", "ses_mine", body="ü" * 100), message_row("msg_2", "ses_theirs", body="x" * 50)],
         part=[part_row("prt_1", "msg_1", "ses_mine", body="x" * 30)],
     )
-    assert await asked(storage, queries.project_bytes, "p") == 230
-    assert await asked(storage, queries.project_bytes, "nobody") == 0
-    assert await asked(storage, queries.database_bytes) > 230
+    assert await asked(storage, directory_rows.project_bytes, "p") == 230
+    assert await asked(storage, directory_rows.project_bytes, "nobody") == 0
+    assert await asked(storage, database_bytes) > 230

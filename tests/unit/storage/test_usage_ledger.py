@@ -9,8 +9,8 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
 from app.schema.usage import UsageGroup
-from app.storage import queries
-from app.storage.queries import DAY_MS, UsageFilter
+from app.storage.repositories import account_rows
+from app.storage.repositories.account_rows import DAY_MS, UsageFilter
 from app.storage.tables import STEP_USAGE
 
 COUNTS = ("input", "output", "reasoning", "cache_read", "cache_write", "turns", "tool_calls")
@@ -41,7 +41,7 @@ def ledger(rows: list[dict[str, Any]]) -> Engine:
 
 def total(engine: Engine, group: str, wanted: UsageFilter = UsageFilter()) -> Counter[str]:
     with engine.connect() as connection:
-        found = queries.used_in_groups(connection, wanted, group)
+        found = account_rows.used_in_groups(connection, wanted, group)
     assert len({key for key, _ in found}) == len(found)
     return sum((Counter({name: getattr(row, name) for name in (*COUNTS, "cost")}) for _, row in found), Counter[str]())
 

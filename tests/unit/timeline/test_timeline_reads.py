@@ -8,7 +8,7 @@ from session_parts import DIRECTORY, Sessions, assistant, text_part, user
 
 from app.bus.memory import MemoryBus
 from app.schema.message import AssistantTime
-from app.storage.queries import MessageRange
+from app.storage.repositories.pages import PageBeside
 from app.timeline.service import Timeline
 
 
@@ -29,7 +29,7 @@ async def test_a_text_that_ends_while_it_is_read_is_shown_with_its_end(
     monkeypatch.setattr(sessions.database, "read", slow)
     timeline = Timeline(sessions.database, sessions.store, MemoryBus())
     found = {
-        "page": lambda: timeline.page("ses_1", MessageRange(limit=10, newest_first=True)),
+        "page": lambda: timeline.page("ses_1", PageBeside(limit=10, newest_first=True)),
         "message": lambda: timeline.message("ses_1", "msg_2"),
         "context": lambda: timeline.context("ses_1"),
     }[read_of]

@@ -12,8 +12,9 @@ from app.schema.part import Part, ToolPart
 from app.schema.session import FileDiff, Session, Todo
 from app.session.quota import ProjectFull, ProjectQuota
 from app.session.service import new_session
-from app.storage import queries, tables
+from app.storage import tables
 from app.storage.engine import StorageError
+from app.storage.repositories import lease_rows, session_rows
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importer import Destination, Importer, SessionExists
 from app.util import ids
@@ -64,7 +65,7 @@ async def test_a_tree_is_stored_with_its_ids_where_it_is_imported(sessions: Sess
         assert session == each.info.model_copy(update={**expected, "time": time})
         assert await sessions.store.messages(session.id) == each.messages
     for table, value in ((tables.TODO, TODO), (tables.DIFF, DIFF)):
-        body = await sessions.store.query(queries.body_of, table, session_id=kept[0])
+        body = await sessions.store.query(session_rows.body_of, table, kept[0])
         assert body == f"[{value.wire_json().decode()}]"
 
 
@@ -87,7 +88,7 @@ async def test_what_was_unfinished_is_interrupted(sessions: Sessions) -> None:
     assert closed.info.time.completed is not None
     [call] = closed.parts
     assert isinstance(call, ToolPart) and call.state.status == "error"
-    assert await sessions.store.query(queries.orphaned_messages) == []
+    assert await sessions.store.query(lease_rows.orphaned_messages) == []
     _, waiting = await sessions.store.session_and_waiting_prompts(kept)
     assert waiting == 0
 

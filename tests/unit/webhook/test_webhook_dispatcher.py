@@ -12,7 +12,7 @@ import pytest
 from webhook_desk import PATIENCE, RememberingSender, WebhookDesk
 
 from app.bus.memory import MemoryBus
-from app.storage import webhooks
+from app.storage.repositories import webhook_rows
 from app.webhook.dispatcher import WebhookDispatcher
 
 
@@ -97,11 +97,11 @@ async def test_a_change_begins_its_delivery_anew_and_switching_off_ends_it(desk:
     async with fleet.server("a") as dispatcher:
         await desk.announce("one")
         await desk.until_stored(1)
-        await desk.database.write(partial(webhooks.change, webhook_id="whk_1", values={"events": '["session.idle"]'}))
+        await desk.database.write(partial(webhook_rows.change, webhook_id="whk_1", values={"events": '["session.idle"]'}))
         [(before, _)] = dispatcher._workers.values()
         await fleet.until(lambda: [worker for worker, _ in dispatcher._workers.values()] not in ([before], []))
         await desk.announce("unwanted")
-        await desk.database.write(partial(webhooks.change, webhook_id="whk_1", values={"enabled": False}))
+        await desk.database.write(partial(webhook_rows.change, webhook_id="whk_1", values={"enabled": False}))
         await fleet.until(lambda: not dispatcher._workers)
         assert fleet.counts() == [1]
 
@@ -111,7 +111,7 @@ async def test_one_that_was_removed_is_let_go_of(desk: WebhookDesk) -> None:
     await desk.add(server="")
     async with fleet.server("a") as dispatcher:
         await fleet.until(lambda: bool(dispatcher._workers))
-        await desk.database.write(partial(webhooks.remove, webhook_id="whk_1"))
+        await desk.database.write(partial(webhook_rows.remove, webhook_id="whk_1"))
         await fleet.until(lambda: not dispatcher._workers)
 
 

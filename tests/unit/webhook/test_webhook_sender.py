@@ -10,7 +10,7 @@ from webhook_receiver import Receiver, webhook_receiver
 
 from app.tool.web.pinned import PinnedRequests
 from app.webhook.event_patterns import problem
-from app.webhook.message import message, message_id, session_of
+from app.webhook.message import message, message_id
 from app.webhook.retry import GIVE_UP_AFTER_MS, next_attempt
 from app.webhook.sender import SendResult, WebhookSender, is_secret, new_secret
 
@@ -140,11 +140,3 @@ def test_attempts_end_a_day_after_the_first_failure() -> None:
 
 def test_ids_are_of_the_webhook_and_the_event() -> None:
     assert message_id("a", 1) == message_id("a", 1) != message_id("a", 2) != message_id("b", 2)
-
-
-def test_the_session_of_an_event() -> None:
-    assert session_of("session.updated", {"info": {"id": "ses_1", "parentID": "ses_0"}}) == "ses_1"
-    assert session_of("message.updated", {"info": {"id": "msg_1", "sessionID": "ses_1"}}) == "ses_1"
-    assert session_of("message.part.updated", {"part": {"id": "prt_1", "sessionID": "ses_1"}}) == "ses_1"
-    assert session_of("session.idle", {"sessionID": "ses_1"}) == "ses_1"
-    assert session_of("project.updated", {"id": "p"}) is None

@@ -14,8 +14,8 @@ from app.bus.memory import MemoryBus
 from app.schema.event import EventTuiPromptAppend
 from app.schema.steering import PromptText
 from app.session.replay import KEEP_EVENTS, Replay
-from app.storage import queries, webhooks
 from app.storage.checkup import check
+from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.writer import Change
 from app.users.principal import Role
 from app.users.users import User
@@ -107,7 +107,7 @@ async def test_who_was_killed_before_storing_sends_the_same_ids_again(desk: Webh
 async def test_what_another_server_delivers_is_left_to_it(desk: WebhookDesk) -> None:
     row, sender = await desk.add(), RememberingSender()
     await desk.announce("one")
-    assert await desk.database.write(partial(webhooks.claim, webhook_id=row.id, before=row.server, server="server-b"))
+    assert await desk.database.write(partial(webhook_rows.claim, webhook_id=row.id, before=row.server, server="server-b"))
     async with desk.working(row, sender) as task:
         await task
     stored = await desk.row()
@@ -117,7 +117,7 @@ async def test_what_another_server_delivers_is_left_to_it(desk: WebhookDesk) -> 
 async def test_events_that_are_gone_from_the_journal_are_told_of(desk: WebhookDesk) -> None:
     row, sender = await desk.add(events='["command.executed"]'), RememberingSender()
     await desk.announce("a", "b", "c", "d")
-    await desk.database.write(lambda connection: queries.trim_journal(connection, 2))
+    await desk.database.write(lambda connection: journal_rows.trim_journal(connection, 2))
     async with desk.working(row, sender):
         await sender.until(3)
     assert [body["type"] for body in sender.bodies()] == ["server.resync", "command.executed", "command.executed"]
@@ -130,10 +130,10 @@ async def test_the_journal_keeps_what_a_webhook_is_still_to_be_sent(desk: Webhoo
     await desk.announce(*map(str, range(10)))
     await desk.add(cursor=4)
     await replay.trim()
-    assert (await desk.database.read(queries.journal_span))[0] == 5
-    await desk.database.write(partial(webhooks.change, webhook_id="whk_1", values={"enabled": False}))
+    assert (await desk.database.read(journal_rows.journal_span))[0] == 5
+    await desk.database.write(partial(webhook_rows.change, webhook_id="whk_1", values={"enabled": False}))
     await replay.trim()
-    assert (await desk.database.read(queries.journal_span))[0] == 8
+    assert (await desk.database.read(journal_rows.journal_span))[0] == 8
     assert KEEP_EVENTS > 3
 
 
@@ -150,7 +150,7 @@ async def test_only_wanted_events_are_sent(desk: WebhookDesk) -> None:
         row, sender = await desk.add(**fields), RememberingSender()
         await desk.worker(row, sender)._deliver_new()
         assert names(sender) == expected, fields
-        await desk.database.write(lambda connection: webhooks.remove(connection, "whk_1"))
+        await desk.database.write(lambda connection: webhook_rows.remove(connection, "whk_1"))
 
 
 async def test_a_webhook_that_skips_many_events_stores_its_cursor(desk: WebhookDesk) -> None:
@@ -192,7 +192,7 @@ async def test_a_member_is_sent_what_happens_in_their_directories_alone(desk: We
     row, sender = await desk.add(owner="anna", role="member"), RememberingSender()
     for directory in ("/d", "/elsewhere", None):
         payload = b'{"type":"vcs.branch.updated","properties":{"branch":"main"}}'
-        await desk.writer.commit(Change(events=[Event(payload, directory)]))
+        await desk.writer.commit(Change(events=[Event("vcs.branch.updated", payload, directory=directory)]))
     await desk.worker(row, sender)._deliver_new()
     assert [body.get("directory") for body in sender.bodies()] == ["/d"]
 
@@ -252,10 +252,10 @@ async def test_a_large_event_is_sent_as_its_ids(desk: WebhookDesk) -> None:
 
 async def test_the_log_of_deliveries_is_bounded(desk: WebhookDesk) -> None:
     row, sender = await desk.add(), RememberingSender()
-    await desk.announce(*map(str, range(webhooks.KEEP_DELIVERIES + 30)))
+    await desk.announce(*map(str, range(webhook_rows.KEEP_DELIVERIES + 30)))
     await desk.worker(row, sender)._deliver_new()
     logged = await desk.deliveries()
-    assert len(logged) == webhooks.KEEP_DELIVERIES and logged[-1].message_id == sender.ids()[-1]
+    assert len(logged) == webhook_rows.KEEP_DELIVERIES and logged[-1].message_id == sender.ids()[-1]
 
 
 async def test_without_the_key_of_its_secret_it_is_switched_off(desk: WebhookDesk) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 
-from app.storage import queries
 from app.storage.engine import Connection
+from app.storage.repositories import journal_rows
 from app.storage.tables import WEBHOOK, WEBHOOK_DELIVERY
 
 KEEP_DELIVERIES = 200
@@ -29,12 +29,12 @@ class JournalPage:
 
 def journal_page(connection: Connection, cursor: int, directory: str | None, owner: str | None, max_bytes: int) -> JournalPage:
     """`owner`: without the events of other users' sessions; None for all."""
-    oldest, newest = queries.journal_span(connection)
+    oldest, newest = journal_rows.journal_span(connection)
     if cursor < oldest - 1:
         return JournalPage([], oldest - 1, is_last=False, is_gap=True)
     if cursor > newest:
         return JournalPage([], newest, is_last=False, is_gap=True)
-    rows, is_last = queries.events_after(connection, cursor, directory, max_bytes, owner)
+    rows, is_last = journal_rows.events_after(connection, cursor, directory, max_bytes, owner)
     return JournalPage(rows, newest if is_last else rows[-1].seq, is_last)
 
 
@@ -120,7 +120,7 @@ def deliveries(connection: Connection, webhook_id: str, limit: int) -> Sequence[
 def backlog(connection: Connection) -> int:
     """Events of the journal that the webhook furthest behind is still to be offered; 0 without webhooks."""
     furthest = connection.execute(select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)).scalar_one_or_none()
-    return 0 if furthest is None else max(0, queries.journal_span(connection)[1] - furthest)
+    return 0 if furthest is None else max(0, journal_rows.journal_span(connection)[1] - furthest)
 
 
 def encrypt_anew(connection: Connection, encrypt: Callable[[str], str]) -> int:

@@ -1,0 +1,74 @@
+"""The journal of durable events."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, or_, select
+
+from app.storage.tables import COUNTER, EVENT, WEBHOOK
+
+_ROW_BY_ROW = {"stream_results": True, "max_row_buffer": 4}
+"""Without this, PostgreSQL's driver would fetch the whole result."""
+
+
+def events_after(
+    connection: Connection, seq: int, directory: str | None, max_bytes: int, owner: str | None = None
+) -> tuple[list[Row[Any]], bool]:
+    """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
+    these are all. `owner`: without those of other users' sessions. Reads hardly more rows than it returns."""
+    query: Select[Any] = select(EVENT).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
+    if directory is not None:
+        query = query.where(EVENT.c.directory == directory)
+    if owner is not None:
+        query = query.where(or_(EVENT.c.owner == owner, EVENT.c.owner.is_(None)))
+    rows: list[Row[Any]] = []
+    size = 0
+    with connection.execute(query, execution_options=_ROW_BY_ROW) as found:
+        for row in found:
+            if rows and size + row.bytes > max_bytes:
+                return rows, False
+            rows.append(row)
+            size += row.bytes
+    return rows, True
+
+
+def session_events(connection: Connection, session_id: str, seq: int) -> Sequence[Row[Any]]:
+    """The journal's rows of a session after a cursor."""
+    of_session = select(EVENT).where(EVENT.c.session_id == session_id, EVENT.c.seq > seq)
+    return connection.execute(of_session.order_by(EVENT.c.seq)).all()
+
+
+def database_identity(connection: Connection) -> str:
+    """Differs between databases."""
+    return str(connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "identity")).scalar_one())
+
+
+def journal_span(connection: Connection) -> tuple[int, int]:
+    """(oldest stored, newest assigned) sequence. The oldest is newest + 1 if the journal is empty."""
+    newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
+    oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
+    return (oldest if oldest is not None else newest + 1, newest)
+
+
+_OFFERED_TO_WEBHOOKS = select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)
+_NEWER = select(
+    EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.time.desc(), EVENT.c.seq.desc())).label("kept")
+).subquery()
+_TOO_MANY_BYTES = select(func.max(_NEWER.c.seq)).where(_NEWER.c.kept > bindparam("keep"))
+"""Ordered as the index, which covers the query."""
+_TOO_OLD = select(func.max(EVENT.c.seq)).where(EVENT.c.time < bindparam("limit"))
+
+
+def journal_end(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
+    """The newest sequence to trim; 0 for none. The journal keeps at most `keep_bytes` in total, and none with a time before
+    `older_than`; of the others the newest `keep_events` events, and what a webhook is still to be offered."""
+    newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
+    too_many = connection.execute(_TOO_MANY_BYTES, {"keep": keep_bytes}).scalar_one_or_none() or 0
+    too_old = connection.execute(_TOO_OLD, {"limit": older_than}).scalar_one_or_none() or 0
+    offered = connection.execute(_OFFERED_TO_WEBHOOKS).scalar_one_or_none()
+    superfluous = newest - keep_events if offered is None else min(newest - keep_events, offered)
+    return max(too_many, too_old, superfluous)
+
+
+def trim_journal(connection: Connection, upto: int) -> None:
+    connection.execute(delete(EVENT).where(EVENT.c.seq <= upto))
