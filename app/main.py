@@ -8,23 +8,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import error_handler, page, terminal_connection
-from app.api.all_routes import FIRST_API
+from app.api import error_handler
+from app.api.all_routes import ROUTERS
 from app.api.application import Application
 from app.api.audit import Audit, AuditLog
 from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
 from app.api.log_failures import LogFailures
 from app.api.login import Login
-from app.api.roles import no_workspace
 from app.api.security import Access, BodyLimits, Guard, is_loopback
 from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
-from app.api.v2.all_routes import SECOND_API
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
 from app.settings import Settings
@@ -129,10 +127,8 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         openapi_url=None,
         redirect_slashes=False,
     )
-    for first_api in FIRST_API:
-        app.include_router(first_api, dependencies=[Depends(no_workspace)])
-    for other in (*SECOND_API, terminal_connection.sockets, page.routes):
-        app.include_router(other)
+    for routes in ROUTERS:
+        app.include_router(routes)
     error_handler.install(app)
     return app
 

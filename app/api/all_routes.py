@@ -1,34 +1,24 @@
-"""The routers of the first API, in the order in which a request is matched against them: what is asked for most stands first."""
+"""The routers of both APIs, in the order in which a request is matched against them: what is asked for most stands first."""
 
 from app.api import (
-    absent,
     all_sessions,
     ask,
     config,
     directory,
     event,
     file,
-    mcp,
     message,
     metrics,
+    page,
     plugin,
-    retention,
-    search,
     server,
     session,
     session_actions,
-    share,
-    terminal_connection,
-    terminals,
-    transfer,
-    tui,
-    usage,
     vcs,
-    webhook,
-    worktree,
 )
+from app.api.json_route import LaterRouter
 
-FIRST_API = (
+_FIRST = (
     session.routes,
     message.routes,
     event.routes,
@@ -45,20 +35,26 @@ FIRST_API = (
     config.global_config,
     config.auth,
     all_sessions.routes,
-    *absent.routers,
-    worktree.routes,
-    search.routes,
-    mcp.routes,
-    mcp.of_one,
-    share.routes,
-    transfer.routes,
-    usage.routes,
-    retention.routes,
-    webhook.routes,
-    webhook.of_one,
-    terminals.routes,
-    terminal_connection.routes,
-    tui.routes,
-    plugin.routes,
-    metrics.routes,
 )
+_LATER = (
+    LaterRouter("app.api.v2.all_routes", "/api/"),
+    LaterRouter("app.api.absent", "/experimental/", "/global/upgrade", "/provider/", "/sync/"),
+    LaterRouter("app.api.worktree", "/experimental/worktree"),
+    LaterRouter("app.api.search", "/find/message"),
+    LaterRouter("app.api.mcp", "/mcp", "/experimental/resource"),
+    LaterRouter("app.api.share", "/session/", "/s/"),
+    LaterRouter("app.api.transfer", "/session/"),
+    LaterRouter("app.api.usage", "/usage"),
+    LaterRouter("app.api.retention", "/prune"),
+    LaterRouter("app.api.webhook", "/webhook"),
+    LaterRouter("app.api.terminals", "/pty"),
+    LaterRouter("app.api.terminal_connection", "/pty/", "/api/pty/"),
+    LaterRouter("app.api.tui", "/tui/"),
+)
+ROUTERS = (*_FIRST, *_LATER, page.routes, plugin.routes, metrics.routes)
+
+
+def load() -> None:
+    """For who lists all routes."""
+    for each in _LATER:
+        each.load()

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from app.api import all_routes
 from app.api.documented import described
 
 
@@ -16,6 +17,7 @@ class Application(FastAPI):
         """Made when it is asked for, once, be it by several threads."""
         with self._describing:
             if self.openapi_schema is None:
+                all_routes.load()
                 _amend(super().openapi())
             assert self.openapi_schema is not None
             return self.openapi_schema

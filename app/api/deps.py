@@ -87,26 +87,29 @@ def search_place_of(app: Services, who: Principal, workspace: Workspace) -> Sear
 # The first API's.
 
 
-async def _workspace(app: AppServices, who: Who, where: Directory) -> Workspace:
-    return await workspace_of(app, who, where)
+async def _workspace(request: Request, where: Directory) -> Workspace:
+    return await workspace_of(services_of(request), principal_of(request.scope), where)
 
 
-async def _here(app: AppServices, who: Who, where: Directory) -> Location:
-    return await location_of(app, who, where)
+async def _here(request: Request, where: Directory) -> Location:
+    return await location_of(services_of(request), principal_of(request.scope), where)
 
 
-async def _instance(app: AppServices, who: Who, where: Directory) -> Instance:
-    return await instance_of(app, who, where)
+async def _instance(request: Request, where: Directory) -> Instance:
+    return await instance_of(services_of(request), principal_of(request.scope), where)
 
 
-async def _session_place(app: AppServices, who: Who, where: Directory, session_id: SessionIdPath) -> Location:
+async def _session_place(request: Request, where: Directory, session_id: SessionIdPath) -> Location:
     """The place that a request names, else the one that the session was created in."""
-    return await location_of(app, who, where or (await app.sessions.store.session(session_id)).directory)
+    app = services_of(request)
+    directory = where or (await app.sessions.store.session(session_id)).directory
+    return await location_of(app, principal_of(request.scope), directory)
 
 
-async def _session_instance(app: AppServices, who: Who, where: Directory, session_id: SessionIdPath) -> Instance:
+async def _session_instance(request: Request, where: Directory, session_id: SessionIdPath) -> Instance:
     """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
-    return await instance_of_session(app, who, await app.sessions.store.session(session_id), where)
+    app = services_of(request)
+    return await instance_of_session(app, principal_of(request.scope), await app.sessions.store.session(session_id), where)
 
 
 CurrentWorkspace = Annotated[Workspace, Depends(_workspace)]

@@ -23,6 +23,7 @@ from app.tool.mcp_tool import sanitised
 
 routes = router("", 400, 403, tags=["mcp"])
 of_one = router("/mcp/{name}", 400, 403, 404, tags=["mcp"])
+routers = (routes, of_one)
 
 
 class NewServer(Wire):

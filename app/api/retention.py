@@ -10,6 +10,7 @@ from app.runs.retention import PruneRule
 from app.schema.retention import PruneInput, PruneReport
 
 routes = router("", 400, 403, tags=["session"])
+routers = (routes,)
 
 
 @routes.post("/prune", response_model=PruneReport, dependencies=MANAGES)

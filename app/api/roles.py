@@ -26,6 +26,19 @@ class Gate:
         if principal is not OPERATOR:
             require_access(principal, self.permitted)
             await require_visible(services_of(request), principal, request.path_params)
+        _require_no_workspace(request)
+
+
+_WITHOUT_WORKSPACE = ("/global/", "/api/", "/auth/", "/log", "/doc", "/mcp/oauth/", "/page/", "/s/")
+"""The paths of what is about the whole server, or has its own way of naming a place."""
+
+
+def _require_no_workspace(request: Request) -> None:
+    """By the query, else by the header that OpenCode's clients send. Raises NotFound."""
+    if request.scope["path"].startswith(_WITHOUT_WORKSPACE) or request.scope["path"] == "/":
+        return
+    if name := request.query_params.get("workspace") or request.headers.get("x-opencode-workspace"):
+        raise NotFound(f"Workspace not found: {name}. There are no workspaces here: name a directory")
 
 
 ADMIN = Gate(Permitted.ADMIN)
@@ -44,18 +57,6 @@ async def takes_work(request: Request) -> AsyncIterator[None]:
 async def prompt_rate(request: Request) -> None:
     """Raises RateLimited."""
     await require_rate(services_of(request), principal_of(request.scope), request.scope.get(WHO, ""))
-
-
-_WITHOUT_WORKSPACE = ("/global/", "/auth/", "/log", "/doc", "/mcp/oauth/")
-"""The paths of what is about the whole server."""
-
-
-async def no_workspace(request: Request) -> None:
-    """By the query, else by the header that OpenCode's clients send. Raises NotFound."""
-    if request.url.path.startswith(_WITHOUT_WORKSPACE):
-        return
-    if name := request.query_params.get("workspace") or request.headers.get("x-opencode-workspace"):
-        raise NotFound(f"Workspace not found: {name}. There are no workspaces here: name a directory")
 
 
 WORK = Depends(takes_work, scope="function")

@@ -15,6 +15,7 @@ from app.session.search import MAX_WORDS, words_of
 from app.storage.part_texts import TextFilter
 
 routes = router("/find", 400, 403, tags=["find"])
+routers = (routes,)
 
 Milliseconds = Annotated[float | None, Query(allow_inf_nan=False)]
 

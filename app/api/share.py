@@ -15,6 +15,7 @@ from app.schema.share import SharedConversation
 from app.session.share import SharingDisabled, may_share
 
 routes = router("", 404, tags=["session"])
+routers = (routes,)
 
 VISITOR_HEADERS = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
 """A link is a secret: these headers keep it out of caches, search indexes and other sites' logs."""

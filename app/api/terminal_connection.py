@@ -29,6 +29,7 @@ from app.schema.errors import ServiceError
 
 routes = router("", 400, tags=["pty"])
 sockets = APIRouter()
+routers = (routes, sockets)
 
 _CURSOR = re.compile(r"-?\d{1,15}")
 

@@ -22,6 +22,7 @@ from app.users.principal import Principal
 from app.workspace.workspace import Workspace
 
 routes = router("/pty", 400, tags=["pty"])
+routers = (routes,)
 
 PtyIdPath = Annotated[str, Path(alias="ptyID", pattern="^pty")]
 

@@ -17,6 +17,7 @@ from app.transfer.importer import Destination
 from app.transfer.imports import DocumentImport, ImportedSessions
 
 routes = router("/session", 400, 507, tags=["session"])
+routers = (routes,)
 
 _CONTENT = {"application/json": {"schema": {"$ref": "#/components/schemas/SessionDocument"}}}
 _BODY = {"requestBody": {"required": True, "content": _CONTENT}}

@@ -31,6 +31,7 @@ from app.schema.steering import (
 from app.steering import commands
 
 routes = router("/tui", 400, 403, tags=["tui"])
+routers = (routes,)
 
 
 async def _announcing(app: AppServices, who: Who, here: Here) -> Callable[[SteeringRequest], Awaitable[bool]]:

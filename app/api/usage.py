@@ -11,6 +11,7 @@ from app.schema.usage import UsageGroup, UsageReport
 from app.storage.repositories.account_rows import UsageFilter
 
 routes = router("/usage", 400, tags=["usage"])
+routers = (routes,)
 
 LATEST_MS = 2**53
 

@@ -17,6 +17,7 @@ from app.webhook.service import WebhookScope
 
 routes = router("/webhook", tags=["webhook"])
 of_one = router("/webhook/{webhookID}", 400, 404, tags=["webhook"])
+routers = (routes, of_one)
 
 WebhookPath = Annotated[str, Path(alias="webhookID", pattern="^whk")]
 Limit = Annotated[int, Query(ge=1, le=KEEP_DELIVERIES)]

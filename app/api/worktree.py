@@ -18,6 +18,7 @@ from app.schema.worktree import CreatedWorktree, WorktreeCreateInput, WorktreeDi
 from app.users.principal import Principal
 
 routes = router("/experimental/worktree", 400, 403, tags=["worktree"])
+routers = (routes,)
 
 
 def _may_enter(app: Services, who: Principal, path: str) -> bool:

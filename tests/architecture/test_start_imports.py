@@ -13,8 +13,12 @@ APP = Path(__file__).parents[2] / "app"
 WHEN_USED = {
     "aiohttp": "a model's first request",
     "alembic": "a database of an older revision",
+    "app.api.absent": "a request for what is not there",
+    "app.api.v2.all_routes": "a request of the second API",
     "app.permission.shell.analysis": "a shell command",
     "app.provider.scripted.rules": "a model's first request",
+    "app.schema.timeline": "a request of the second API",
+    "app.transfer.imports": "an export or import",
     "bs4": "a page that is fetched",
     "genai_prices": "the catalogue of models",
     "http.cookiejar": "a page that is fetched",

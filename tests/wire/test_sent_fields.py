@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 from running_app import RunningApp, running_app
 from starlette.routing import BaseRoute
 
+from app.api import all_routes
 from app.config.unused import UNUSED, unused_keys
 from app.schema import config
 from app.schema.config import Config
@@ -168,6 +169,7 @@ def api_routes(routes: list[BaseRoute]) -> Iterator[APIRoute]:
 
 
 def routes_of(app: FastAPI) -> dict[tuple[str, str], APIRoute]:
+    all_routes.load()
     return {(method, nameless(route.path_format)): route for route in api_routes(app.routes) for method in route.methods}
 
 

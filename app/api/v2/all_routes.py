@@ -2,7 +2,7 @@
 
 from app.api.v2 import asks, catalogue, event, files, health, integration, location, models, session, session_message, terminals
 
-SECOND_API = (
+routers = (
     *session.routers,
     session_message.routes,
     *asks.routers,

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-from app.api.json_route import JsonRoute, operation_id
+from app.api.json_route import JsonRoute, Router, operation_id
 from app.api.v2.errors import TaggedAnswer, described
 from app.api.v2.place import LocationInfo
 from app.project.location import Location
@@ -41,7 +41,8 @@ def _operation_id(route: APIRoute) -> str:
 
 def router(prefix: str = "", *errors: type[TaggedAnswer], **options: Any) -> APIRouter:
     """`errors`: what each of its routes may answer with, beside a 400 and a 401."""
-    return APIRouter(
+    return Router(
+        f"/api{prefix.partition('{')[0]}",
         prefix=f"/api{prefix}",
         route_class=JsonRoute,
         responses=described(*errors),

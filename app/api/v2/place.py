@@ -5,7 +5,9 @@ from urllib.parse import unquote
 
 from fastapi import Depends, Query, Request
 
-from app.api.deps import AppServices, SessionIdPath, Who, instance_of, instance_of_session, workspace_of
+from app.api.access import principal_of
+from app.api.deps import SessionIdPath, instance_of, instance_of_session, workspace_of
+from app.api.services import services_of
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
@@ -48,25 +50,26 @@ async def named_place(
 Place = Annotated[str | None, Depends(named_place)]
 
 
-async def _workspace(app: AppServices, who: Who, place: Place) -> Workspace:
+async def _workspace(request: Request, place: Place) -> Workspace:
     """Raises DirectoryForbidden, BadRequest."""
-    return await workspace_of(app, who, place)
+    return await workspace_of(services_of(request), principal_of(request.scope), place)
 
 
 PlaceWorkspace = Annotated[Workspace, Depends(_workspace)]
 
 
-async def _here(workspace: PlaceWorkspace) -> Location:
-    return workspace.location
+async def _here(request: Request, place: Place) -> Location:
+    return (await _workspace(request, place)).location
 
 
-async def _instance(app: AppServices, who: Who, place: Place) -> Instance:
-    return await instance_of(app, who, place)
+async def _instance(request: Request, place: Place) -> Instance:
+    return await instance_of(services_of(request), principal_of(request.scope), place)
 
 
-async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPath) -> Instance:
+async def _session_instance(request: Request, session_id: SessionIdPath) -> Instance:
     """Where the session was created, whatever the request names."""
-    return await instance_of_session(app, who, await app.sessions.store.session(session_id), None)
+    app = services_of(request)
+    return await instance_of_session(app, principal_of(request.scope), await app.sessions.store.session(session_id), None)
 
 
 PlaceLocation = Annotated[Location, Depends(_here)]
