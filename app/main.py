@@ -1,7 +1,6 @@
 """The application: routes, errors, security, and the server behind them."""
 
 import socket
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,22 +9,17 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI
-from starlette.applications import Starlette
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+from starlette.types import Lifespan
 
 from app import __version__
-from app.api import all_sessions, ask, config, directory, errors, event, file, message, metrics, page, plugin, session, vcs
-from app.api import server as server_routes
-from app.api import session_actions as request
+from app.api import error_handler
+from app.api.all_routes import ROUTERS
+from app.api.application import Application
 from app.api.audit import Audit, AuditLog
 from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
-from app.api.direct_routes import DirectRoutes
-from app.api.json_route import StrictRoute
 from app.api.log_failures import LogFailures
 from app.api.login import Login
-from app.api.routes_below import RoutesBelow
 from app.api.security import Access, BodyLimits, Guard, is_loopback
 from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
@@ -122,63 +116,8 @@ def openapi_yaml() -> str:
     return text
 
 
-class _Application(FastAPI):
-    """FastAPI describes the routes and answers what is not plainly valid. What every request passes is Starlette's: FastAPI's own
-    layers (telemetry, stacks of what to close, the search for a route) took longer than a short request's work."""
-
-    _describing = threading.Lock()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await Starlette.__call__(self, scope, receive, send)
-
-    def build_middleware_stack(self) -> ASGIApp:
-        self.router.middleware_stack = DirectRoutes(self.router)
-        return Starlette.build_middleware_stack(self)
-
-    @property
-    def routes(self) -> list[BaseRoute]:
-        """All, loaded for who lists them."""
-        return [each for route in super().routes for each in (route.routes if isinstance(route, RoutesBelow) else [route])]
-
-    def openapi(self) -> dict[str, Any]:
-        """Made when it is asked for, once, be it by several threads."""
-        with self._describing:
-            if self.openapi_schema is None:
-                whole = FastAPI(title=self.title, version=self.version, description=self.description)
-                whole.router.routes = [route.described() if isinstance(route, StrictRoute) else route for route in self.routes]
-                self.openapi_schema = _without_422(whole.openapi())
-            return self.openapi_schema
-
-
-def _without_422(description: dict[str, Any]) -> dict[str, Any]:
-    """FastAPI describes this answer of every route that takes something. Here such a request is answered with a 400."""
-    for methods in description["paths"].values():
-        for operation in methods.values():
-            operation["responses"].pop("422", None)
-    for name in ("HTTPValidationError", "ValidationError"):
-        del description["components"]["schemas"][name]
-    return description
-
-
-_SELDOM: dict[str, tuple[str, ...]] = {
-    "absent": ("/experimental/", "/global/upgrade", "/provider/", "/sync/"),
-    "worktree": ("/experimental/worktree",),
-    "search": ("/find/message",),
-    "mcp": ("/mcp", "/experimental/resource"),
-    "share": ("/session/", "/s/"),
-    "transfer": ("/session/",),
-    "usage": ("/usage",),
-    "retention": ("/prune",),
-    "webhook": ("/webhook",),
-    "terminals": ("/pty",),
-    "terminal_connection": ("/pty/", "/api/pty/"),
-    "tui": ("/tui/",),
-}
-"""Modules of routes that most clients ask for nothing of, and the beginnings of their paths: a start does not wait for them."""
-
-
 def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
-    app = _Application(
+    app = Application(
         title="opensession",
         version=__version__,
         description="The OpenCode session system: sessions of typed messages and parts, streamed over SSE.",
@@ -188,15 +127,9 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         openapi_url=None,
         redirect_slashes=False,
     )
-    # A request is matched against them in this order: what is asked for most stands first. `include_router` would match it twice.
-    first = (session, message, event, server_routes, request, ask, config, directory, vcs, file, all_sessions)
-    for part in first:
-        app.router.routes.extend(part.routes.routes)
-    app.router.routes.extend(RoutesBelow(paths, f"app.api.{module}") for module, paths in _SELDOM.items())
-    for part in (page, plugin, metrics):
-        app.router.routes.extend(part.routes.routes)
-    app.router.routes.append(RoutesBelow(("/api/",), "app.api.v2.all_routes"))
-    errors.install(app)
+    for routes in ROUTERS:
+        app.include_router(routes)
+    error_handler.install(app)
     return app
 
 

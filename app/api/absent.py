@@ -1,13 +1,17 @@
 """Features of OpenCode that this server does not have: clients get "none" or a refusal, in OpenCode's shapes."""
 
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
 from fastapi import Path
 from fastapi.responses import Response
 
 from app.api.access import require_session
-from app.api.deps import TRUE, Directory, SessionIdPath, documented, json_bytes, location_of, wire
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, Here, SessionIdPath, Who, no_content
+from app.api.documented import documented
+from app.api.json_route import router
+from app.api.roles import MANAGES, READS, WORK, WRITES
+from app.project.location import Location
 from app.schema.absent import (
     ConsoleOrganisations,
     ConsoleState,
@@ -37,14 +41,19 @@ from app.schema.absent import (
 from app.schema.errors import BadRequest, NotFound, ServiceError
 from app.session import slug
 
-routes = router(tags=["experimental"], responses=documented(400, 403))
-
-NONE = b"[]"
 NO_WORKSPACES = "There are no workspaces here: name a directory"
+
+experimental = router("/experimental", 400, 403, tags=["experimental"])
+copies = router("/experimental/project/{projectID}/copy", 400, 403, tags=["experimental"])
+sync = router("/sync", 400, 403, tags=["experimental", "sync"])
+oauth = router("/provider/{providerID}/oauth", 400, 403, tags=["experimental", "provider"])
+upgrades = router("/global", 400, 403, tags=["experimental", "global"])
+routers = (experimental, copies, sync, oauth, upgrades)
 
 ProjectId = Annotated[str, Path(alias="projectID")]
 ProviderId = Annotated[str, Path(alias="providerID")]
 WorkspaceIdPath = Annotated[WorkspaceID, Path(alias="id")]
+_UNKNOWN = documented(404)
 
 
 class WorkspaceNotMade(ServiceError):
@@ -70,175 +79,144 @@ class OAuthMissing(ServiceError):
         super().__init__(f"{provider_id} is not signed in to with OAuth here: store an API key", providerID=provider_id)
 
 
-@routes.get("/experimental/capabilities", operation_id="experimental.capabilities.get", response_model=ExperimentalCapabilities)
-async def capabilities(request: ServerRequest, where: Directory) -> Response:
-    await location_of(request, where)
-    return wire(ExperimentalCapabilities())
+# In a directory there is none of these.
 
-
-@routes.post(
-    "/experimental/session/{sessionID}/background",
-    operation_id="experimental.session.background",
-    response_model=bool,
-    responses=documented(404),
+_NONE: tuple[tuple[str, str, str, Any, Any], ...] = (
+    ("/capabilities", "capabilities.get", "capabilities", ExperimentalCapabilities, ExperimentalCapabilities()),
+    ("/console", "console.get", "console", ConsoleState, ConsoleState()),
+    ("/console/orgs", "console.listOrgs", "organisations", ConsoleOrganisations, ConsoleOrganisations()),
+    ("/workspace", "workspace.list", "workspaces", list[NamedWorkspace], []),
+    ("/workspace/adapter", "workspace.adapter.list", "workspace_adapters", list[WorkspaceAdapter], []),
+    ("/workspace/status", "workspace.status", "workspace_status", list[WorkspaceConnection], []),
 )
-async def background(request: ServerRequest, session_id: SessionIdPath) -> Response:
-    """False: subagents are waited for, none is sent to the background."""
-    await request.services.sessions.store.session_json(session_id)
-    return json_bytes(b"false")
+"""Path, operation, name, model of the answer, the answer."""
 
 
-@routes.post("/global/upgrade", operation_id="global.upgrade", response_model=UpgradeFailure, tags=["global"])
-async def upgrade(body: UpgradeInput) -> Response:
-    return wire(UpgradeFailure(error=f"This server does not update itself: install {body.target} and start it"))
+def _answering(none: Any) -> Callable[[Location], Awaitable[Any]]:
+    async def answer(here: Here) -> Any:
+        return none
+
+    return answer
 
 
-@routes.get("/experimental/console", operation_id="experimental.console.get", response_model=ConsoleState)
-async def console(request: ServerRequest, where: Directory) -> Response:
-    await location_of(request, where)
-    return wire(ConsoleState())
+for path, operation, name, model, none in _NONE:
+    experimental.get(path, operation_id=f"experimental.{operation}", name=name, response_model=model, dependencies=READS)(
+        _answering(none)
+    )
 
 
-@routes.get("/experimental/console/orgs", operation_id="experimental.console.listOrgs", response_model=ConsoleOrganisations)
-async def organisations(request: ServerRequest, where: Directory) -> Response:
-    await location_of(request, where)
-    return wire(ConsoleOrganisations())
+@sync.post("/start", dependencies=WRITES, operation_id="sync.start")
+async def start_sync(here: Here) -> bool:
+    """True, as all that there is to synchronise with is in step: nothing."""
+    return True
 
 
-@routes.post("/experimental/console/switch", operation_id="experimental.console.switchOrg", response_model=bool)
-async def switch_organisation(body: ConsoleSwitch) -> Response:
+@sync.post("/history", operation_id="sync.history.list", dependencies=[*READS, WORK])
+async def sync_history(here: Here, body: dict[str, int]) -> list[SyncEvent]:
+    return []
+
+
+@experimental.post("/workspace/sync-list", operation_id="experimental.workspace.syncList", status_code=204, dependencies=WRITES)
+async def sync_workspaces(here: Here) -> Response:
+    return no_content()
+
+
+# Refused.
+
+
+@experimental.post("/console/switch", operation_id="experimental.console.switchOrg", dependencies=WRITES)
+async def switch_organisation(body: ConsoleSwitch) -> bool:
     raise BadRequest("There are no accounts of OpenCode's console here", ["accountID"], body.account_id)
 
 
-@routes.get("/experimental/workspace", operation_id="experimental.workspace.list", response_model=list[NamedWorkspace])
-async def workspaces(request: ServerRequest, where: Directory) -> Response:
-    await location_of(request, where)
-    return json_bytes(NONE)
-
-
-@routes.get(
-    "/experimental/workspace/adapter", operation_id="experimental.workspace.adapter.list", response_model=list[WorkspaceAdapter]
-)
-async def workspace_adapters(request: ServerRequest, where: Directory) -> Response:
-    await location_of(request, where)
-    return json_bytes(NONE)
-
-
-@routes.get(
-    "/experimental/workspace/status", operation_id="experimental.workspace.status", response_model=list[WorkspaceConnection]
-)
-async def workspace_status(request: ServerRequest, where: Directory) -> Response:
-    await location_of(request, where)
-    return json_bytes(NONE)
-
-
-@routes.post("/experimental/workspace", operation_id="experimental.workspace.create", response_model=NamedWorkspace)
-async def create_workspace(body: WorkspaceInput) -> Response:
+@experimental.post("/workspace", operation_id="experimental.workspace.create", dependencies=WRITES)
+async def create_workspace(body: WorkspaceInput) -> NamedWorkspace:
     raise WorkspaceNotMade(f"Unknown workspace adapter: {body.type}. {NO_WORKSPACES}, or make a worktree")
 
 
-@routes.post("/experimental/workspace/sync-list", operation_id="experimental.workspace.syncList", status_code=204)
-async def sync_workspaces(request: ServerRequest, where: Directory) -> Response:
-    await location_of(request, where)
-    return Response(status_code=204)
-
-
-@routes.post(
-    "/experimental/workspace/warp", operation_id="experimental.workspace.warp", status_code=204, responses=documented(404)
-)
-async def warp(request: ServerRequest, body: WorkspaceWarp) -> Response:
-    """Without an id it detaches the session from its workspace: every session here is in none."""
-    await require_session(request.services, request.principal, body.session_id)
-    await request.services.sessions.store.session_json(body.session_id)
-    if body.id is not None:
-        raise NotFound(f"Workspace not found: {body.id}. {NO_WORKSPACES}")
-    return Response(status_code=204)
-
-
-@routes.delete(
-    "/experimental/workspace/{id}",
-    operation_id="experimental.workspace.remove",
-    response_model=NamedWorkspace,
-    responses=documented(404),
-)
-async def remove_workspace(workspace_id: WorkspaceIdPath) -> Response:
+@experimental.delete("/workspace/{id}", operation_id="experimental.workspace.remove", responses=_UNKNOWN, dependencies=WRITES)
+async def remove_workspace(workspace_id: WorkspaceIdPath) -> NamedWorkspace:
     raise NotFound(f"Workspace not found: {workspace_id}. {NO_WORKSPACES}")
 
 
-@routes.post(
-    "/experimental/control-plane/move-session",
-    operation_id="experimental.controlPlane.moveSession",
-    status_code=204,
-    responses=documented(404),
-)
-async def move_session(request: ServerRequest, body: SessionMove) -> Response:
-    """To where it is already only."""
-    await require_session(request.services, request.principal, body.session_id)
-    session = await request.services.sessions.store.session(body.session_id)
-    if session.directory != body.destination.directory:
-        raise SessionNotMoved(f"Sessions stay in their directory: create one in {body.destination.directory}")
-    return Response(status_code=204)
-
-
-@routes.post("/experimental/project/{projectID}/copy", operation_id="v2.projectCopy.create", response_model=ProjectCopy)
-async def copy_project(project_id: ProjectId, body: ProjectCopyInput) -> Response:
+@copies.post("", operation_id="v2.projectCopy.create", dependencies=WRITES)
+async def copy_project(project_id: ProjectId, body: ProjectCopyInput) -> ProjectCopy:
     raise ProjectNotCopied(f"Project copy strategy unavailable: {body.strategy}. Make a worktree: POST /experimental/worktree")
 
 
-@routes.delete("/experimental/project/{projectID}/copy", operation_id="v2.projectCopy.remove", status_code=204)
+@copies.delete("", operation_id="v2.projectCopy.remove", status_code=204, dependencies=WRITES)
 async def remove_copy(project_id: ProjectId, body: ProjectCopyRemoval) -> Response:
     raise ProjectNotCopied(f"Project copy directory unavailable: {body.directory}. No copies are made here")
 
 
-@routes.post("/experimental/project/{projectID}/copy/refresh", operation_id="v2.projectCopy.refresh", status_code=204)
-async def refresh_copies(project_id: ProjectId) -> Response:
-    return Response(status_code=204)
-
-
-@routes.post(
-    "/experimental/project/{projectID}/copy/generate-name",
-    operation_id="experimental.projectCopy.generateName",
-    response_model=CopyName,
-)
-async def copy_name(project_id: ProjectId, body: CopyNameInput) -> Response:
-    return wire(CopyName(name=slug.make()))
-
-
-@routes.post("/sync/start", operation_id="sync.start", response_model=bool, tags=["sync"])
-async def start_sync(request: ServerRequest, where: Directory) -> Response:
-    """True, as all that there is to synchronise with is in step: nothing."""
-    await location_of(request, where)
-    return json_bytes(TRUE)
-
-
-@routes.post("/sync/history", operation_id="sync.history.list", response_model=list[SyncEvent], tags=["sync"])
-async def sync_history(request: ServerRequest, where: Directory, body: dict[str, int]) -> Response:
-    await location_of(request, where)
-    return json_bytes(NONE)
-
-
-@routes.post("/sync/replay", operation_id="sync.replay", response_model=SyncSession, tags=["sync"])
-async def replay_sync(body: SyncReplay) -> Response:
+@sync.post("/replay", operation_id="sync.replay", dependencies=WRITES)
+async def replay_sync(body: SyncReplay) -> SyncSession:
     raise BadRequest("Events are not replayed here: use POST /session/import", ["events"])
 
 
-@routes.post("/sync/steal", operation_id="sync.steal", response_model=SyncSession, tags=["sync"])
-async def steal_session(body: SyncSession) -> Response:
+@sync.post("/steal", operation_id="sync.steal", dependencies=WRITES)
+async def steal_session(body: SyncSession) -> SyncSession:
     raise BadRequest(NO_WORKSPACES, ["sessionID"], body.session_id)
 
 
-@routes.post(
-    "/provider/{providerID}/oauth/authorize",
-    operation_id="provider.oauth.authorize",
-    response_model=ProviderAuthAuthorization,
-    tags=["provider"],
-)
-async def start_oauth(provider_id: ProviderId, body: OAuthStart) -> Response:
+@oauth.post("/authorize", operation_id="provider.oauth.authorize", dependencies=WRITES)
+async def start_oauth(provider_id: ProviderId, body: OAuthStart) -> ProviderAuthAuthorization:
     raise OAuthMissing(provider_id)
 
 
-@routes.post(
-    "/provider/{providerID}/oauth/callback", operation_id="provider.oauth.callback", response_model=bool, tags=["provider"]
-)
-async def finish_oauth(provider_id: ProviderId, body: OAuthCallback) -> Response:
+@oauth.post("/callback", operation_id="provider.oauth.callback", dependencies=WRITES)
+async def finish_oauth(provider_id: ProviderId, body: OAuthCallback) -> bool:
     raise OAuthMissing(provider_id)
+
+
+# Answered.
+
+
+@upgrades.post("/upgrade", dependencies=MANAGES)
+async def upgrade(body: UpgradeInput) -> UpgradeFailure:
+    return UpgradeFailure(error=f"This server does not update itself: install {body.target} and start it")
+
+
+@experimental.post(
+    "/session/{sessionID}/background",
+    operation_id="experimental.session.background",
+    responses=_UNKNOWN,
+    dependencies=WRITES,
+)
+async def background(app: AppServices, session_id: SessionIdPath) -> bool:
+    """False: subagents are waited for, none is sent to the background."""
+    await app.sessions.store.session_json(session_id)
+    return False
+
+
+_WARP, _MOVE = "experimental.workspace.warp", "experimental.controlPlane.moveSession"
+
+
+@experimental.post("/workspace/warp", operation_id=_WARP, status_code=204, responses=_UNKNOWN, dependencies=WRITES)
+async def warp(app: AppServices, who: Who, body: WorkspaceWarp) -> Response:
+    """Without an id it detaches the session from its workspace: every session here is in none."""
+    await require_session(app, who, body.session_id)
+    await app.sessions.store.session_json(body.session_id)
+    if body.id is not None:
+        raise NotFound(f"Workspace not found: {body.id}. {NO_WORKSPACES}")
+    return no_content()
+
+
+@experimental.post("/control-plane/move-session", operation_id=_MOVE, status_code=204, responses=_UNKNOWN, dependencies=WRITES)
+async def move_session(app: AppServices, who: Who, body: SessionMove) -> Response:
+    """To where it is already only."""
+    await require_session(app, who, body.session_id)
+    session = await app.sessions.store.session(body.session_id)
+    if session.directory != body.destination.directory:
+        raise SessionNotMoved(f"Sessions stay in their directory: create one in {body.destination.directory}")
+    return no_content()
+
+
+@copies.post("/refresh", operation_id="v2.projectCopy.refresh", status_code=204, dependencies=WRITES)
+async def refresh_copies(project_id: ProjectId) -> Response:
+    return no_content()
+
+
+@copies.post("/generate-name", operation_id="experimental.projectCopy.generateName", dependencies=[*READS, WORK])
+async def copy_name(project_id: ProjectId, body: CopyNameInput) -> CopyName:
+    return CopyName(name=slug.make())

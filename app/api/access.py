@@ -1,8 +1,7 @@
-"""Who may do what: one gate that every route stands behind.
+"""Who may do what: the rules of the gate that every route stands behind (roles.py).
 
-`ACCESS` has every operation; one that is missing is for admins. A route that names a session, or a request that waits for an
-answer, is reached by those alone who may see it: for others there is no such thing. What a route lists it filters itself, by
-`Principal.visible_owner`.
+A route that names a session, or a request that waits for an answer, is reached by those alone who may see it: for others there is
+no such thing. What a route lists it filters itself, by `Principal.visible_owner`.
 """
 
 import os
@@ -49,83 +48,6 @@ class Permitted(Enum):
     WRITER = "who may change what is theirs"
     ADMIN_READER = "admins, with a read-only login too"
     ADMIN = "admins"
-
-
-_READ = (
-    "experimental.session.list "
-    "session.list session.status session.get session.children session.todo session.diff session.messages session.message "
-    "share.session permission.list question.list event.subscribe global.event auth.eventToken global.health lsp.status "
-    "formatter.status mcp.status experimental.resource.list config.get config.providers provider.list provider.auth path.get "
-    "tui.control.next "
-    "project.list project.current vcs.get app.agents command.list app.skills tool.ids tool.list find.text find.files "
-    "vcs.status vcs.diff vcs.diff.raw project.directories worktree.list experimental.capabilities.get experimental.console.get "
-    "experimental.console.listOrgs experimental.workspace.list experimental.workspace.adapter.list experimental.workspace.status "
-    "sync.history.list experimental.projectCopy.generateName "
-    "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
-    "webhook.deliveries session.export /doc / /page/{name} /s/{shareID} /mcp/oauth/callback "
-    "session.queue pty.shells pty.list pty.get v2.pty.list v2.pty.get "
-    "v2.health.get v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
-    "v2.provider.get v2.fs.find v2.fs.list v2.fs.read "
-    "v2.permission.request.list v2.permission.saved.list v2.session.permission.list v2.session.permission.get "
-    "v2.question.request.list v2.session.question.list v2.session.list v2.session.get v2.session.active "
-    "v2.session.messages v2.session.message v2.session.context v2.session.history v2.session.events v2.integration.list "
-    "v2.integration.get v2.integration.attempt.status v2.event.subscribe"
-)
-_WRITE = (
-    "session.create session.import session.update session.delete session.fork session.abort session.prompt session.prompt_async "
-    "session.deleteMessage part.update part.delete session.command session.shell session.init session.summarize session.revert "
-    "vcs.apply project.initGit worktree.create worktree.remove worktree.reset "
-    "experimental.session.background experimental.console.switchOrg experimental.workspace.create "
-    "experimental.workspace.syncList experimental.workspace.warp experimental.workspace.remove sync.start sync.replay sync.steal "
-    "experimental.controlPlane.moveSession v2.projectCopy.create v2.projectCopy.remove v2.projectCopy.refresh "
-    "provider.oauth.authorize provider.oauth.callback "
-    "session.unrevert session.share session.unshare permission.reply permission.respond question.reply question.reject app.log "
-    "auth.set auth.remove webhook.create webhook.update webhook.delete webhook.test "
-    "session.dequeue "
-    "tui.appendPrompt tui.submitPrompt tui.clearPrompt tui.openHelp tui.openSessions tui.openThemes tui.openModels "
-    "tui.executeCommand tui.showToast tui.selectSession tui.publish tui.control.response "
-    "v2.permission.saved.remove v2.session.permission.create v2.session.permission.reply v2.session.question.reply "
-    "v2.session.question.reject v2.session.create v2.session.switchAgent v2.session.switchModel v2.session.prompt "
-    "v2.session.compact v2.session.wait v2.session.interrupt v2.session.revert.stage v2.session.revert.clear "
-    "v2.session.revert.commit pty.create pty.update pty.remove pty.connectToken pty.connect v2.pty.create v2.pty.update "
-    "v2.pty.remove v2.pty.connectToken v2.pty.connect v2.integration.connect.key v2.integration.connect.oauth "
-    "v2.integration.attempt.cancel v2.integration.attempt.complete v2.credential.update v2.credential.remove"
-)
-_MANAGE = (
-    "global.config.update global.upgrade "
-    "global.dispose instance.dispose config.update project.update session.prune mcp.add mcp.connect mcp.disconnect "
-    "mcp.auth.start mcp.auth.callback mcp.auth.authenticate mcp.auth.remove"
-)
-ACCESS: Mapping[str, Permitted] = {
-    operation: access
-    for access, operations in (
-        (Permitted.ANYONE, _READ),
-        (Permitted.WRITER, _WRITE),
-        (Permitted.ADMIN_READER, "metrics global.config.get"),
-        (Permitted.ADMIN, _MANAGE),
-    )
-    for operation in operations.split()
-}
-"""By the operation's id, or the path of a route that has none."""
-
-
-PROMPTING = frozenset(
-    [
-        "session.prompt",
-        "session.prompt_async",
-        "session.command",
-        "session.shell",
-        "session.init",
-        "session.summarize",
-        "v2.session.prompt",
-        "v2.session.compact",
-    ]
-)
-"""What the rate of prompts is a limit of."""
-
-
-def access_of(operation: str) -> Permitted:
-    return ACCESS.get(operation, Permitted.ADMIN)
 
 
 def principal_of(scope: Mapping[str, Any]) -> Principal:

@@ -9,22 +9,21 @@ from fastapi.responses import Response
 
 from app.api.access import may_enter
 from app.api.cursors import NEXT_CURSOR, page_size
-from app.api.deps import documented, json_bytes
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, Who, json_bytes
+from app.api.json_route import router
+from app.api.roles import READS
+from app.api.services import Services
 from app.schema.session import GlobalSession
 from app.storage.repositories.session_rows import SessionFilter
+from app.users.principal import Principal
 
-routes = router(tags=["session"])
+routes = router("/experimental", 400, tags=["session"])
 
 
-@routes.get(
-    "/experimental/session",
-    operation_id="experimental.session.list",
-    response_model=list[GlobalSession],
-    responses=documented(400),
-)
+@routes.get("/session", operation_id="experimental.session.list", response_model=list[GlobalSession], dependencies=READS)
 async def list_all_sessions(
-    request: ServerRequest,
+    app: AppServices,
+    who: Who,
     directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
     roots: Annotated[bool, Query(description="Only sessions without a parent")] = False,
     start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
@@ -34,22 +33,21 @@ async def list_all_sessions(
     archived: Annotated[bool, Query(description="Archived ones too")] = False,
 ) -> Response:
     wanted = SessionFilter(
-        directories=await _directories(request, directory),
+        directories=await _directories(app, who, directory),
         roots_only=roots,
         updated_since=start,
         updated_before=cursor,
         search=search,
         archived=archived,
-        owner=request.principal.visible_owner,
+        owner=who.visible_owner,
     )
-    page = await request.services.sessions.all_sessions.page(wanted, page_size(limit, None) or 100)
+    page = await app.sessions.all_sessions.page(wanted, page_size(limit, None) or 100)
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 
-async def _directories(request: ServerRequest, directory: str | None) -> list[str] | None:
+async def _directories(app: Services, who: Principal, directory: str | None) -> list[str] | None:
     """Those that the client may work in and wants to see; None for all of them."""
-    app, principal = request.services, request.principal
-    known = await app.sessions.all_sessions.directories(principal.visible_owner) if directory is None else [directory]
+    known = await app.sessions.all_sessions.directories(who.visible_owner) if directory is None else [directory]
     real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
-    allowed = [each for each, without_links in zip(known, real, strict=True) if may_enter(app, principal, without_links)]
+    allowed = [each for each, without_links in zip(known, real, strict=True) if may_enter(app, who, without_links)]
     return None if directory is None and len(allowed) == len(known) else allowed

@@ -6,95 +6,74 @@ import orjson
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.deps import TRUE, Directory, documented, instance_of, json_bytes, location_of, wire, workspace_of
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Here, Who, json_bytes
+from app.api.json_route import router
 from app.api.provider_keys import put_key, remove_key
+from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES
 from app.config.masking import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.config import Config
 from app.schema.model import Auth, ProviderAuthMethod
 
-routes = router()
+routes = router("", 400, 403)
+global_config = router("/global/config", 400, 403, tags=["global"])
+auth = router("/auth", 400, tags=["auth"])
 
 
-@routes.get("/config", operation_id="config.get", response_model=Config, tags=["config"], responses=documented(400, 403))
-async def get(request: ServerRequest, where: Directory) -> Response:
-    config = (await instance_of(request, where)).config
-    return json_bytes(orjson.dumps(masked(config, may_manage=request.principal.may_manage)))
+@routes.get("/config", tags=["config"], response_model=Config, dependencies=READS)
+async def get(who: Who, instance: CurrentInstance) -> Response:
+    return json_bytes(orjson.dumps(masked(instance.config, may_manage=who.may_manage)))
 
 
-@routes.patch("/config", operation_id="config.update", response_model=Config, tags=["config"], responses=documented(400, 403))
-async def update(request: ServerRequest, where: Directory, body: dict[str, Any]) -> Response:
+@routes.patch("/config", tags=["config"], response_model=Config, dependencies=MANAGES)
+async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; what is not named stays as it is."""
-    workspace = await workspace_of(request, where)
     await workspace.patch_config(body)
     return json_bytes(orjson.dumps(masked((await workspace.config()).config)))
 
 
-@routes.get(
-    "/global/config", operation_id="global.config.get", response_model=Config, tags=["global"], responses=documented(400, 403)
-)
-async def get_global(request: ServerRequest) -> Response:
+@global_config.get("", operation_id="global.config.get", response_model=Config, dependencies=ADMIN_READS)
+async def get_global(app: AppServices, who: Who) -> Response:
     """The user's own configuration, which holds in all directories."""
-    config = await request.services.directories.global_config.get()
-    return json_bytes(orjson.dumps(masked(config, may_manage=request.principal.may_manage)))
+    config = await app.directories.global_config.get()
+    return json_bytes(orjson.dumps(masked(config, may_manage=who.may_manage)))
 
 
-@routes.patch(
-    "/global/config", operation_id="global.config.update", response_model=Config, tags=["global"], responses=documented(400, 403)
-)
-async def update_global(request: ServerRequest, body: dict[str, Any]) -> Response:
+@global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
+async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
     """Change the user's own configuration file; what is not named stays as it is."""
-    return json_bytes(orjson.dumps(masked(await request.services.directories.global_config.patch(body))))
+    return json_bytes(orjson.dumps(masked(await app.directories.global_config.patch(body))))
 
 
-@routes.get(
-    "/config/providers",
-    operation_id="config.providers",
-    response_model=ConnectedProviders,
-    tags=["config"],
-    responses=documented(400, 403),
-)
-async def connected(request: ServerRequest, where: Directory) -> Response:
-    return wire(config_providers((await instance_of(request, where)).models.connected))
+@routes.get("/config/providers", tags=["config"], operation_id="config.providers", dependencies=READS)
+async def connected(instance: CurrentInstance) -> ConnectedProviders:
+    return config_providers(instance.models.connected)
 
 
-@routes.get(
-    "/provider", operation_id="provider.list", response_model=ProviderList, tags=["provider"], responses=documented(400, 403)
-)
-async def providers(request: ServerRequest, where: Directory) -> Response:
-    instance = await instance_of(request, where)
-    directories = request.services.directories
-    return wire(provider_list(directories.known, instance.models.connected, directories.instances.settings(instance)))
+@routes.get("/provider", tags=["provider"], operation_id="provider.list", dependencies=READS)
+async def providers(app: AppServices, instance: CurrentInstance) -> ProviderList:
+    directories = app.directories
+    return provider_list(directories.known, instance.models.connected, directories.instances.settings(instance))
 
 
-@routes.get(
-    "/provider/auth",
-    operation_id="provider.auth",
-    response_model=dict[str, list[ProviderAuthMethod]],
-    tags=["provider"],
-    responses=documented(400, 403),
-)
-async def methods(request: ServerRequest, where: Directory) -> dict[str, list[ProviderAuthMethod]]:
-    await location_of(request, where)
-    return auth_methods(request.services.directories.known)
+@routes.get("/provider/auth", tags=["provider"], operation_id="provider.auth", dependencies=READS)
+async def methods(app: AppServices, here: Here) -> dict[str, list[ProviderAuthMethod]]:
+    return auth_methods(app.directories.known)
 
 
 ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
 """An organisation is named by its address, slashes and all."""
 
 
-@routes.put("/auth/{providerID:path}", operation_id="auth.set", response_model=bool, tags=["auth"], responses=documented(400))
-async def set_key(request: ServerRequest, provider_id: ProviderPath, body: Auth) -> Response:
+@auth.put("/{providerID:path}", operation_id="auth.set", dependencies=WRITES)
+async def set_key(app: AppServices, who: Who, provider_id: ProviderPath, body: Auth) -> bool:
     """A member's own is stored for them, encrypted. The server's is kept in the data directory in a file that only the server's
     user can read."""
-    await put_key(request, provider_id, body)
-    return json_bytes(TRUE)
+    await put_key(app, who, provider_id, body)
+    return True
 
 
-@routes.delete(
-    "/auth/{providerID:path}", operation_id="auth.remove", response_model=bool, tags=["auth"], responses=documented(400)
-)
-async def delete_key(request: ServerRequest, provider_id: ProviderPath) -> Response:
-    await remove_key(request, provider_id)
-    return json_bytes(TRUE)
+@auth.delete("/{providerID:path}", operation_id="auth.remove", dependencies=WRITES)
+async def delete_key(app: AppServices, who: Who, provider_id: ProviderPath) -> bool:
+    await remove_key(app, who, provider_id)
+    return True

@@ -1,7 +1,8 @@
 """Cursors of pages: a place among the messages or parts of all sessions."""
 
-from app.api.json_route import ServerRequest
+from app.api.services import Services
 from app.schema.errors import BadRequest
+from app.users.principal import Principal
 
 NEXT_CURSOR = "X-Next-Cursor"
 CURSOR_PATTERN = r"^[\w-]{1,40}$"
@@ -17,11 +18,11 @@ def page_size(limit: float | None, cursor: str | None) -> int | None:
 class PageCursors:
     """Sealed for members, as the ids of events are: the numbers would tell how much others do."""
 
-    def __init__(self, request: ServerRequest, field: str, source: str) -> None:
+    def __init__(self, app: Services, who: Principal, field: str, source: str) -> None:
         """`field` takes a cursor that `source` gave."""
         self._field, self._source = field, source
-        name = request.principal.visible_owner
-        self._sealed = None if name is None else request.services.users.cursors.for_user(name)
+        name = who.visible_owner
+        self._sealed = None if name is None else app.users.cursors.for_user(name)
 
     def write(self, seq: int) -> str:
         return self._sealed.seal(seq).decode() if self._sealed else str(seq)

@@ -1,29 +1,11 @@
 """Graceful shutdown: a stopping server accepts no new work, and serves only requests that let running turns finish."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
 from app.schema.errors import ServiceError
-
-SERVED_WHILE_STOPPING = frozenset(
-    {
-        "permission.reply",
-        "permission.respond",
-        "question.reply",
-        "question.reject",
-        "v2.session.permission.reply",
-        "v2.session.question.reply",
-        "v2.session.question.reject",
-        "session.abort",
-        "auth.eventToken",
-        "app.log",
-    }
-)
-"""Operations that a running turn, or a client that follows it, may need. Every other one that may write is refused."""
-
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class ServerStopping(ServiceError):
@@ -35,11 +17,6 @@ class ServerStopping(ServiceError):
 
     def __init__(self) -> None:
         super().__init__("The server is stopping and takes no new work. Nothing was stored: send this again when it is back.")
-
-
-def starts_work(methods: Collection[str], operation_id: str | None) -> bool:
-    """Whether a route is refused by a server that is stopping."""
-    return not _READING.issuperset(methods) and operation_id not in SERVED_WHILE_STOPPING
 
 
 class Draining:

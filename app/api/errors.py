@@ -1,18 +1,15 @@
-"""Every error becomes JSON: `{name, data}` with its status. Nothing of the server's insides is in a body."""
+"""Errors in the first API's form, `{name, data}` with the status. Nothing of the server's insides is in a body."""
 
 from typing import Any
 
 import orjson
-from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from app.api.draining import ServerStopping
 from app.schema.errors import RequestPart, ServiceError, TooMany, bad_request_body
-from app.storage.engine import StorageError
 from app.util.secrets import masked
 
 FAILURE = "opensession.failure"
@@ -34,27 +31,30 @@ _NAMES = {
 
 
 def rendered(status: int, body: Any, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(body, default=str), status, headers, media_type="application/json")
+    return Response(orjson.dumps(body, default=str), status, headers or None, media_type="application/json")
 
 
 def named(status: int, name: str, message: str, headers: dict[str, str] | None = None) -> Response:
     return rendered(status, {"name": name, "data": {"message": message}}, headers)
 
 
-async def _service_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ServiceError)
-    note_failure(request.scope, error)
-    return rendered(error.status, masked(error.body()), headers_of(error))
-
-
 def headers_of(error: ServiceError) -> dict[str, str] | None:
     return {"Retry-After": str(error.retry_after)} if isinstance(error, TooMany | ServerStopping) else None
 
 
-async def _validation_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+def first_form(error: Exception, path: str) -> Response:
+    match error:
+        case RequestValidationError():
+            return _invalid(error, holds_key=path.startswith("/auth/"))
+        case ServiceError():
+            return rendered(error.status, masked(error.body()), headers_of(error))
+        case HTTPException():
+            return named(error.status_code, name_of(error), error.detail, dict(error.headers or {}))
+    return named(503, "StorageError", STORAGE_MESSAGE)
+
+
+def _invalid(error: RequestValidationError, *, holds_key: bool) -> Response:
     issues = [_issue(issue) for issue in error.errors()[:MAX_ISSUES]]
-    holds_key = request.url.path.startswith("/auth/")
     received = None if holds_key else _echo(error.body)
     return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[error.errors()[0]["loc"][0]]))
 
@@ -71,20 +71,8 @@ def _echo(body: Any) -> Any:
     return masked(body)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"There is no route {request.method} {request.url.path}" if error.status_code in (404, 405) else str(error.detail)
-    headers = dict(error.headers) if error.headers else None
-    return named(error.status_code, name_of(error), message, headers)
-
-
 def name_of(error: HTTPException) -> str:
     return _NAMES.get(error.status_code, "HTTPError")
-
-
-async def _client_gone(_request: Request, _error: Exception) -> Response:
-    """The client is gone; the status appears only in the audit log."""
-    return named(400, "BadRequest", "The body ended before it was complete.")
 
 
 def note_failure(scope: Scope, error: Exception) -> None:
@@ -93,17 +81,3 @@ def note_failure(scope: Scope, error: Exception) -> None:
 
 
 STORAGE_MESSAGE = "The server's database cannot do this now. Nothing was stored; try again later."
-
-
-async def _storage_error(request: Request, error: Exception) -> Response:
-    """The disk is full, or the database is locked or unreachable: nothing was stored."""
-    note_failure(request.scope, error)
-    return named(503, "StorageError", STORAGE_MESSAGE)
-
-
-def install(app: FastAPI) -> None:
-    app.add_exception_handler(ServiceError, _service_error)
-    app.add_exception_handler(RequestValidationError, _validation_error)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(ClientDisconnect, _client_gone)
-    app.add_exception_handler(StorageError, _storage_error)

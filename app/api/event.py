@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import Header, Query
-from fastapi.responses import Response
+from fastapi import Depends, Header, Query, Request
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import AppStatus
 
 from app.api.access import may_enter
-from app.api.deps import Directory, UserAgent, documented, location_of, wire
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, Here, UserAgent, Who
+from app.api.json_route import router
 from app.api.login import Login
 from app.api.opencode_programs import is_opencode
+from app.api.roles import READS
 from app.api.services import Services
 from app.bus.base import Audience, Event
 from app.bus.event_id import read_cursor
@@ -31,8 +31,10 @@ from app.schema.base import Wire
 from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.session.replay import ReplayPage
+from app.users.principal import Principal
 
-routes = router(tags=["event"])
+routes = router("", 400, 403, 429, tags=["event"])
+tokens = router("/auth", tags=["event"])
 # Streams live through the grace period of a server that stops: clients answer what its turns ask. `Bus.close` ends them.
 AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]
 
@@ -60,40 +62,6 @@ class TooManyStreams(TooMany):
         super().__init__(f"{most} event streams are open already (OPENSESSION_MAX_EVENT_STREAMS). Close one, or try again later.")
 
 
-def _described(model: object) -> dict[int | str, dict[str, object]]:
-    return {**documented(400, 403, 429), 200: {"description": "Event stream", "model": model}}
-
-
-@routes.get("/event", operation_id="event.subscribe", response_class=EventSourceResponse, responses=_described(AnyEvent))
-async def subscribe(
-    request: ServerRequest,
-    where: Directory,
-    parts: Parts = "full",
-    ids: Ids = False,
-    last_event_id: Cursor = None,
-    cursor: CursorInQuery = None,
-    user_agent: UserAgent = "",
-    token: Token = None,
-) -> EventSourceResponse:
-    """The events of one directory."""
-    directory = (await location_of(request, where)).directory
-    return await open_stream(request, directory, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
-
-
-@routes.get("/global/event", operation_id="global.event", response_class=EventSourceResponse, responses=_described(GlobalEvent))
-async def subscribe_globally(
-    request: ServerRequest,
-    parts: Parts = "full",
-    ids: Ids = False,
-    last_event_id: Cursor = None,
-    cursor: CursorInQuery = None,
-    user_agent: UserAgent = "",
-    token: Token = None,
-) -> EventSourceResponse:
-    """The events of all directories, each with its directory, and the server's own."""
-    return await open_stream(request, None, WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor))
-
-
 @dataclass(frozen=True, slots=True)
 class WantedEvents:
     """What a client asks for. `cursor`: the id of the last event that it has, None for a new client."""
@@ -110,31 +78,69 @@ class WantedEvents:
         return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
 
 
-async def open_stream(request: ServerRequest, directory: str | None, wanted: WantedEvents) -> EventSourceResponse:
-    listener = listen(request, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
-    return await stream(request, listener, _frames(request.services, listener, wanted))
+async def _wanted(
+    parts: Parts = "full",
+    ids: Ids = False,
+    last_event_id: Cursor = None,
+    cursor: CursorInQuery = None,
+    user_agent: UserAgent = "",
+    token: Token = None,
+) -> WantedEvents:
+    """The token was looked at by the guard."""
+    return WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor)
+
+
+Wanted = Annotated[WantedEvents, Depends(_wanted)]
+
+
+def _stream_of(model: object) -> dict[int | str, dict[str, object]]:
+    return {200: {"description": "Event stream", "model": model}}
+
+
+@routes.get("/event", response_class=EventSourceResponse, responses=_stream_of(AnyEvent), dependencies=READS)
+async def subscribe(request: Request, app: AppServices, who: Who, here: Here, wanted: Wanted) -> EventSourceResponse:
+    """The events of one directory."""
+    return await open_stream(request, app, who, here.directory, wanted)
+
+
+_GLOBAL = _stream_of(GlobalEvent)
+
+
+@routes.get(
+    "/global/event", operation_id="global.event", response_class=EventSourceResponse, responses=_GLOBAL, dependencies=READS
+)
+async def subscribe_globally(request: Request, app: AppServices, who: Who, wanted: Wanted) -> EventSourceResponse:
+    """The events of all directories, each with its directory, and the server's own."""
+    return await open_stream(request, app, who, None, wanted)
+
+
+async def open_stream(
+    request: Request, app: Services, who: Principal, directory: str | None, wanted: WantedEvents
+) -> EventSourceResponse:
+    listener = listen(app, who, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
+    return await stream(request, app, who, listener, _frames(app, listener, wanted))
 
 
 def listen(
-    request: ServerRequest, directory: str | None, *, deltas: bool = False, ids: bool = False, second: bool = False
+    app: Services, who: Principal, directory: str | None, *, deltas: bool = False, ids: bool = False, second: bool = False
 ) -> Listener:
     """Raises TooManyStreams."""
-    app = request.services
     require_place_for_stream(app)
-    audience, user = _audience(request), request.principal.name
+    audience, user = _audience(app, who), who.name
     return Listener(app.events.bus, directory, deltas=deltas, ids=ids, second=second, audience=audience, user=user)
 
 
-async def stream(request: ServerRequest, listener: Listener, frames: AsyncIterator[bytes]) -> EventSourceResponse:
+async def stream(
+    request: Request, app: Services, who: Principal, listener: Listener, frames: AsyncIterator[bytes]
+) -> EventSourceResponse:
     """Until the listener is closed: the frames end then. Raises what their first one raises."""
     try:
         first = await anext(frames)  # what fails here is still an answer with a status
     except BaseException:
         listener.close()
         raise
-    return EventSourceResponse(
-        _chained(first, frames), headers=_HEADERS, ping=0, data_sender_callable=partial(_keep_open, request, listener)
-    )
+    watching = partial(_keep_open, request, app, who, listener)
+    return EventSourceResponse(_chained(first, frames), headers=_HEADERS, ping=0, data_sender_callable=watching)
 
 
 def require_place_for_stream(app: Services) -> None:
@@ -143,30 +149,28 @@ def require_place_for_stream(app: Services) -> None:
         raise TooManyStreams(app.settings.max_event_streams)
 
 
-async def _keep_open(request: ServerRequest, listener: Listener) -> None:
+async def _keep_open(request: Request, app: Services, who: Principal, listener: Listener) -> None:
     """Until the client has gone, or its login holds no more: its token was revoked or has expired, its user was removed or
     changed. A stream that cannot be watched any more ends too: it might outlive its login.
 
     The heartbeats wait in line: the library's `ping` would come between the pieces that a large event is written in, and its id
     before those of events that are still to be sent."""
-    services, login = request.services, request.app.state.login
-    given, principal = request.headers.get("authorization"), request.principal
+    login, given = request.app.state.login, request.headers.get("authorization")
     try:
-        while await login.still_holds(given, principal):
-            await asyncio.sleep(services.events.heartbeat_seconds)
+        while await login.still_holds(given, who):
+            await asyncio.sleep(app.events.heartbeat_seconds)
             listener.push(listener.frame(Event.of(EventServerHeartbeat(), journaled=False)))
     finally:
         listener.close()
         if listener.fell_behind:
-            services.observer.cut_off()
+            app.observer.cut_off()
 
 
-def _audience(request: ServerRequest) -> Audience | None:
+def _audience(app: Services, who: Principal) -> Audience | None:
     """None for who hears of everything."""
-    app, principal = request.services, request.principal
-    if principal.may_see_all:
+    if who.may_see_all:
         return None
-    return Audience(principal.name, lambda path: may_enter(app, principal, path), app.users.cursors.for_user(principal.name))
+    return Audience(who.name, lambda path: may_enter(app, who, path), app.users.cursors.for_user(who.name))
 
 
 class EventToken(Wire):
@@ -176,12 +180,12 @@ class EventToken(Wire):
     expires: int
 
 
-@routes.post("/auth/event-token", operation_id="auth.eventToken", response_model=EventToken, tags=["auth"])
-async def event_token(request: ServerRequest) -> Response:
+@tokens.post("/event-token", tags=["auth"], dependencies=READS)
+async def event_token(request: Request, who: Who) -> EventToken:
     """A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header."""
     login: Login = request.app.state.login
-    token, expires = await login.event_tokens.issue(request.principal)
-    return wire(EventToken(token=token, expires=expires))
+    token, expires = await login.event_tokens.issue(who)
+    return EventToken(token=token, expires=expires)
 
 
 async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,15 +1,16 @@
 """Looking into a project: text and files found, directories listed, files shown, what differs from HEAD."""
 
 import os
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import Query
-from fastapi.responses import Response
+from fastapi import Depends, Query
 
 from app.api.access import may_enter, roots_below
-from app.api.deps import Directory, documented, json_bytes, location_of, search_place_of, wire, workspace_of
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who, search_place_of, workspace_of
+from app.api.documented import documented
+from app.api.json_route import router
+from app.api.roles import READS
+from app.api.services import Services
 from app.browse.above import folder_nodes, folders_towards
 from app.browse.content import view_file
 from app.browse.file_search import FileSearch, best
@@ -17,44 +18,50 @@ from app.browse.listing import list_directory
 from app.browse.reach import AllowedPaths
 from app.browse.status import changed_files
 from app.browse.text_search import find_text
-from app.schema.base import Wire
 from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
-from app.session.rows import json_array
+from app.users.principal import Principal
+from app.workspace.workspace import Workspace
 
-routes = router(responses=documented(400, 403))
+routes = router("", 400, 403)
 files = FileSearch()
 
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
 
 
-async def allowed_paths(request: ServerRequest, where: str | None) -> AllowedPaths:
-    app, principal = request.services, request.principal
-    workspace = await workspace_of(request, where)
-    return AllowedPaths(workspace.location, workspace.directories, lambda real: may_enter(app, principal, real))
+def paths_in(app: Services, who: Principal, workspace: Workspace) -> AllowedPaths:
+    return AllowedPaths(workspace.location, workspace.directories, lambda real: may_enter(app, who, real))
 
 
-async def folders_below(request: ServerRequest, where: str | None) -> list[str]:
+async def _reach(app: AppServices, who: Who, workspace: CurrentWorkspace) -> AllowedPaths:
+    return paths_in(app, who, workspace)
+
+
+async def _folders_below(app: AppServices, who: Who, where: Directory) -> list[str]:
     """The folders that lead from a directory down to the roots below it; none where the directory itself may be worked in."""
     if not where or "\0" in where or not os.path.isabs(where):  # noqa: PTH117
         return []
     real = os.path.realpath(where)  # noqa: ASYNC240  no slower than the look-ups that follow
-    return folders_towards(real, await roots_below(request.services, request.principal, real))
+    return folders_towards(real, await roots_below(app, who, real))
 
 
-def _array(values: Sequence[Wire]) -> Response:
-    return json_bytes(json_array([value.wire_json() for value in values]))
+Reach = Annotated[AllowedPaths, Depends(_reach)]
+FoldersBelow = Annotated[list[str], Depends(_folders_below)]
 
 
-@routes.get("/find", operation_id="find.text", response_model=list[TextMatch], tags=["find"])
-async def text(request: ServerRequest, where: Directory, pattern: Annotated[str, Query(max_length=2000)]) -> Response:
+@routes.get("/find", tags=["find"], dependencies=READS)
+async def text(
+    app: AppServices, who: Who, workspace: CurrentWorkspace, pattern: Annotated[str, Query(max_length=2000)]
+) -> list[TextMatch]:
     """Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all."""
-    return _array(await find_text(await search_place_of(request, where), pattern))
+    return await find_text(search_place_of(app, who, workspace), pattern)
 
 
-@routes.get("/find/file", operation_id="find.files", response_model=list[str], tags=["find"])
+@routes.get("/find/file", tags=["find"], operation_id="find.files", dependencies=READS)
 async def find_files(
-    request: ServerRequest,
+    app: AppServices,
+    who: Who,
     where: Directory,
+    folders: FoldersBelow,
     query: Annotated[str, Query(max_length=1000)],
     dirs: Literal["true", "false"] = "true",
     type: Literal["file", "directory"] | None = None,
@@ -62,33 +69,32 @@ async def find_files(
 ) -> list[str]:
     """Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first.
     For a directory above those that you may work in: the folders that lead down to them."""
-    if folders := await folders_below(request, where):
+    if folders:
         return best(query, folders, limit)
-    kind = type or ("all" if dirs == "true" else "file")
-    return await files.find(await search_place_of(request, where), query, kind, limit)
+    place = search_place_of(app, who, await workspace_of(app, who, where))
+    return await files.find(place, query, type or ("all" if dirs == "true" else "file"), limit)
 
 
-@routes.get("/find/symbol", operation_id="find.symbols", response_model=list[Symbol], tags=["find"])
-async def find_symbols(request: ServerRequest, where: Directory, query: Annotated[str, Query()]) -> list[Symbol]:
+@routes.get("/find/symbol", tags=["find"], operation_id="find.symbols", dependencies=READS)
+async def find_symbols(here: Here, query: Annotated[str, Query()]) -> list[Symbol]:
     """Always empty, as OpenCode's: no language server is asked."""
-    await location_of(request, where)
     return []
 
 
-@routes.get("/file", operation_id="file.list", response_model=list[FileNode], tags=["file"])
-async def list_files(request: ServerRequest, where: Directory, path: FilePath) -> Response:
+@routes.get("/file", tags=["file"], operation_id="file.list", dependencies=READS)
+async def list_files(app: AppServices, who: Who, where: Directory, folders: FoldersBelow, path: FilePath) -> list[FileNode]:
     """Directories first. For a directory above those that you may work in: the folders that lead down to them."""
-    if where and path.strip("/") in ("", ".") and (folders := await folders_below(request, where)):
-        return _array(folder_nodes(where, folders))
-    return _array(await list_directory(await allowed_paths(request, where), path))
+    if where and path.strip("/") in ("", ".") and folders:
+        return folder_nodes(where, folders)
+    return await list_directory(paths_in(app, who, await workspace_of(app, who, where)), path)
 
 
-@routes.get("/file/content", operation_id="file.read", response_model=ViewedFile, tags=["file"], responses=documented(413))
-async def read_file(request: ServerRequest, where: Directory, path: FilePath) -> Response:
+@routes.get("/file/content", tags=["file"], operation_id="file.read", responses=documented(413), dependencies=READS)
+async def read_file(reach: Reach, path: FilePath) -> ViewedFile:
     """Empty when there is no such file."""
-    return wire(await view_file(await allowed_paths(request, where), path))
+    return await view_file(reach, path)
 
 
-@routes.get("/file/status", operation_id="file.status", response_model=list[ChangedFile], tags=["file"])
-async def status(request: ServerRequest, where: Directory) -> Response:
-    return _array(await changed_files(await allowed_paths(request, where)))
+@routes.get("/file/status", tags=["file"], dependencies=READS)
+async def status(reach: Reach) -> list[ChangedFile]:
+    return await changed_files(reach)

@@ -2,40 +2,44 @@
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Depends, Query
 from fastapi.responses import Response
 
 from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
 from app.api.deps import (
-    TRUE,
+    AppServices,
     Directory,
     MessageIdPath,
     PartIdPath,
     QueuedIdPath,
     SessionIdPath,
+    SessionPlace,
     UserAgent,
-    documented,
+    Who,
     instance_of_session,
     json_bytes,
-    session_location,
-    wire,
 )
-from app.api.json_route import ServerRequest, router
-from app.api.keepalive_json import KeepaliveJson
+from app.api.documented import documented
+from app.api.json_route import router
+from app.api.keepalive_json import keeping_alive
 from app.api.opencode_programs import behind_its_events
+from app.api.roles import PROMPTS, READS, WRITES
+from app.api.services import Services
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import Part
-from app.session.rows import json_array
+from app.session.prompted_session import PromptedSession
 from app.session.service import check_part_is_at, check_part_size
+from app.workspace.instance import Instance
 
-routes = router(prefix="/session/{sessionID}", tags=["message"])
+routes = router("/session/{sessionID}", 400, 404, tags=["message"])
 
 
-@routes.get("/message", operation_id="session.messages", response_model=list[MessageWithParts], responses=documented(400, 404))
+@routes.get("/message", operation_id="session.messages", response_model=list[MessageWithParts], dependencies=READS)
 async def messages(
-    request: ServerRequest,
+    app: AppServices,
+    who: Who,
     session_id: SessionIdPath,
     limit: Annotated[float | None, Query(ge=0, description="Only the newest so many; 0: all")] = None,
     before: Annotated[
@@ -43,97 +47,97 @@ async def messages(
     ] = None,
 ) -> Response:
     count = page_size(limit or None, before)
-    cursors = PageCursors(request, "before", NEXT_CURSOR)
-    page = await request.services.sessions.store.page_json(session_id, count, None if before is None else cursors.read(before))
+    cursors = PageCursors(app, who, "before", NEXT_CURSOR)
+    page = await app.sessions.store.page_json(session_id, count, None if before is None else cursors.read(before))
     return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
+_PROMPTED = documented(409, 413, 429, 507)
+
+
+async def _prompted(app: AppServices, session_id: SessionIdPath) -> PromptedSession:
+    return await app.sessions.store.session_to_prompt(session_id)
+
+
+Prompted = Annotated[PromptedSession, Depends(_prompted)]
+
+
+async def _its_instance(app: AppServices, who: Who, where: Directory, prompted: Prompted) -> Instance:
+    return await instance_of_session(app, who, prompted.session, where)
+
+
+ItsInstance = Annotated[Instance, Depends(_its_instance)]
+
+
 @routes.post(
-    "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=documented(400, 404, 409, 413, 429, 507)
+    "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=_PROMPTED, dependencies=PROMPTS
 )
 async def prompt(
-    request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput, user_agent: UserAgent = ""
+    app: AppServices, prompted: Prompted, instance: ItsInstance, body: PromptInput, user_agent: UserAgent = ""
 ) -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
-    runs = request.services.runs
-    accepted = await _accept(request, where, session_id, body)
+    accepted = await _accept(app, prompted, instance, body)
     if isinstance(accepted, Waiting):
-        return KeepaliveJson(behind_its_events(user_agent, runs.queue.answer(accepted)))
+        return keeping_alive(behind_its_events(user_agent, app.runs.queue.answer(accepted)))
     if body.no_reply:
-        return wire(accepted.message)
-    return KeepaliveJson(behind_its_events(user_agent, runs.prompts.answer(session_id, accepted)))
+        return json_bytes(accepted.message.wire_json())
+    return keeping_alive(behind_its_events(user_agent, app.runs.prompts.answer(prompted.session.id, accepted)))
 
 
-@routes.post(
-    "/prompt_async", operation_id="session.prompt_async", status_code=204, responses=documented(400, 404, 409, 413, 429, 507)
-)
-async def prompt_async(request: ServerRequest, where: Directory, session_id: SessionIdPath, body: PromptInput) -> Response:
-    accepted = await _accept(request, where, session_id, body)
+@routes.post("/prompt_async", operation_id="session.prompt_async", status_code=204, responses=_PROMPTED, dependencies=PROMPTS)
+async def prompt_async(app: AppServices, prompted: Prompted, instance: ItsInstance, body: PromptInput) -> Response:
+    accepted = await _accept(app, prompted, instance, body)
     if isinstance(accepted, AcceptedPrompt) and not body.no_reply:
-        request.services.runs.prompts.answer_later(session_id, accepted)
+        app.runs.prompts.answer_later(prompted.session.id, accepted)
     return Response(status_code=204, media_type="application/json")
 
 
-async def _accept(request: ServerRequest, where: Directory, session_id: str, prompt: PromptInput) -> AcceptedPrompt | Waiting:
-    prompted = await request.services.sessions.store.session_to_prompt(session_id)
-    instance, runs = await instance_of_session(request, prompted.session, where), request.services.runs
+async def _accept(app: Services, prompted: PromptedSession, instance: Instance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
     if prompt.when_busy == "queue":
-        return await runs.queue.accept(instance, prompted, prompt)
-    return await runs.prompts.accept(instance, prompted, prompt)
+        return await app.runs.queue.accept(instance, prompted, prompt)
+    return await app.runs.prompts.accept(instance, prompted, prompt)
 
 
-@routes.get("/queue", operation_id="session.queue", response_model=list[QueuedPrompt], responses=documented(400, 404))
-async def queue(request: ServerRequest, session_id: SessionIdPath) -> Response:
+@routes.get("/queue", operation_id="session.queue", dependencies=READS)
+async def queue(app: AppServices, session_id: SessionIdPath) -> list[QueuedPrompt]:
     """The prompts that wait for a turn of their own, in the order of their turns."""
-    return json_bytes(json_array([queued.wire_json() for queued in await request.services.runs.queue.list(session_id)]))
+    return await app.runs.queue.list(session_id)
 
 
-@routes.delete("/queue/{queuedID}", operation_id="session.dequeue", response_model=bool, responses=documented(400, 404))
-async def dequeue(request: ServerRequest, session_id: SessionIdPath, queued_id: QueuedIdPath) -> Response:
-    await request.services.runs.queue.remove(session_id, queued_id)
-    return json_bytes(TRUE)
+@routes.delete("/queue/{queuedID}", operation_id="session.dequeue", dependencies=WRITES)
+async def dequeue(app: AppServices, session_id: SessionIdPath, queued_id: QueuedIdPath) -> bool:
+    await app.runs.queue.remove(session_id, queued_id)
+    return True
 
 
-@routes.get(
-    "/message/{messageID}", operation_id="session.message", response_model=MessageWithParts, responses=documented(400, 404)
-)
-async def message(request: ServerRequest, session_id: SessionIdPath, message_id: MessageIdPath) -> Response:
-    return json_bytes(await request.services.sessions.store.message_json(session_id, message_id))
+@routes.get("/message/{messageID}", operation_id="session.message", response_model=MessageWithParts, dependencies=READS)
+async def message(app: AppServices, session_id: SessionIdPath, message_id: MessageIdPath) -> Response:
+    return json_bytes(await app.sessions.store.message_json(session_id, message_id))
 
 
-@routes.delete(
-    "/message/{messageID}", operation_id="session.deleteMessage", response_model=bool, responses=documented(400, 404, 409)
-)
-async def delete_message(
-    request: ServerRequest, where: Directory, session_id: SessionIdPath, message_id: MessageIdPath
-) -> Response:
-    location = await session_location(request, session_id, where)
-    await request.services.sessions.service.remove_message(location, session_id, message_id)
-    return json_bytes(TRUE)
+@routes.delete("/message/{messageID}", operation_id="session.deleteMessage", responses=documented(409), dependencies=WRITES)
+async def delete_message(app: AppServices, here: SessionPlace, session_id: SessionIdPath, message_id: MessageIdPath) -> bool:
+    await app.sessions.service.remove_message(here, session_id, message_id)
+    return True
 
 
-@routes.patch(
-    "/message/{messageID}/part/{partID}", operation_id="part.update", response_model=Part, responses=documented(400, 404, 409)
-)
+@routes.patch("/message/{messageID}/part/{partID}", operation_id="part.update", responses=documented(409), dependencies=WRITES)
 async def update_part(
-    request: ServerRequest,
-    where: Directory,
+    app: AppServices,
+    here: SessionPlace,
     session_id: SessionIdPath,
     message_id: MessageIdPath,
     part_id: PartIdPath,
     body: Part,
-) -> Response:
+) -> Part:
     check_part_is_at(body, session_id, message_id, part_id)
-    check_part_size(body, request.services.settings.max_part_bytes)
-    return wire(await request.services.sessions.service.put_part(await session_location(request, session_id, where), body))
+    check_part_size(body, app.settings.max_part_bytes)
+    return await app.sessions.service.put_part(here, body)
 
 
-@routes.delete(
-    "/message/{messageID}/part/{partID}", operation_id="part.delete", response_model=bool, responses=documented(400, 404, 409)
-)
+@routes.delete("/message/{messageID}/part/{partID}", operation_id="part.delete", responses=documented(409), dependencies=WRITES)
 async def delete_part(
-    request: ServerRequest, where: Directory, session_id: SessionIdPath, message_id: MessageIdPath, part_id: PartIdPath
-) -> Response:
-    location = await session_location(request, session_id, where)
-    await request.services.sessions.service.remove_part(location, session_id, message_id, part_id)
-    return json_bytes(TRUE)
+    app: AppServices, here: SessionPlace, session_id: SessionIdPath, message_id: MessageIdPath, part_id: PartIdPath
+) -> bool:
+    await app.sessions.service.remove_part(here, session_id, message_id, part_id)
+    return True

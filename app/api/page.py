@@ -9,9 +9,11 @@ from fastapi import Path, Request
 from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
 
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices
+from app.api.json_route import router
+from app.api.roles import READS
 
-routes = router(include_in_schema=False)
+routes = router("", include_in_schema=False)
 
 FILES = pathlib.Path(__file__).parents[1] / "page"
 
@@ -38,21 +40,21 @@ HEADERS = {
 _PRIVATE = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
 
 
-@routes.get("/")
+@routes.get("/", dependencies=READS)
 async def page(request: Request) -> Response:
     return _file(request, "index.html")
 
 
-@routes.get("/page/{name:path}")
+@routes.get("/page/{name:path}", dependencies=READS)
 async def asset(request: Request, name: str) -> Response:
     if name not in _names():
         raise HTTPException(404)
     return _file(request, name)
 
 
-@routes.get("/s/{shareID}")
-async def shared(request: ServerRequest, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
-    if await request.services.sessions.shares.is_shared(share_id):
+@routes.get("/s/{shareID}", dependencies=READS)
+async def shared(request: Request, app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
+    if await app.sessions.shares.is_shared(share_id):
         return _file(request, "share.html", 200, _PRIVATE)
     return _file(request, "not-shared.html", 404, _PRIVATE)
 

@@ -3,29 +3,30 @@
 from collections.abc import Mapping
 
 from app.api.access import AdminsOnly
-from app.api.json_route import ServerRequest
+from app.api.services import Services
 from app.schema.model import Auth, WellKnownAuth
+from app.users.principal import Principal
 
 
-async def stored_keys(request: ServerRequest) -> Mapping[str, Auth]:
+async def stored_keys(app: Services, who: Principal) -> Mapping[str, Auth]:
     """By provider."""
-    if request.principal.may_manage:
-        return request.services.directories.auth.all()
-    return await request.services.users.keys.for_user(request.principal.name)
+    if who.may_manage:
+        return app.directories.auth.all()
+    return await app.users.keys.for_user(who.name)
 
 
-async def put_key(request: ServerRequest, provider_id: str, key: Auth) -> None:
+async def put_key(app: Services, who: Principal, provider_id: str, key: Auth) -> None:
     """The server's is kept in the data directory in a file that only the server's user can read. Raises AdminsOnly."""
-    if request.principal.may_manage:
-        request.services.directories.auth.set(provider_id, key)
+    if who.may_manage:
+        app.directories.auth.set(provider_id, key)
     elif isinstance(key, WellKnownAuth):
         raise AdminsOnly  # an organisation's configuration is everybody's
     else:
-        await request.services.users.keys.put(request.principal.name, provider_id, key)
+        await app.users.keys.put(who.name, provider_id, key)
 
 
-async def remove_key(request: ServerRequest, provider_id: str) -> None:
-    if request.principal.may_manage:
-        request.services.directories.auth.remove(provider_id)
+async def remove_key(app: Services, who: Principal, provider_id: str) -> None:
+    if who.may_manage:
+        app.directories.auth.remove(provider_id)
     else:
-        await request.services.users.keys.remove(request.principal.name, provider_id)
+        await app.users.keys.remove(who.name, provider_id)

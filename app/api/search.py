@@ -3,25 +3,27 @@
 from typing import Annotated, Literal
 
 from fastapi import Query
-from fastapi.responses import Response
 
 from app.api.cursors import PageCursors
-from app.api.deps import documented, location_of, wire
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, Who, location_of
+from app.api.json_route import router
+from app.api.roles import READS
 from app.schema.base import SessionID
 from app.schema.errors import BadRequest
 from app.schema.search import FoundParts
 from app.session.search import MAX_WORDS, words_of
 from app.storage.part_texts import TextFilter
 
-routes = router(prefix="/find", tags=["find"], responses=documented(400, 403))
+routes = router("/find", 400, 403, tags=["find"])
+routers = (routes,)
 
 Milliseconds = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
-@routes.get("/message", operation_id="find.messages", response_model=FoundParts)
+@routes.get("/message", operation_id="find.messages", dependencies=READS)
 async def find_messages(
-    request: ServerRequest,
+    app: AppServices,
+    who: Who,
     query: Annotated[str, Query(max_length=1000, description="Words that must all occur in one part, whole or within others")],
     directory: Annotated[str | None, Query(description="Only sessions of exactly this directory; else of any")] = None,
     session_id: Annotated[SessionID | None, Query(alias="sessionID")] = None,
@@ -31,23 +33,23 @@ async def find_messages(
     until: Annotated[Milliseconds, Query(description="Only parts that began at or before this time (ms)")] = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: Annotated[str | None, Query(description="`next` of the page before")] = None,
-) -> Response:
+) -> FoundParts:
     """Newest first. Case and accents are ignored."""
-    words, cursors = _words(query), PageCursors(request, "cursor", "next")
+    words, cursors = _words(query), PageCursors(app, who, "cursor", "next")
     wanted = TextFilter(
         words=(),
         limit=limit,
         before=None if cursor is None else cursors.read(cursor),
         session_id=session_id,
-        directory=None if directory is None else (await location_of(request, directory)).directory,
-        owner=request.principal.visible_owner,
+        directory=None if directory is None else (await location_of(app, who, directory)).directory,
+        owner=who.visible_owner,
         role=role,
         kind=kind,
         since=since,
         until=until,
     )
-    results, before = await request.services.sessions.search.find(words, wanted)
-    return wire(FoundParts(results=results, next=None if before is None else cursors.write(before)))
+    results, before = await app.sessions.search.find(words, wanted)
+    return FoundParts(results=results, next=None if before is None else cursors.write(before))
 
 
 def _words(query: str) -> list[str]:

@@ -21,7 +21,6 @@ from app.api.audit import WHO
 from app.api.incoming_body import BODY, BodyLimit, IncomingBody, LargeBodies
 from app.api.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.api.refusal import Refusal, storage_refusal
-from app.api.request_headers import headers_of
 from app.storage.engine import StorageError
 from app.util.shared_threads import WORKING_FOR, Owner
 
@@ -123,7 +122,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        headers = headers_of(scope)
+        headers = Headers(scope=scope)
         if scope["type"] == "websocket":
             await (await self._connection_refusal(scope, headers) or self._app)(scope, receive, send)
             return

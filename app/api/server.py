@@ -8,9 +8,11 @@ from fastapi.responses import Response
 
 from app import __version__
 from app.api.access import AdminsOnly
-from app.api.deps import TRUE, documented, json_bytes
+from app.api.deps import AppServices, Who, json_bytes
+from app.api.documented import answer, documented
 from app.api.draining import ServerStopping
-from app.api.json_route import ServerRequest, router
+from app.api.json_route import router
+from app.api.roles import ANSWERS, MANAGES, READS
 from app.schema.base import Wire
 from app.session.replicas import ReplicaHealth
 from app.util.log import client_log
@@ -43,51 +45,47 @@ class LogEntry(Wire):
     extra: dict[str, Any] | None = None
 
 
-@routes.get(
-    "/global/health",
-    operation_id="global.health",
-    response_model=Health,
-    tags=["global"],
-    responses={**documented(400), 503: {"description": "The server cannot serve now", "model": Unhealthy}},
-)
-async def health(request: ServerRequest, replicas: ListReplicas = False) -> Response:
+_HEALTH = {**documented(400), 503: answer("The server cannot serve now", Unhealthy)}
+
+
+@routes.get("/global/health", tags=["global"], response_model=Health, responses=_HEALTH, dependencies=READS)
+async def health(app: AppServices, who: Who, replicas: ListReplicas = False) -> Response:
     """Whether this server can serve: 503 while it stops, while its database accepts no writes, or no thread is free."""
-    app = request.services
     reason = STOPPING if app.draining.has_begun else await app.health.failure()
     if reason is not None:
         return json_bytes(Unhealthy(reason=reason).wire_json(), 503, RETRY_AFTER)
     if not replicas:
         return json_bytes(Health().wire_json())
-    if not request.principal.may_see_all:
+    if not who.may_see_all:
         raise AdminsOnly
     return json_bytes(Health(replicas=[*await app.replicas.all()]).wire_json())
 
 
-@routes.post("/global/dispose", operation_id="global.dispose", response_model=bool, tags=["global"])
-async def dispose(request: ServerRequest) -> Response:
-    await request.services.runs.disposal.all()
-    return json_bytes(TRUE)
+@routes.post("/global/dispose", tags=["global"], dependencies=MANAGES)
+async def dispose(app: AppServices) -> bool:
+    await app.runs.disposal.all()
+    return True
 
 
-@routes.post("/log", operation_id="app.log", response_model=bool, tags=["app"], responses=documented(400))
-async def log(body: LogEntry) -> Response:
+@routes.post("/log", tags=["app"], responses=documented(400), dependencies=ANSWERS)
+async def log(body: LogEntry) -> bool:
     client_log(body.service, body.level, body.message, body.extra)
-    return json_bytes(TRUE)
+    return True
 
 
-@routes.get("/doc", include_in_schema=False)
+@routes.get("/doc", include_in_schema=False, dependencies=READS)
 async def doc(request: Request) -> Any:
     """The first description takes more than a second to make: others are answered meanwhile."""
     return await asyncio.to_thread(request.app.openapi)
 
 
-@routes.get("/lsp", operation_id="lsp.status", response_model=list[dict[str, Any]], tags=["lsp"])
-async def lsp() -> Response:
+@routes.get("/lsp", tags=["lsp"], operation_id="lsp.status", dependencies=READS)
+async def lsp() -> list[dict[str, Any]]:
     """No language servers run here."""
-    return json_bytes(b"[]")
+    return []
 
 
-@routes.get("/formatter", operation_id="formatter.status", response_model=list[dict[str, Any]], tags=["formatter"])
-async def formatter() -> Response:
+@routes.get("/formatter", tags=["formatter"], operation_id="formatter.status", dependencies=READS)
+async def formatter() -> list[dict[str, Any]]:
     """No formatters run here."""
-    return json_bytes(b"[]")
+    return []

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from starlette.requests import HTTPConnection
 
 from app.api.draining import Draining
 from app.api.rate_limits import RateLimits
@@ -164,3 +166,7 @@ class Services:
     observer: Observer = NOBODY
     metrics: "Metrics | None" = None
     """None unless the server counts."""
+
+
+def services_of(request: HTTPConnection) -> Services:
+    return cast(Services, request.app.state.services)

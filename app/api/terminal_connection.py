@@ -11,24 +11,26 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import Query, WebSocket
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
 from app.api.access import Permitted, principal_of, require_access
-from app.api.deps import Directory, documented
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, Directory, Who
+from app.api.documented import documented
+from app.api.json_route import router
 from app.api.login import Login
 from app.api.refusal import Refusal
-from app.api.services import Services
+from app.api.roles import ANSWERS
+from app.api.services import services_of
 from app.api.terminals import OF_ONE, PtyIdPath, UpgradeRequired
 from app.pty.pseudo_terminal import InputFull
 from app.pty.terminal import OutputPosition, Terminal
 from app.schema.errors import ServiceError
 
-routes = router(tags=["pty"])
+routes = router("", 400, tags=["pty"])
+sockets = APIRouter()
+routers = (routes, sockets)
 
-PATHS = ("/pty/{ptyID}/connect", "/api/pty/{ptyID}/connect")
 _CURSOR = re.compile(r"-?\d{1,15}")
 
 
@@ -48,15 +50,17 @@ OutputCursor = Annotated[
 Ticket = Annotated[str | None, Query(description="From POST /pty/:ptyID/connect-token, instead of a login in a header")]
 
 
-@routes.get("/pty/{ptyID}/connect", operation_id="pty.connect", response_model=bool, responses={**OF_ONE, **documented(426)})
+@routes.get("/pty/{ptyID}/connect", operation_id="pty.connect", responses={**OF_ONE, **documented(426)}, dependencies=ANSWERS)
 async def describe_connection(
-    request: ServerRequest, where: Directory, pty_id: PtyIdPath, cursor: OutputCursor = "", ticket: Ticket = None
-) -> Response:
+    app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath, cursor: OutputCursor = "", ticket: Ticket = None
+) -> bool:
     """A WebSocket at a terminal: what it prints is sent, what is received is typed."""
-    request.services.terminals.own(request.principal, pty_id)
+    app.terminals.own(who, pty_id)
     raise UpgradeRequired
 
 
+@sockets.websocket("/pty/{ptyID}/connect")
+@sockets.websocket("/api/pty/{ptyID}/connect")
 async def connect(socket: WebSocket) -> None:
     try:
         terminal = _own_terminal(socket)
@@ -70,16 +74,11 @@ async def connect(socket: WebSocket) -> None:
             await socket.close(*closing)
 
 
-for path in PATHS:
-    routes.add_websocket_route(path, connect)
-
-
 def _own_terminal(socket: WebSocket) -> Terminal:
     """Raises ReadOnly, and what `Terminals.own` raises."""
     principal = principal_of(socket.scope)
     require_access(principal, Permitted.WRITER)
-    services: Services = socket.app.state.services
-    return services.terminals.own(principal, socket.path_params["ptyID"])
+    return services_of(socket).terminals.own(principal, socket.path_params["ptyID"])
 
 
 async def _first_end(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
@@ -123,10 +122,9 @@ async def _show(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
 async def _while_logged_in(socket: WebSocket) -> CloseFrame:
     """Until the login holds no more: its token was revoked or has expired, its user was removed or changed."""
     login: Login = socket.app.state.login
-    services: Services = socket.app.state.services
     given, principal = socket.headers.get("authorization"), principal_of(socket.scope)
     while await login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
-        await asyncio.sleep(services.events.heartbeat_seconds)
+        await asyncio.sleep(services_of(socket).events.heartbeat_seconds)
     return LOGGED_OUT
 
 

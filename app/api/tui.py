@@ -3,16 +3,19 @@
 Every answer is `true` when the request is announced; whether a client obeys it is not known.
 """
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
-from fastapi import Body
+from fastapi import Body, Depends
 from fastapi.responses import Response
 
 from app.api.access import require_session
-from app.api.deps import TRUE, Directory, documented, json_bytes, location_of
+from app.api.deps import AppServices, Here, Who
+from app.api.documented import documented
 from app.api.event import require_place_for_stream
-from app.api.json_route import ServerRequest, router
-from app.api.keepalive_json import KeepaliveJson
+from app.api.json_route import router
+from app.api.keepalive_json import waiting_with_client
+from app.api.roles import READS, WRITES
 from app.schema.base import Wire
 from app.schema.steering import (
     CommandExecute,
@@ -27,9 +30,21 @@ from app.schema.steering import (
 )
 from app.steering import commands
 
-routes = router(tags=["tui"])
+routes = router("/tui", 400, 403, tags=["tui"])
+routers = (routes,)
 
-_ERRORS = documented(400, 403)
+
+async def _announcing(app: AppServices, who: Who, here: Here) -> Callable[[SteeringRequest], Awaitable[bool]]:
+    """To the terminal clients of who asks, in the directory that is named."""
+
+    async def announce(asked: SteeringRequest) -> bool:
+        await app.steering.announce(here.directory, who.name, asked)
+        return True
+
+    return announce
+
+
+Announce = Annotated[Callable[[SteeringRequest], Awaitable[bool]], Depends(_announcing)]
 
 
 class CommandToExecute(Wire):
@@ -43,91 +58,74 @@ class ControlRequest(Wire):
     body: Any
 
 
-@routes.post("/tui/append-prompt", operation_id="tui.appendPrompt", response_model=bool, responses=_ERRORS)
-async def append_prompt(request: ServerRequest, where: Directory, body: PromptText) -> Response:
+@routes.post("/append-prompt", dependencies=WRITES)
+async def append_prompt(announce: Announce, body: PromptText) -> bool:
     """Put text behind what stands in the prompt."""
-    return await _announce(request, where, PromptAppend(properties=body))
+    return await announce(PromptAppend(properties=body))
 
 
-@routes.post("/tui/submit-prompt", operation_id="tui.submitPrompt", response_model=bool, responses=_ERRORS)
-async def submit_prompt(request: ServerRequest, where: Directory) -> Response:
-    return await _execute(request, where, commands.SUBMIT_PROMPT)
+_COMMANDS = {
+    "submit_prompt": commands.SUBMIT_PROMPT,
+    "clear_prompt": commands.CLEAR_PROMPT,
+    "open_help": commands.SHOW_HELP,
+    "open_sessions": commands.LIST_SESSIONS,
+    "open_themes": commands.SWITCH_THEME,
+    "open_models": commands.LIST_MODELS,
+}
+"""By the name of a route that has clients execute one command."""
 
 
-@routes.post("/tui/clear-prompt", operation_id="tui.clearPrompt", response_model=bool, responses=_ERRORS)
-async def clear_prompt(request: ServerRequest, where: Directory) -> Response:
-    return await _execute(request, where, commands.CLEAR_PROMPT)
+def _executing(command: str) -> Callable[[Announce], Awaitable[bool]]:
+    async def execute(announce: Announce) -> bool:
+        return await announce(_command(command))
+
+    return execute
 
 
-@routes.post("/tui/open-help", operation_id="tui.openHelp", response_model=bool, responses=_ERRORS)
-async def open_help(request: ServerRequest, where: Directory) -> Response:
-    return await _execute(request, where, commands.SHOW_HELP)
+for name, command in _COMMANDS.items():
+    routes.post(f"/{name.replace('_', '-')}", name=name, dependencies=WRITES)(_executing(command))
 
 
-@routes.post("/tui/open-sessions", operation_id="tui.openSessions", response_model=bool, responses=_ERRORS)
-async def open_sessions(request: ServerRequest, where: Directory) -> Response:
-    return await _execute(request, where, commands.LIST_SESSIONS)
+@routes.post("/execute-command", dependencies=WRITES)
+async def execute_command(announce: Announce, body: CommandToExecute) -> bool:
+    return await announce(_command(commands.current_name(body.command)))
 
 
-@routes.post("/tui/open-themes", operation_id="tui.openThemes", response_model=bool, responses=_ERRORS)
-async def open_themes(request: ServerRequest, where: Directory) -> Response:
-    return await _execute(request, where, commands.SWITCH_THEME)
+@routes.post("/show-toast", dependencies=WRITES)
+async def show_toast(announce: Announce, body: Toast) -> bool:
+    return await announce(ToastShow(properties=body))
 
 
-@routes.post("/tui/open-models", operation_id="tui.openModels", response_model=bool, responses=_ERRORS)
-async def open_models(request: ServerRequest, where: Directory) -> Response:
-    return await _execute(request, where, commands.LIST_MODELS)
-
-
-@routes.post("/tui/execute-command", operation_id="tui.executeCommand", response_model=bool, responses=_ERRORS)
-async def execute_command(request: ServerRequest, where: Directory, body: CommandToExecute) -> Response:
-    return await _execute(request, where, commands.current_name(body.command))
-
-
-@routes.post("/tui/show-toast", operation_id="tui.showToast", response_model=bool, responses=_ERRORS)
-async def show_toast(request: ServerRequest, where: Directory, body: Toast) -> Response:
-    return await _announce(request, where, ToastShow(properties=body))
-
-
-@routes.post("/tui/select-session", operation_id="tui.selectSession", response_model=bool, responses=documented(400, 403, 404))
-async def select_session(request: ServerRequest, where: Directory, body: SelectedSession) -> Response:
+@routes.post("/select-session", responses=documented(404), dependencies=WRITES)
+async def select_session(app: AppServices, who: Who, announce: Announce, body: SelectedSession) -> bool:
     """Show a session."""
-    app = request.services
-    await require_session(app, request.principal, body.session_id)
+    await require_session(app, who, body.session_id)
     await app.sessions.store.session(body.session_id)
-    return await _announce(request, where, SessionSelect(properties=body))
+    return await announce(SessionSelect(properties=body))
 
 
-@routes.post("/tui/publish", operation_id="tui.publish", response_model=bool, responses=_ERRORS)
-async def publish(request: ServerRequest, where: Directory, body: SteeringRequest) -> Response:
+@routes.post("/publish", dependencies=WRITES)
+async def publish(announce: Announce, body: SteeringRequest) -> bool:
     """Any of what the other routes announce."""
-    return await _announce(request, where, body)
+    return await announce(body)
 
 
-@routes.get(
-    "/tui/control/next", operation_id="tui.control.next", response_model=ControlRequest, responses=documented(400, 403, 429)
-)
-async def next_control(request: ServerRequest, where: Directory) -> Response:
+_NEXT = documented(429)
+
+
+@routes.get("/control/next", operation_id="tui.control.next", response_model=ControlRequest, responses=_NEXT, dependencies=READS)
+async def next_control(app: AppServices, who: Who, here: Here) -> Response:
     """The next of these requests, waited for: for programs that do not follow the events. What comes within a minute
     after the last fetch is kept for the next one."""
-    app = request.services
-    directory = (await location_of(request, where)).directory
     require_place_for_stream(app)
-    queue = app.steering.control.of(directory, request.principal.name)
-    return KeepaliveJson(queue.next(), ends_with_client=True)
+    return waiting_with_client(app.steering.control.of(here.directory, who.name).next)
 
 
-@routes.post("/tui/control/response", operation_id="tui.control.response", response_model=bool, responses=_ERRORS)
-async def control_response(body: Any = Body()) -> Response:
+@routes.post("/control/response", operation_id="tui.control.response", dependencies=WRITES)
+async def control_response(body: Any = Body()) -> bool:
     """Accepted and not kept, as in OpenCode: whoever made the request was answered when it was announced."""
-    return json_bytes(TRUE)
+    return True
 
 
-async def _execute(request: ServerRequest, where: str | None, command: str) -> Response:
-    return await _announce(request, where, CommandExecute(properties=TerminalCommandName(command=command)))
-
-
-async def _announce(request: ServerRequest, where: str | None, asked: SteeringRequest) -> Response:
-    directory = (await location_of(request, where)).directory
-    await request.services.steering.announce(directory, request.principal.name, asked)
-    return json_bytes(TRUE)
+def _command(command: str) -> CommandExecute:
+    return CommandExecute(properties=TerminalCommandName(command=command))

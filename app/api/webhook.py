@@ -3,77 +3,69 @@
 from typing import Annotated
 
 from fastapi import Path, Query
-from fastapi.responses import Response
 
 from app.api.access import require_session
-from app.api.deps import TRUE, documented, json_bytes, location_of, wire
-from app.api.json_route import ServerRequest, router
+from app.api.deps import AppServices, Who, location_of
+from app.api.documented import documented
+from app.api.json_route import router
+from app.api.roles import READS, WRITES
+from app.api.services import Services
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
 from app.storage.repositories.webhook_rows import KEEP_DELIVERIES
+from app.users.principal import Principal
 from app.webhook.service import WebhookScope
 
-routes = router(tags=["webhook"])
+routes = router("/webhook", tags=["webhook"])
+of_one = router("/webhook/{webhookID}", 400, 404, tags=["webhook"])
+routers = (routes, of_one)
 
 WebhookPath = Annotated[str, Path(alias="webhookID", pattern="^whk")]
 Limit = Annotated[int, Query(ge=1, le=KEEP_DELIVERIES)]
 
 
-@routes.post("/webhook", operation_id="webhook.create", response_model=NewWebhook, responses=documented(400, 403, 404, 429))
-async def create(request: ServerRequest, body: WebhookInput) -> Response:
+@routes.post("", responses=documented(400, 403, 404, 429), dependencies=WRITES)
+async def create(app: AppServices, who: Who, body: WebhookInput) -> NewWebhook:
     """The answer is the only one that has the secret."""
-    scope = await _scope(request, body)
-    return wire(await request.services.webhooks.create(request.principal, body, scope))
+    return await app.webhooks.create(who, body, await _scope(app, who, body))
 
 
-async def _scope(request: ServerRequest, body: WebhookInput) -> WebhookScope:
-    directory = (await location_of(request, body.directory)).directory if body.directory else None
+async def _scope(app: Services, who: Principal, body: WebhookInput) -> WebhookScope:
+    directory = (await location_of(app, who, body.directory)).directory if body.directory else None
     if body.session_id is not None:
-        await request.services.sessions.store.session(body.session_id)
-        await require_session(request.services, request.principal, body.session_id)
+        await app.sessions.store.session(body.session_id)
+        await require_session(app, who, body.session_id)
     return WebhookScope(directory, body.session_id)
 
 
-@routes.get("/webhook", operation_id="webhook.list", response_model=list[Webhook])
-async def webhooks(request: ServerRequest) -> Response:
+@routes.get("", operation_id="webhook.list", dependencies=READS)
+async def webhooks(app: AppServices, who: Who) -> list[Webhook]:
     """A user's own; for admins all."""
-    found = await request.services.webhooks.all(request.principal)
-    return json_bytes(b"[%b]" % b",".join(webhook.wire_json() for webhook in found))
+    return list(await app.webhooks.all(who))
 
 
-@routes.get("/webhook/{webhookID}", operation_id="webhook.get", response_model=Webhook, responses=documented(400, 404))
-async def webhook(request: ServerRequest, webhook_id: WebhookPath) -> Response:
-    return wire(await request.services.webhooks.get(request.principal, webhook_id))
+@of_one.get("", operation_id="webhook.get", dependencies=READS)
+async def webhook(app: AppServices, who: Who, webhook_id: WebhookPath) -> Webhook:
+    return await app.webhooks.get(who, webhook_id)
 
 
-@routes.patch("/webhook/{webhookID}", operation_id="webhook.update", response_model=Webhook, responses=documented(400, 404))
-async def update(request: ServerRequest, webhook_id: WebhookPath, body: WebhookPatch) -> Response:
-    return wire(await request.services.webhooks.change(request.principal, webhook_id, body))
+@of_one.patch("", dependencies=WRITES)
+async def update(app: AppServices, who: Who, webhook_id: WebhookPath, body: WebhookPatch) -> Webhook:
+    return await app.webhooks.change(who, webhook_id, body)
 
 
-@routes.delete("/webhook/{webhookID}", operation_id="webhook.delete", response_model=bool, responses=documented(400, 404))
-async def delete(request: ServerRequest, webhook_id: WebhookPath) -> Response:
-    await request.services.webhooks.remove(request.principal, webhook_id)
-    return json_bytes(TRUE)
+@of_one.delete("", dependencies=WRITES)
+async def delete(app: AppServices, who: Who, webhook_id: WebhookPath) -> bool:
+    await app.webhooks.remove(who, webhook_id)
+    return True
 
 
-@routes.get(
-    "/webhook/{webhookID}/deliveries",
-    operation_id="webhook.deliveries",
-    response_model=list[WebhookDelivery],
-    responses=documented(400, 404),
-)
-async def deliveries(request: ServerRequest, webhook_id: WebhookPath, limit: Limit = 50) -> Response:
+@of_one.get("/deliveries", dependencies=READS)
+async def deliveries(app: AppServices, who: Who, webhook_id: WebhookPath, limit: Limit = 50) -> list[WebhookDelivery]:
     """The last attempts, the newest first."""
-    found = await request.services.webhooks.deliveries(request.principal, webhook_id, limit)
-    return json_bytes(b"[%b]" % b",".join(delivery.wire_json() for delivery in found))
+    return list(await app.webhooks.deliveries(who, webhook_id, limit))
 
 
-@routes.post(
-    "/webhook/{webhookID}/test",
-    operation_id="webhook.test",
-    response_model=WebhookDelivery,
-    responses=documented(400, 404, 409),
-)
-async def test(request: ServerRequest, webhook_id: WebhookPath) -> Response:
+@of_one.post("/test", responses=documented(409), dependencies=WRITES)
+async def test(app: AppServices, who: Who, webhook_id: WebhookPath) -> WebhookDelivery:
     """Sends a `webhook.test` now, once, and says how it went."""
-    return wire(await request.services.webhooks.test(request.principal, webhook_id))
+    return await app.webhooks.test(who, webhook_id)

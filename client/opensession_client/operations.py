@@ -174,14 +174,6 @@ def part_delete(session_id: str, message_id: str, part_id: str, *, directory: st
     )
 
 
-def auth_event_token() -> Operation[models.EventToken]:
-    """POST /auth/event-token
-
-    A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header.
-    """
-    return Operation("POST", "/auth/event-token", models.EventToken)
-
-
 def global_health(*, replicas: bool | None = None) -> Operation[models.Health]:
     """GET /global/health
 
@@ -300,22 +292,6 @@ def config_update(body: dict[str, Any], *, directory: str | None = None) -> Oper
     return Operation("PATCH", "/config", models.Config, query={"directory": directory}, body=body)
 
 
-def global_config_get() -> Operation[models.Config]:
-    """GET /global/config
-
-    The user's own configuration, which holds in all directories.
-    """
-    return Operation("GET", "/global/config", models.Config)
-
-
-def global_config_update(body: dict[str, Any]) -> Operation[models.Config]:
-    """PATCH /global/config
-
-    Change the user's own configuration file; what is not named stays as it is.
-    """
-    return Operation("PATCH", "/global/config", models.Config, body=body)
-
-
 def config_providers(*, directory: str | None = None) -> Operation[models.ConnectedProviders]:
     """GET /config/providers"""
     return Operation("GET", "/config/providers", models.ConnectedProviders, query={"directory": directory})
@@ -329,25 +305,6 @@ def provider_list(*, directory: str | None = None) -> Operation[models.ProviderL
 def provider_auth(*, directory: str | None = None) -> Operation[dict[str, list[models.ProviderAuthMethod]]]:
     """GET /provider/auth"""
     return Operation("GET", "/provider/auth", dict[str, list[models.ProviderAuthMethod]], query={"directory": directory})
-
-
-def auth_set(provider_id: str, body: models.Credentials) -> Operation[bool]:
-    """PUT /auth/{providerID}
-
-    A member's own is stored for them, encrypted. The server's is kept in the data directory in a file that only the server's
-    user can read.
-    """
-    return Operation("PUT", f"/auth/{segment(provider_id)}", bool, body=body)
-
-
-def auth_remove(provider_id: str) -> Operation[bool]:
-    """DELETE /auth/{providerID}"""
-    return Operation("DELETE", f"/auth/{segment(provider_id)}", bool)
-
-
-def path_get(*, directory: str | None = None) -> Operation[models.Paths]:
-    """GET /path"""
-    return Operation("GET", "/path", models.Paths, query={"directory": directory})
 
 
 def project_list() -> Operation[list[models.Project]]:
@@ -379,6 +336,11 @@ def project_init_git(*, directory: str | None = None) -> Operation[models.Projec
 def project_update(project_id: str, body: models.ProjectUpdate) -> Operation[models.Project]:
     """PATCH /project/{projectID}"""
     return Operation("PATCH", f"/project/{segment(project_id)}", models.Project, body=body)
+
+
+def path_get(*, directory: str | None = None) -> Operation[models.Paths]:
+    """GET /path"""
+    return Operation("GET", "/path", models.Paths, query={"directory": directory})
 
 
 def app_agents(*, directory: str | None = None) -> Operation[list[models.Agent]]:
@@ -521,6 +483,44 @@ def file_status(*, directory: str | None = None) -> Operation[list[models.Change
     return Operation("GET", "/file/status", list[models.ChangedFile], query={"directory": directory})
 
 
+def auth_event_token() -> Operation[models.EventToken]:
+    """POST /auth/event-token
+
+    A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header.
+    """
+    return Operation("POST", "/auth/event-token", models.EventToken)
+
+
+def global_config_get() -> Operation[models.Config]:
+    """GET /global/config
+
+    The user's own configuration, which holds in all directories.
+    """
+    return Operation("GET", "/global/config", models.Config)
+
+
+def global_config_update(body: dict[str, Any]) -> Operation[models.Config]:
+    """PATCH /global/config
+
+    Change the user's own configuration file; what is not named stays as it is.
+    """
+    return Operation("PATCH", "/global/config", models.Config, body=body)
+
+
+def auth_set(provider_id: str, body: models.Credentials) -> Operation[bool]:
+    """PUT /auth/{providerID}
+
+    A member's own is stored for them, encrypted. The server's is kept in the data directory in a file that only the server's
+    user can read.
+    """
+    return Operation("PUT", f"/auth/{segment(provider_id)}", bool, body=body)
+
+
+def auth_remove(provider_id: str) -> Operation[bool]:
+    """DELETE /auth/{providerID}"""
+    return Operation("DELETE", f"/auth/{segment(provider_id)}", bool)
+
+
 def experimental_session_list(
     *,
     directory: str | None = None,
@@ -553,19 +553,6 @@ def experimental_capabilities_get(*, directory: str | None = None) -> Operation[
     return Operation("GET", "/experimental/capabilities", models.ExperimentalCapabilities, query={"directory": directory})
 
 
-def experimental_session_background(session_id: str) -> Operation[bool]:
-    """POST /experimental/session/{sessionID}/background
-
-    False: subagents are waited for, none is sent to the background.
-    """
-    return Operation("POST", f"/experimental/session/{segment(session_id)}/background", bool)
-
-
-def global_upgrade(body: models.UpgradeInput) -> Operation[models.UpgradeFailure]:
-    """POST /global/upgrade"""
-    return Operation("POST", "/global/upgrade", models.UpgradeFailure, body=body)
-
-
 def experimental_console_get(*, directory: str | None = None) -> Operation[models.ConsoleState]:
     """GET /experimental/console"""
     return Operation("GET", "/experimental/console", models.ConsoleState, query={"directory": directory})
@@ -574,11 +561,6 @@ def experimental_console_get(*, directory: str | None = None) -> Operation[model
 def experimental_console_list_orgs(*, directory: str | None = None) -> Operation[models.ConsoleOrganisations]:
     """GET /experimental/console/orgs"""
     return Operation("GET", "/experimental/console/orgs", models.ConsoleOrganisations, query={"directory": directory})
-
-
-def experimental_console_switch_org(body: models.ConsoleSwitch) -> Operation[bool]:
-    """POST /experimental/console/switch"""
-    return Operation("POST", "/experimental/console/switch", bool, body=body)
 
 
 def experimental_workspace_list(*, directory: str | None = None) -> Operation[list[models.NamedWorkspace]]:
@@ -606,17 +588,30 @@ def experimental_workspace_sync_list(*, directory: str | None = None) -> Operati
     return Operation("POST", "/experimental/workspace/sync-list", None, query={"directory": directory})
 
 
+def experimental_console_switch_org(body: models.ConsoleSwitch) -> Operation[bool]:
+    """POST /experimental/console/switch"""
+    return Operation("POST", "/experimental/console/switch", bool, body=body)
+
+
+def experimental_workspace_remove(id: str) -> Operation[models.NamedWorkspace]:
+    """DELETE /experimental/workspace/{id}"""
+    return Operation("DELETE", f"/experimental/workspace/{segment(id)}", models.NamedWorkspace)
+
+
+def experimental_session_background(session_id: str) -> Operation[bool]:
+    """POST /experimental/session/{sessionID}/background
+
+    False: subagents are waited for, none is sent to the background.
+    """
+    return Operation("POST", f"/experimental/session/{segment(session_id)}/background", bool)
+
+
 def experimental_workspace_warp(body: models.WorkspaceWarp) -> Operation[None]:
     """POST /experimental/workspace/warp
 
     Without an id it detaches the session from its workspace: every session here is in none.
     """
     return Operation("POST", "/experimental/workspace/warp", None, body=body)
-
-
-def experimental_workspace_remove(id: str) -> Operation[models.NamedWorkspace]:
-    """DELETE /experimental/workspace/{id}"""
-    return Operation("DELETE", f"/experimental/workspace/{segment(id)}", models.NamedWorkspace)
 
 
 def experimental_control_plane_move_session(body: models.SessionMove) -> Operation[None]:
@@ -678,6 +673,11 @@ def provider_oauth_authorize(provider_id: str, body: models.OAuthStart) -> Opera
 def provider_oauth_callback(provider_id: str, body: models.OAuthCallback) -> Operation[bool]:
     """POST /provider/{providerID}/oauth/callback"""
     return Operation("POST", f"/provider/{segment(provider_id)}/oauth/callback", bool, body=body)
+
+
+def global_upgrade(body: models.UpgradeInput) -> Operation[models.UpgradeFailure]:
+    """POST /global/upgrade"""
+    return Operation("POST", "/global/upgrade", models.UpgradeFailure, body=body)
 
 
 def worktree_list(*, directory: str | None = None) -> Operation[list[str]]:
@@ -762,6 +762,14 @@ def mcp_add(body: models.NewServer, *, directory: str | None = None) -> Operatio
     return Operation("POST", "/mcp", dict[str, models.McpStatus], query={"directory": directory}, body=body)
 
 
+def experimental_resource_list(*, directory: str | None = None) -> Operation[dict[str, models.McpResource]]:
+    """GET /experimental/resource
+
+    Of the servers that are connected, by `<server>:<name>` in the letters of a command's name.
+    """
+    return Operation("GET", "/experimental/resource", dict[str, models.McpResource], query={"directory": directory})
+
+
 def mcp_connect(name: str, *, directory: str | None = None) -> Operation[bool]:
     """POST /mcp/{name}/connect
 
@@ -799,14 +807,6 @@ def mcp_auth_authenticate(name: str, *, directory: str | None = None) -> Operati
     Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has been there.
     """
     return Operation("POST", f"/mcp/{segment(name)}/auth/authenticate", models.McpStatus, query={"directory": directory})
-
-
-def experimental_resource_list(*, directory: str | None = None) -> Operation[dict[str, models.McpResource]]:
-    """GET /experimental/resource
-
-    Of the servers that are connected, by `<server>:<name>` in the letters of a command's name.
-    """
-    return Operation("GET", "/experimental/resource", dict[str, models.McpResource], query={"directory": directory})
 
 
 def session_share(session_id: str, *, directory: str | None = None) -> Operation[models.Session]:

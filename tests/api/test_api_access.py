@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from every_route import Route, every_route
+from every_route import Route
+from fastapi import FastAPI
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
+from route_roles import ROLES, api_routes, operation_of, roles_of
 from running_app import RunningApp, running_app
 from turns import until
 from user_logins import add_user, bearer, logged_in, user
 
-from app.api.access import ACCESS, Permitted
+from app.api.access import Permitted
+from app.api.json_route import router
 from app.api.tokens import TokenStore
 from app.main import create_app
 from app.settings import Settings
@@ -141,8 +144,7 @@ class Desk:
 
 
 def operations(app: Any) -> dict[Route, str]:
-    named = {(method, route.path_format): route for route in app.routes for method in getattr(route, "methods", None) or ()}
-    return {route: getattr(named[route], "operation_id", None) or route[1] for route in every_route(app)}
+    return {(method, route.path_format): operation_of(route) for route in api_routes(app) for method in route.methods}
 
 
 UNKNOWN = {
@@ -250,8 +252,16 @@ def names_what_is_hidden(path: str) -> bool:
 
 def test_every_route_says_who_may_use_it(tmp_path: Path) -> None:
     """A route that is new stands in this table, in docs/security.md, and in the tests below by itself."""
-    found = set(operations(create_app(Settings(data_dir=tmp_path / "data"), workspace=tmp_path)).values())
-    assert found == set(ACCESS)
+    found = roles_of(create_app(Settings(data_dir=tmp_path / "data"), workspace=tmp_path))
+    assert found == {operation: [role] for operation, role in ROLES.items()}
+
+
+def test_a_route_that_does_not_say_so_is_for_admins() -> None:
+    routes = router("/new")
+    routes.get("")(lambda: None)
+    app = FastAPI()
+    app.include_router(routes)
+    assert list(roles_of(app).values()) == [[Permitted.ADMIN]]
 
 
 async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
@@ -267,7 +277,7 @@ async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
                 cells += 1
             for who in ("read-only", "viewer"):
                 status, body = await at.ask(route, operation, who, at.objects)
-                assert (status == 403) == (ACCESS[operation] is not Permitted.ANYONE), (who, route, status, body)
+                assert (status == 403) == (ROLES[operation] is not Permitted.ANYONE), (who, route, status, body)
                 assert (SECRET in body) if who == "viewer" and operation in SHOWING else who == "viewer" or SECRET not in body
                 cells += 1
             for who in ("other member", "JWT"):
@@ -277,7 +287,7 @@ async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
         for who in ("owner", "admin", "JWT of an admin"):
             for route, operation in routes.items():
                 status, body = await at.ask(route, operation, who, UNKNOWN if operation in LAST else at.objects)
-                allowed = who != "owner" or ACCESS[operation] not in FOR_ADMINS
+                allowed = who != "owner" or ROLES[operation] not in FOR_ADMINS
                 assert (status not in (401, 403)) == allowed, (who, route, status, body)
                 assert SECRET in body or operation not in SHOWING, (who, route)
                 cells += 1
@@ -310,7 +320,7 @@ async def hides(at: Desk, route: Route, operation: str, who: str) -> None:
     status, body = await at.ask(route, operation, who, at.objects)
     named = route[1] if names_what_is_hidden(route[1]) else ""
     assert SECRET not in body and (named or at.objects["sessionID"] not in body), (who, route, body)
-    if ACCESS[operation] in FOR_ADMINS:
+    if ROLES[operation] in FOR_ADMINS:
         assert status == 403, (who, route, status)
     elif names_what_is_hidden(route[1]):
         unknown, told = await at.ask(route, operation, who, UNKNOWN)

@@ -4,7 +4,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from fastapi.routing import APIRoute
+from route_roles import api_routes, operation_of
 from running_app import RunningApp, make_workspace, running_app
 
 PASSWORD = "a long password"
@@ -95,5 +95,5 @@ async def test_clients_find_out_that_it_is_here(app: RunningApp) -> None:
 
 async def test_it_has_every_route_that_opencodes_has(app: RunningApp) -> None:
     """All or none: a client that finds its health uses the rest."""
-    described = {route.operation_id for route in app.fastapi.routes if isinstance(route, APIRoute)}
+    described = {operation_of(route) for route in api_routes(app.fastapi)}
     assert set(OPENCODES.split()) - described == set()

@@ -6,6 +6,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
+from app.api import all_routes
+
 Route = tuple[str, str]
 """(method, path), the path's parameters in braces."""
 
@@ -13,6 +15,7 @@ WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 
 def every_route(app: FastAPI) -> list[Route]:
+    all_routes.load()
     found = list(_api_routes(app.routes))
     assert len(found) > 50
     return found

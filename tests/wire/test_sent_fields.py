@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from running_app import RunningApp, running_app
 from starlette.routing import BaseRoute
 
-from app.api.json_route import StrictRoute
+from app.api import all_routes
 from app.config.unused import UNUSED, unused_keys
 from app.schema import config
 from app.schema.config import Config
@@ -169,12 +169,8 @@ def api_routes(routes: list[BaseRoute]) -> Iterator[APIRoute]:
 
 
 def routes_of(app: FastAPI) -> dict[tuple[str, str], APIRoute]:
-    """Made, which they are not before their first request."""
-    return {
-        (method, nameless(route.path_format)): route.described() if isinstance(route, StrictRoute) else route
-        for route in api_routes(app.routes)
-        for method in route.methods
-    }
+    all_routes.load()
+    return {(method, nameless(route.path_format)): route for route in api_routes(app.routes) for method in route.methods}
 
 
 def used_parameters(dependant: Dependant) -> Iterator[str]:

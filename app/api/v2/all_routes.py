@@ -1,9 +1,17 @@
-"""The modules of the second API, in the order in which a request is matched against them."""
+"""The routers of the second API, in the order in which a request is matched against them."""
 
-from app.api.json_route import router
 from app.api.v2 import asks, catalogue, event, files, health, integration, location, models, session, session_message, terminals
 
-MODULES = (asks, catalogue, event, files, health, integration, location, models, session, session_message, terminals)
-
-routes = router()
-routes.routes.extend(route for module in MODULES for route in module.routes.routes)
+routers = (
+    *session.routers,
+    session_message.routes,
+    *asks.routers,
+    event.routes,
+    health.routes,
+    location.routes,
+    catalogue.routes,
+    models.routes,
+    files.routes,
+    *terminals.routers,
+    *integration.routers,
+)

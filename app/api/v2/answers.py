@@ -1,17 +1,15 @@
-"""The two forms of an answer, and the routes that give them."""
+"""The two forms of an answer, and the routers of the routes that give them."""
 
-from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi.routing import APIRoute
 
-from app.api.deps import json_bytes
-from app.api.v2.errors import TaggedRoute
+from app.api.json_route import JsonRoute, Router, operation_id
+from app.api.v2.errors import TaggedAnswer, described
 from app.api.v2.place import LocationInfo
 from app.project.location import Location
 from app.schema.base import Wire
-from app.session.rows import json_array
 
 T = TypeVar("T")
 
@@ -29,25 +27,25 @@ class Located(Wire, Generic[T]):
     data: T
 
 
-def data(json: bytes) -> Response:
-    return json_bytes(b'{"data":%b}' % json)
+def data(value: T) -> Data[T]:
+    return Data(data=value)
 
 
-def located(location: Location, json: bytes) -> Response:
-    return json_bytes(b'{"location":%b,"data":%b}' % (LocationInfo.of(location).wire_json(), json))
+def located(location: Location, value: T) -> Located[T]:
+    return Located(location=LocationInfo.of(location), data=value)
 
 
-def data_list(values: Iterable[Wire]) -> Response:
-    return data(json_array([value.wire_json() for value in values]))
+def _operation_id(route: APIRoute) -> str:
+    return f"v2.{operation_id(route)}"
 
 
-def located_list(location: Location, values: Iterable[Wire]) -> Response:
-    return located(location, json_array([value.wire_json() for value in values]))
-
-
-def no_content() -> Response:
-    return Response(status_code=204)
-
-
-def router(prefix: str = "", **options: Any) -> APIRouter:
-    return APIRouter(prefix=f"/api{prefix}", route_class=TaggedRoute, **options)
+def router(prefix: str = "", *errors: type[TaggedAnswer], **options: Any) -> APIRouter:
+    """`errors`: what each of its routes may answer with, beside a 400 and a 401."""
+    return Router(
+        f"/api{prefix.partition('{')[0]}",
+        prefix=f"/api{prefix}",
+        route_class=JsonRoute,
+        responses=described(*errors),
+        generate_unique_id_function=_operation_id,
+        **options,
+    )

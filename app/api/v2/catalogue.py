@@ -2,13 +2,10 @@
 
 from typing import Any, Literal
 
-from fastapi.responses import Response
-
-from app.api.deps import instance_of
-from app.api.json_route import ServerRequest
-from app.api.v2.answers import Located, located_list, router
-from app.api.v2.errors import ForbiddenError, described
-from app.api.v2.place import Place
+from app.api.roles import READS
+from app.api.v2.answers import Located, located, router
+from app.api.v2.errors import ForbiddenError
+from app.api.v2.place import PlaceInstance
 from app.intake.mcp_commands import all_commands
 from app.provider.models.selection import parse_model
 from app.schema.agent import Agent, AgentMode, Command, Skill
@@ -18,7 +15,7 @@ from app.schema.permission import Action, Ruleset
 from app.schema.session import SessionModel
 from app.util.secrets import masked
 
-routes = router(responses=described(ForbiddenError))
+routes = router("", ForbiddenError)
 
 
 class ProviderRequest(Wire):
@@ -67,28 +64,25 @@ class ReferenceInfo(Wire):
     source: ReferenceLocalSource
 
 
-@routes.get("/agent", operation_id="v2.agent.list", response_model=Located[list[AgentV2Info]], tags=["agent"])
-async def agents(request: ServerRequest, place: Place) -> Response:
-    instance = await instance_of(request, place)
-    return located_list(instance.location, map(_agent, instance.agents.values()))
+@routes.get("/agent", tags=["agent"], operation_id="v2.agent.list", dependencies=READS)
+async def agents(instance: PlaceInstance) -> Located[list[AgentV2Info]]:
+    return located(instance.location, list(map(_agent, instance.agents.values())))
 
 
-@routes.get("/command", operation_id="v2.command.list", response_model=Located[list[CommandV2Info]], tags=["command"])
-async def commands(request: ServerRequest, place: Place) -> Response:
-    instance = await instance_of(request, place)
-    return located_list(instance.location, map(_command, await all_commands(instance)))
+@routes.get("/command", tags=["command"], operation_id="v2.command.list", dependencies=READS)
+async def commands(instance: PlaceInstance) -> Located[list[CommandV2Info]]:
+    return located(instance.location, list(map(_command, await all_commands(instance))))
 
 
-@routes.get("/skill", operation_id="v2.skill.list", response_model=Located[list[Skill]], tags=["skill"])
-async def skills(request: ServerRequest, place: Place) -> Response:
-    instance = await instance_of(request, place)
-    return located_list(instance.location, instance.extensions.skills)
+@routes.get("/skill", tags=["skill"], operation_id="v2.skill.list", dependencies=READS)
+async def skills(instance: PlaceInstance) -> Located[list[Skill]]:
+    return located(instance.location, list(instance.extensions.skills))
 
 
-@routes.get("/reference", operation_id="v2.reference.list", response_model=Located[list[ReferenceInfo]], tags=["reference"])
-async def references(request: ServerRequest, place: Place) -> Response:
+@routes.get("/reference", tags=["reference"], operation_id="v2.reference.list", dependencies=READS)
+async def references(instance: PlaceInstance) -> Located[list[ReferenceInfo]]:
     """Always empty: the references of the configuration are not read."""
-    return located_list((await instance_of(request, place)).location, [])
+    return located(instance.location, [])
 
 
 def _agent(agent: Agent) -> AgentV2Info:

@@ -4,8 +4,6 @@ What the services raise is given its tag here; what this API alone knows is a `T
 """
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import Any, ClassVar, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -13,8 +11,8 @@ from fastapi.responses import Response
 from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 
-from app.api.errors import REQUEST_PARTS, STORAGE_MESSAGE, headers_of, name_of, note_failure, rendered
-from app.api.json_route import Handler, ServerRequest, StrictRoute
+from app.api.documented import answer
+from app.api.errors import REQUEST_PARTS, STORAGE_MESSAGE, headers_of, name_of, rendered
 from app.pending.requests import RequestNotPending
 from app.pty.errors import PtyNotFound
 from app.schema.base import Wire, wire_name
@@ -27,7 +25,6 @@ from app.schema.errors import (
     SessionNotFound,
     issue_text,
 )
-from app.storage.engine import StorageError
 from app.util.secrets import masked
 
 
@@ -121,21 +118,7 @@ class TaggedError(ServiceError):
         self.answer = answer
 
 
-class TaggedRoute(StrictRoute):
-    def answering(self) -> Handler:
-        handle = super().answering()
-
-        async def tag_errors(request: ServerRequest) -> Response:
-            try:
-                return await handle(request)
-            except (RequestValidationError, ServiceError, HTTPException, StorageError) as error:
-                note_failure(request.scope, error)
-                return _response(error)
-
-        return tag_errors
-
-
-def _response(error: Exception) -> Response:
+def second_form(error: Exception) -> Response:
     match error:
         case RequestValidationError():
             return _rendered(400, _invalid(error))
@@ -198,10 +181,6 @@ def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
     """The error answers that a route gives, for the API's description: beside these, any may be a 400 or 401."""
     always: tuple[type[TaggedAnswer], ...] = (InvalidRequestError, UnauthorizedError)
     found: dict[int, list[type[TaggedAnswer]]] = {}
-    for answer in (*always, *answers):
-        found.setdefault(answer.status, []).append(answer)
-    return {status: _description(each) for status, each in found.items()}
-
-
-def _description(answers: list[type[TaggedAnswer]]) -> dict[str, Any]:
-    return {"description": " or ".join(answer.__name__ for answer in answers), "model": reduce(or_, answers)}
+    for each in (*always, *answers):
+        found.setdefault(each.status, []).append(each)
+    return {status: answer(" or ".join(each.__name__ for each in models), *models) for status, models in found.items()}

@@ -5,11 +5,13 @@ Parts are told by what they gain. A client that sends `Last-Event-ID`, which may
 
 from typing import Annotated, Any, Literal
 
+from fastapi import Request
 from pydantic import Field
 from sse_starlette import EventSourceResponse
 
+from app.api.deps import AppServices, Who
 from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, open_stream
-from app.api.json_route import ServerRequest
+from app.api.roles import READS
 from app.api.v2.answers import router
 from app.api.v2.errors import TaggedAnswer, described
 from app.bus.second_api import OWN_TYPES
@@ -17,7 +19,7 @@ from app.schema.base import Wire
 from app.schema.event import AnnouncedEvent
 from app.schema.timeline import TIMELINE_EVENTS, described_types
 
-routes = router(tags=["event"])
+routes = router("", tags=["event"])
 
 
 class EventPlace(Wire):
@@ -45,15 +47,13 @@ class TooManyStreamsError(TaggedAnswer):
     tag: Literal["TooManyStreamsError"] = "TooManyStreamsError"
 
 
-@routes.get(
-    "/event",
-    operation_id="v2.event.subscribe",
-    response_class=EventSourceResponse,
-    responses={**described(TooManyStreamsError), 200: {"description": "Event stream", "model": V2Event}},
-)
+_ANSWERS = {**described(TooManyStreamsError), 200: {"description": "Event stream", "model": V2Event}}
+
+
+@routes.get("/event", response_class=EventSourceResponse, responses=_ANSWERS, dependencies=READS)
 async def subscribe(
-    request: ServerRequest, last_event_id: Cursor = None, cursor: CursorInQuery = None, token: Token = None
+    request: Request, app: AppServices, who: Who, last_event_id: Cursor = None, cursor: CursorInQuery = None, token: Token = None
 ) -> EventSourceResponse:
     cursors = [each for each in (last_event_id, cursor) if each is not None]
     wanted = WantedEvents(deltas=True, ids=bool(cursors), cursor=next(filter(None, cursors), None), second=True)
-    return await open_stream(request, None, wanted)
+    return await open_stream(request, app, who, None, wanted)

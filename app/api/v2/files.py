@@ -8,19 +8,19 @@ from typing import Annotated, Literal
 from fastapi import Path, Query
 from fastapi.responses import Response
 
-from app.api.deps import search_place_of
-from app.api.file import allowed_paths, files
-from app.api.json_route import ServerRequest
-from app.api.v2.answers import Located, located_list, router
+from app.api.deps import AppServices, Who, search_place_of
+from app.api.file import files, paths_in
+from app.api.roles import READS
+from app.api.v2.answers import Located, located, router
 from app.api.v2.errors import ForbiddenError, TaggedAnswer, TaggedError, described
-from app.api.v2.place import Place, place_of
+from app.api.v2.place import PlaceWorkspace
 from app.browse.content import read
 from app.browse.listing import list_directory
 from app.schema.base import Wire
 from app.schema.browse import FileNode
 from app.schema.errors import BadRequest
 
-routes = router(tags=["fs"], responses=described(ForbiddenError))
+routes = router("", ForbiddenError, tags=["fs"])
 
 _HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"}
 """A project's page that is opened here must not speak to this server in the user's name."""
@@ -43,45 +43,41 @@ class FileSystemEntry(Wire):
         return cls(path=path, type="directory" if path.endswith("/") else "file")
 
 
-@routes.get("/fs/find", operation_id="v2.fs.find", response_model=Located[list[FileSystemEntry]])
+@routes.get("/fs/find", dependencies=READS)
 async def find(
-    request: ServerRequest,
-    place: Place,
+    app: AppServices,
+    who: Who,
+    workspace: PlaceWorkspace,
     query: Annotated[str, Query(max_length=1000)],
     type: Literal["file", "directory"] | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> Response:
+) -> Located[list[FileSystemEntry]]:
     """Whose paths have the letters of the query; the best match first."""
-    location = await place_of(request, place)
-    found = await files.find(await search_place_of(request, place), query, type or "all", limit)
-    return located_list(location, map(FileSystemEntry.of, found))
+    found = await files.find(search_place_of(app, who, workspace), query, type or "all", limit)
+    return located(workspace.location, list(map(FileSystemEntry.of, found)))
 
 
-@routes.get("/fs/list", operation_id="v2.fs.list", response_model=Located[list[FileSystemEntry]])
+@routes.get("/fs/list", operation_id="v2.fs.list", dependencies=READS)
 async def entries(
-    request: ServerRequest,
-    place: Place,
+    app: AppServices,
+    who: Who,
+    workspace: PlaceWorkspace,
     path: Annotated[str, Query(description="From the directory on, or absolute; the directory itself if absent")] = "",
-) -> Response:
-    location = await place_of(request, place)
-    reach = await allowed_paths(request, place)
+) -> Located[list[FileSystemEntry]]:
+    reach = paths_in(app, who, workspace)
     if not await asyncio.to_thread(FilePath(reach.real(path)).is_dir):
         raise BadRequest(f"There is no directory {path}", ["path"], path)
-    return located_list(location, map(_entry, await list_directory(reach, path)))
+    return located(workspace.location, list(map(_entry, await list_directory(reach, path))))
 
 
-@routes.get(
-    "/fs/read/{path:path}",
-    operation_id="v2.fs.read",
-    response_class=Response,
-    responses={
-        **described(ForbiddenError, FileNotFoundAnswer),
-        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
-    },
-)
-async def content(request: ServerRequest, place: Place, path: Annotated[str, Path()]) -> Response:
+_BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_READ = {**described(FileNotFoundAnswer), 200: _BYTES}
+
+
+@routes.get("/fs/read/{path:path}", operation_id="v2.fs.read", response_class=Response, responses=_READ, dependencies=READS)
+async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: Annotated[str, Path()]) -> Response:
     """The bytes of a file, with the type that its name tells."""
-    data = await asyncio.to_thread(read, await allowed_paths(request, place), path)
+    data = await asyncio.to_thread(read, paths_in(app, who, workspace), path)
     if data is None:
         raise TaggedError(FileNotFoundAnswer(message=f"There is no file {path}", path=path))
     return Response(data, media_type=mimetypes.guess_type(path)[0] or "application/octet-stream", headers=_HARMLESS)

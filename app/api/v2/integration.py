@@ -7,21 +7,25 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from fastapi import Path
+import orjson
+from fastapi import Depends, Path
 from fastapi.responses import Response
 from pydantic import Field
 
-from app.api.deps import instance_of
-from app.api.json_route import ServerRequest
+from app.api.deps import AppServices, Who, json_bytes, no_content
 from app.api.provider_keys import put_key, remove_key, stored_keys
-from app.api.v2.answers import Located, located, located_list, no_content, router
-from app.api.v2.errors import ForbiddenError, described
-from app.api.v2.place import Place, place_of
+from app.api.roles import READS, WRITES
+from app.api.v2.answers import Located, located, router
+from app.api.v2.errors import ForbiddenError
+from app.api.v2.place import PlaceInstance, PlaceLocation
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.model import ApiAuth, Auth
 
-routes = router(tags=["integration"], responses=described(ForbiddenError))
+routes = router("/integration", ForbiddenError, tags=["integration"])
+attempts = router("/integration/attempt/{attemptID}", ForbiddenError, tags=["integration"])
+credentials = router("/credential/{credentialID:path}", ForbiddenError, tags=["integration", "credential"])
+routers = (routes, attempts, credentials)
 
 IntegrationPath = Annotated[str, Path(alias="integrationID")]
 AttemptPath = Annotated[str, Path(alias="attemptID")]
@@ -83,123 +87,97 @@ class CredentialUpdate(Wire):
     label: str
 
 
-@routes.get("/integration", operation_id="v2.integration.list", response_model=Located[list[IntegrationInfo]])
-async def integrations(request: ServerRequest, place: Place) -> Response:
+async def _integrations(app: AppServices, who: Who, instance: PlaceInstance) -> dict[str, IntegrationInfo]:
     """Of every provider that needs nothing but a key, and of those that are configured."""
-    location = await place_of(request, place)
-    return located_list(location, (await _integrations(request, place)).values())
-
-
-@routes.get("/integration/{integrationID}", operation_id="v2.integration.get", response_model=Located[IntegrationInfo | None])
-async def integration(request: ServerRequest, place: Place, integration_id: IntegrationPath) -> Response:
-    """Null for one that is not there, as OpenCode's."""
-    location = await place_of(request, place)
-    found = (await _integrations(request, place)).get(integration_id)
-    return located(location, found.wire_json() if found else b"null")
-
-
-@routes.post(
-    "/integration/{integrationID}/connect/key",
-    operation_id="v2.integration.connect.key",
-    status_code=204,
-    response_model=None,
-)
-async def connect_by_key(request: ServerRequest, place: Place, integration_id: IntegrationPath, body: KeyInput) -> Response:
-    """Stores a provider's key, where `PUT /auth/{providerID}` does."""
-    await _require(request, place, integration_id)
-    await put_key(request, integration_id, _key(body.key, body.label))
-    return no_content()
-
-
-@routes.post(
-    "/integration/{integrationID}/connect/oauth",
-    operation_id="v2.integration.connect.oauth",
-    status_code=204,
-    response_model=None,
-)
-async def connect_by_oauth(request: ServerRequest, place: Place, integration_id: IntegrationPath, body: OAuthInput) -> Response:
-    """Refused: no provider here is signed in to with OAuth."""
-    await _require(request, place, integration_id)
-    raise BadRequest(f"{integration_id} is connected by an API key, not by signing in", ["methodID"], body.method_id)
-
-
-@routes.get(
-    "/integration/attempt/{attemptID}", operation_id="v2.integration.attempt.status", status_code=204, response_model=None
-)
-async def attempt_status(request: ServerRequest, place: Place, attempt_id: AttemptPath) -> Response:
-    """Refused: without OAuth there are no attempts to sign in."""
-    await place_of(request, place)
-    raise _no_attempt(attempt_id)
-
-
-@routes.delete(
-    "/integration/attempt/{attemptID}", operation_id="v2.integration.attempt.cancel", status_code=204, response_model=None
-)
-async def cancel_attempt(request: ServerRequest, place: Place, attempt_id: AttemptPath) -> Response:
-    """One that is not there is cancelled already."""
-    await place_of(request, place)
-    return no_content()
-
-
-@routes.post(
-    "/integration/attempt/{attemptID}/complete",
-    operation_id="v2.integration.attempt.complete",
-    status_code=204,
-    response_model=None,
-)
-async def complete_attempt(request: ServerRequest, place: Place, attempt_id: AttemptPath, body: OAuthCode) -> Response:
-    """Refused: without OAuth there are no attempts to sign in."""
-    await place_of(request, place)
-    raise _no_attempt(attempt_id)
-
-
-@routes.patch(
-    "/credential/{credentialID:path}",
-    operation_id="v2.credential.update",
-    status_code=204,
-    response_model=None,
-    tags=["credential"],
-)
-async def rename_credential(
-    request: ServerRequest, place: Place, credential_id: CredentialPath, body: CredentialUpdate
-) -> Response:
-    """One that is not there stays away."""
-    await place_of(request, place)
-    key = (await stored_keys(request)).get(credential_id)
-    if isinstance(key, ApiAuth):
-        await put_key(request, credential_id, _key(key.key, body.label, key.metadata))
-    return no_content()
-
-
-@routes.delete(
-    "/credential/{credentialID:path}",
-    operation_id="v2.credential.remove",
-    status_code=204,
-    response_model=None,
-    tags=["credential"],
-)
-async def remove_credential(request: ServerRequest, place: Place, credential_id: CredentialPath) -> Response:
-    """One that is not there is gone already."""
-    await place_of(request, place)
-    await remove_key(request, credential_id)
-    return no_content()
-
-
-async def _integrations(request: ServerRequest, place: str | None) -> dict[str, IntegrationInfo]:
-    instance, known = await instance_of(request, place), request.services.directories.known.providers
-    connected, keys = instance.models.connected, await stored_keys(request)
-    names = {id_: (provider.name, list(provider.env)) for id_, provider in known.items()}
+    connected, keys = instance.models.connected, await stored_keys(app, who)
+    names = {id_: (provider.name, list(provider.env)) for id_, provider in app.directories.known.providers.items()}
     names |= {id_: (info.name, info.env) for id_, info in connected.items() if id_ in instance.config.provider}
-    shows_server = request.principal.may_manage
     return {
         id_: IntegrationInfo(
             id=id_,
             name=name,
             methods=[IntegrationKeyMethod(), *([IntegrationEnvMethod(names=env)] if env else [])],
-            connections=list(_connections(id_, keys, env if shows_server else [])),
+            connections=list(_connections(id_, keys, env if who.may_manage else [])),
         )
         for id_, (name, env) in names.items()
     }
+
+
+Integrations = Annotated[dict[str, IntegrationInfo], Depends(_integrations)]
+
+
+async def _known_id(found: Integrations, integration_id: IntegrationPath) -> str:
+    """Raises BadRequest."""
+    if integration_id not in found:
+        raise BadRequest(f"There is no integration {integration_id}", ["integrationID"], integration_id)
+    return integration_id
+
+
+KnownId = Annotated[str, Depends(_known_id)]
+
+
+@routes.get("", operation_id="v2.integration.list", dependencies=READS)
+async def integrations(here: PlaceLocation, found: Integrations) -> Located[list[IntegrationInfo]]:
+    """Of every provider that needs nothing but a key, and of those that are configured."""
+    return located(here, list(found.values()))
+
+
+@routes.get(
+    "/{integrationID}", operation_id="v2.integration.get", response_model=Located[IntegrationInfo | None], dependencies=READS
+)
+async def integration(here: PlaceLocation, found: Integrations, integration_id: IntegrationPath) -> Response:
+    """Null for one that is not there, as OpenCode's."""
+    one = found.get(integration_id)
+    return json_bytes(orjson.dumps({**located(here, None).wire(), "data": one.wire() if one else None}))
+
+
+@routes.post("/{integrationID}/connect/key", operation_id="v2.integration.connect.key", status_code=204, dependencies=WRITES)
+async def connect_by_key(app: AppServices, who: Who, integration_id: KnownId, body: KeyInput) -> Response:
+    """Stores a provider's key, where `PUT /auth/{providerID}` does."""
+    await put_key(app, who, integration_id, _key(body.key, body.label))
+    return no_content()
+
+
+@routes.post("/{integrationID}/connect/oauth", operation_id="v2.integration.connect.oauth", status_code=204, dependencies=WRITES)
+async def connect_by_oauth(integration_id: KnownId, body: OAuthInput) -> Response:
+    """Refused: no provider here is signed in to with OAuth."""
+    raise BadRequest(f"{integration_id} is connected by an API key, not by signing in", ["methodID"], body.method_id)
+
+
+@attempts.get("", operation_id="v2.integration.attempt.status", status_code=204, dependencies=READS)
+async def attempt_status(here: PlaceLocation, attempt_id: AttemptPath) -> Response:
+    """Refused: without OAuth there are no attempts to sign in."""
+    raise _no_attempt(attempt_id)
+
+
+@attempts.delete("", operation_id="v2.integration.attempt.cancel", status_code=204, dependencies=WRITES)
+async def cancel_attempt(here: PlaceLocation, attempt_id: AttemptPath) -> Response:
+    """One that is not there is cancelled already."""
+    return no_content()
+
+
+@attempts.post("/complete", operation_id="v2.integration.attempt.complete", status_code=204, dependencies=WRITES)
+async def complete_attempt(here: PlaceLocation, attempt_id: AttemptPath, body: OAuthCode) -> Response:
+    """Refused: without OAuth there are no attempts to sign in."""
+    raise _no_attempt(attempt_id)
+
+
+@credentials.patch("", operation_id="v2.credential.update", status_code=204, dependencies=WRITES)
+async def rename_credential(
+    app: AppServices, who: Who, here: PlaceLocation, credential_id: CredentialPath, body: CredentialUpdate
+) -> Response:
+    """One that is not there stays away."""
+    key = (await stored_keys(app, who)).get(credential_id)
+    if isinstance(key, ApiAuth):
+        await put_key(app, who, credential_id, _key(key.key, body.label, key.metadata))
+    return no_content()
+
+
+@credentials.delete("", operation_id="v2.credential.remove", status_code=204, dependencies=WRITES)
+async def remove_credential(app: AppServices, who: Who, here: PlaceLocation, credential_id: CredentialPath) -> Response:
+    """One that is not there is gone already."""
+    await remove_key(app, who, credential_id)
+    return no_content()
 
 
 def _connections(
@@ -211,11 +189,6 @@ def _connections(
     for name in variables:
         if os.environ.get(name):
             yield ConnectionEnvInfo(name=name)
-
-
-async def _require(request: ServerRequest, place: str | None, integration_id: str) -> None:
-    if integration_id not in await _integrations(request, place):
-        raise BadRequest(f"There is no integration {integration_id}", ["integrationID"], integration_id)
 
 
 def _key(key: str, label: str | None, metadata: dict[str, str] | None = None) -> ApiAuth:

@@ -5,20 +5,18 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path
-from fastapi.responses import Response
 from pydantic import Field
 
-from app.api.deps import instance_of
-from app.api.json_route import ServerRequest
-from app.api.v2.answers import Located, located, located_list, router
+from app.api.roles import READS
+from app.api.v2.answers import Located, located, router
 from app.api.v2.catalogue import ProviderRequest
 from app.api.v2.errors import ForbiddenError, TaggedAnswer, TaggedError, described
-from app.api.v2.place import Place
+from app.api.v2.place import PlaceInstance
 from app.provider.models.listing import config_providers
 from app.schema.base import Wire
 from app.schema.model import CachePrice, Modalities, Model, ModelApi, ModelLimit, Price, ProviderInfo
 
-routes = router(responses=described(ForbiddenError))
+routes = router("", ForbiddenError)
 
 LONG_CONTEXT_TOKENS = 200_000
 """From where on the dearer price of a model counts: `experimentalOver200K`."""
@@ -101,33 +99,30 @@ class ModelV2Info(Wire):
     limit: ModelLimit
 
 
-@routes.get("/model", operation_id="v2.model.list", response_model=Located[list[ModelV2Info]], tags=["model"])
-async def models(request: ServerRequest, place: Place) -> Response:
-    instance = await instance_of(request, place)
+@routes.get("/model", tags=["model"], operation_id="v2.model.list", dependencies=READS)
+async def models(instance: PlaceInstance) -> Located[list[ModelV2Info]]:
     providers = config_providers(instance.models.connected).providers
     found = [_model(provider, model) for provider in providers for model in provider.models.values()]
-    return located_list(instance.location, found)
+    return located(instance.location, found)
 
 
-@routes.get("/provider", operation_id="v2.provider.list", response_model=Located[list[ProviderV2Info]], tags=["provider"])
-async def providers(request: ServerRequest, place: Place) -> Response:
+@routes.get("/provider", tags=["provider"], operation_id="v2.provider.list", dependencies=READS)
+async def providers(instance: PlaceInstance) -> Located[list[ProviderV2Info]]:
     """Those that are connected."""
-    instance = await instance_of(request, place)
-    return located_list(instance.location, map(_provider, config_providers(instance.models.connected).providers))
+    return located(instance.location, list(map(_provider, config_providers(instance.models.connected).providers)))
 
 
 @routes.get(
     "/provider/{providerID}",
-    operation_id="v2.provider.get",
-    response_model=Located[ProviderV2Info],
     tags=["provider"],
-    responses=described(ForbiddenError, ProviderNotFoundError),
+    operation_id="v2.provider.get",
+    responses=described(ProviderNotFoundError),
+    dependencies=READS,
 )
-async def provider(request: ServerRequest, place: Place, provider_id: Annotated[str, Path(alias="providerID")]) -> Response:
-    instance = await instance_of(request, place)
+async def provider(instance: PlaceInstance, provider_id: Annotated[str, Path(alias="providerID")]) -> Located[ProviderV2Info]:
     for found in config_providers(instance.models.connected).providers:
         if found.id == provider_id:
-            return located(instance.location, _provider(found).wire_json())
+            return located(instance.location, _provider(found))
     message = f"Provider not found: {provider_id}. A provider is there when it is connected."
     raise TaggedError(ProviderNotFoundError(message=message, provider_id=provider_id))
 

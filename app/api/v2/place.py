@@ -5,11 +5,14 @@ from urllib.parse import unquote
 
 from fastapi import Depends, Query, Request
 
-from app.api.deps import location_of
-from app.api.json_route import ServerRequest
+from app.api.access import principal_of
+from app.api.deps import SessionIdPath, instance_of, instance_of_session, workspace_of
+from app.api.services import services_of
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
+from app.workspace.instance import Instance
+from app.workspace.workspace import Workspace
 
 
 class PlaceProject(Wire):
@@ -47,6 +50,28 @@ async def named_place(
 Place = Annotated[str | None, Depends(named_place)]
 
 
-async def place_of(request: ServerRequest, place: str | None) -> Location:
+async def _workspace(request: Request, place: Place) -> Workspace:
     """Raises DirectoryForbidden, BadRequest."""
-    return await location_of(request, place)
+    return await workspace_of(services_of(request), principal_of(request.scope), place)
+
+
+PlaceWorkspace = Annotated[Workspace, Depends(_workspace)]
+
+
+async def _here(request: Request, place: Place) -> Location:
+    return (await _workspace(request, place)).location
+
+
+async def _instance(request: Request, place: Place) -> Instance:
+    return await instance_of(services_of(request), principal_of(request.scope), place)
+
+
+async def _session_instance(request: Request, session_id: SessionIdPath) -> Instance:
+    """Where the session was created, whatever the request names."""
+    app = services_of(request)
+    return await instance_of_session(app, principal_of(request.scope), await app.sessions.store.session(session_id), None)
+
+
+PlaceLocation = Annotated[Location, Depends(_here)]
+PlaceInstance = Annotated[Instance, Depends(_instance)]
+InstanceOfSession = Annotated[Instance, Depends(_session_instance)]

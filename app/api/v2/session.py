@@ -3,15 +3,15 @@
 import asyncio
 from typing import Annotated, Literal
 
-from fastapi import Path, Query
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
-from app.api.deps import instance_of, json_bytes, session_instance
-from app.api.json_route import ServerRequest
+from app.api.deps import AppServices, SessionIdPath, Who, instance_of, no_content
 from app.api.keepalive_json import disconnected
-from app.api.v2.answers import Data, data, no_content, router
+from app.api.roles import PROMPTS, READS, WRITES
+from app.api.v2.answers import Data, data, router
 from app.api.v2.cursors import PageEnds, invalid_cursor, read_cursor, write_cursor
 from app.api.v2.errors import (
     ConflictError,
@@ -22,6 +22,7 @@ from app.api.v2.errors import (
     SessionNotFoundError,
     described,
 )
+from app.api.v2.place import InstanceOfSession
 from app.provider.models.selection import ProviderModelNotFoundError
 from app.schema.base import SessionID, Wire
 from app.schema.errors import BadRequest, Conflict, MessageNotFound
@@ -34,9 +35,12 @@ from app.storage.repositories.session_rows import SessionFilter
 from app.timeline.sessions import session_info
 from app.workspace.instance import Instance
 
-routes = router(tags=["session"])
+routes = router("/session", tags=["session"])
+of_one = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
+routers = (routes, of_one)
 
-SessionIdInPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]
+_BUSY = described(SessionNotFoundError, SessionBusyError)
+
 Order = Literal["asc", "desc"]
 
 DEFAULT_LIMIT = 50
@@ -82,9 +86,10 @@ class SessionActive(Wire):
     type: Literal["running"] = "running"
 
 
-@routes.get("/session", operation_id="v2.session.list", response_model=SessionsResponse, responses=described(InvalidCursorError))
+@routes.get("", operation_id="v2.session.list", responses=described(InvalidCursorError), dependencies=READS)
 async def list_sessions(
-    request: ServerRequest,
+    app: AppServices,
+    who: Who,
     workspace: Annotated[str | None, Query(pattern="^wrk", description="There are none")] = None,
     limit: Annotated[int, Query(gt=0, le=1_000_000)] = DEFAULT_LIMIT,
     order: Annotated[Order | None, Query(description="By creation; desc, the newest first, if absent")] = None,
@@ -95,16 +100,16 @@ async def list_sessions(
         str | None, Query(description="Only sessions of this path or below it, from the top of their checkout")
     ] = None,
     cursor: Annotated[str | None, Query(description="From an answer; it stands for all else but the limit")] = None,
-) -> Response:
+) -> SessionsResponse:
     at = SessionCursor(
         anchor="ses", newer=False, order=order or "desc", project=project, directory=directory, subpath=subpath, search=search
     )
     if cursor is not None:
         at = read_cursor(SessionCursor, cursor)
     beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
-    store = request.services.sessions.store
+    store = app.sessions.store
     try:
-        found = [] if workspace else await store.sessions_beside(_filter(at, request.principal.visible_owner), beside)
+        found = [] if workspace else await store.sessions_beside(_filter(at, who.visible_owner), beside)
     except UnknownAnchor as gone:
         raise invalid_cursor(gone.message) from None
     ends = PageEnds()
@@ -112,7 +117,7 @@ async def list_sessions(
         previous = at.model_copy(update={"anchor": found[0].id, "newer": at.order == "desc"})
         following = at.model_copy(update={"anchor": found[-1].id, "newer": at.order == "asc"})
         ends = PageEnds(previous=write_cursor(previous), next=write_cursor(following))
-    return json_bytes(SessionsResponse(data=[session_info(session) for session in found], cursor=ends).wire_json())
+    return SessionsResponse(data=[session_info(session) for session in found], cursor=ends)
 
 
 def _filter(at: SessionCursor, owner: str | None) -> SessionFilter:
@@ -120,28 +125,23 @@ def _filter(at: SessionCursor, owner: str | None) -> SessionFilter:
     return SessionFilter(at.project, directories, path=at.subpath or None, owner=owner, search=at.search)
 
 
-@routes.post(
-    "/session",
-    operation_id="v2.session.create",
-    response_model=Data[SessionV2Info],
-    responses=described(ForbiddenError, ConflictError),
-)
-async def create(request: ServerRequest, body: SessionV2Create | None = None) -> Response:
+@routes.post("", responses=described(ForbiddenError, ConflictError), dependencies=WRITES)
+async def create(request: Request, app: AppServices, who: Who, body: SessionV2Create | None = None) -> Data[SessionV2Info]:
     """With an `id` that there is already, that session is answered."""
     wanted = body or SessionV2Create()
-    instance = await instance_of(request, wanted.location.directory if wanted.location else None)
+    instance = await instance_of(app, who, wanted.location.directory if wanted.location else None)
     _require_agent(instance, wanted.agent)
     _require_model(instance, wanted.model)
-    service, name = request.services.sessions.service, request.principal.name
+    service, name = app.sessions.service, who.name
     given = CreateInput(agent=wanted.agent, model=wanted.model)
     if wanted.id is None:
         session = await service.create(instance.location, given, name)
     else:
         session = await service.find_or_create(wanted.id, instance.location, given, name)
-        if not request.principal.may_see(session.owner or ""):
+        if not who.may_see(session.owner or ""):
             raise Conflict(f"The id {wanted.id} is in use. Choose another one, or leave it out.")
     request.scope[CREATED] = session.id
-    return data(session_info(session).wire_json())
+    return data(session_info(session))
 
 
 def _require_agent(instance: Instance, agent: str | None) -> None:
@@ -159,85 +159,54 @@ def _require_model(instance: Instance, model: SessionModel | None) -> None:
         raise BadRequest(unknown.message, ["model"], model.wire() if model else None) from None
 
 
-@routes.get(
-    "/session/active", operation_id="v2.session.active", response_model=Data[dict[str, SessionActive]], responses=described()
-)
-async def active(request: ServerRequest) -> Response:
+@routes.get("/active", dependencies=READS)
+async def active(app: AppServices, who: Who) -> Data[dict[str, SessionActive]]:
     """The sessions that are not idle, on whatever server."""
-    sessions, owner = request.services.sessions, request.principal.visible_owner
+    sessions, owner = app.sessions, who.visible_owner
     busy = await sessions.statuses.busy_sessions()
     seen = busy if owner is None else await sessions.service.owned(busy, owner)
-    return json_bytes(Data[dict[str, SessionActive]](data={each: SessionActive() for each in sorted(seen)}).wire_json())
+    return data({each: SessionActive() for each in sorted(seen)})
 
 
-@routes.get(
-    "/session/{sessionID}",
-    operation_id="v2.session.get",
-    response_model=Data[SessionV2Info],
-    responses=described(SessionNotFoundError),
-)
-async def get(request: ServerRequest, session_id: SessionIdInPath) -> Response:
-    return data(session_info(await request.services.sessions.store.session(session_id)).wire_json())
+@of_one.get("", dependencies=READS)
+async def get(app: AppServices, session_id: SessionIdPath) -> Data[SessionV2Info]:
+    return data(session_info(await app.sessions.store.session(session_id)))
 
 
-@routes.post(
-    "/session/{sessionID}/agent",
-    operation_id="v2.session.switchAgent",
-    status_code=204,
-    responses=described(SessionNotFoundError),
-)
-async def switch_agent(request: ServerRequest, session_id: SessionIdInPath, body: AgentSwitch) -> Response:
+@of_one.post("/agent", status_code=204, dependencies=WRITES)
+async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: AgentSwitch) -> Response:
     """For the prompts that come."""
-    instance = await session_instance(request, session_id, None)
     _require_agent(instance, body.agent)
-    await request.services.sessions.service.switch_agent(instance.location, session_id, body.agent)
+    await app.sessions.service.switch_agent(instance.location, session_id, body.agent)
     return no_content()
 
 
-@routes.post(
-    "/session/{sessionID}/model",
-    operation_id="v2.session.switchModel",
-    status_code=204,
-    responses=described(SessionNotFoundError),
-)
-async def switch_model(request: ServerRequest, session_id: SessionIdInPath, body: ModelSwitch) -> Response:
+@of_one.post("/model", status_code=204, dependencies=WRITES)
+async def switch_model(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ModelSwitch) -> Response:
     """For the prompts that come."""
-    instance = await session_instance(request, session_id, None)
     _require_model(instance, body.model)
-    await request.services.sessions.service.switch_model(instance.location, session_id, body.model)
+    await app.sessions.service.switch_model(instance.location, session_id, body.model)
     return no_content()
 
 
-@routes.post(
-    "/session/{sessionID}/prompt",
-    operation_id="v2.session.prompt",
-    response_model=Data[SessionInputAdmitted],
-    responses=described(SessionNotFoundError, ConflictError),
-)
-async def prompt(request: ServerRequest, session_id: SessionIdInPath, body: SessionPromptInput) -> Response:
-    instance = await session_instance(request, session_id, None)
-    admitted = await request.services.second_api().admissions.admit(instance, session_id, body)
-    return data(admitted.wire_json())
+@of_one.post("/prompt", responses=described(SessionNotFoundError, ConflictError), dependencies=PROMPTS)
+async def prompt(
+    app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: SessionPromptInput
+) -> Data[SessionInputAdmitted]:
+    return data(await app.second_api().admissions.admit(instance, session_id, body))
 
 
-@routes.post(
-    "/session/{sessionID}/compact",
-    operation_id="v2.session.compact",
-    status_code=204,
-    responses=described(SessionNotFoundError, SessionBusyError),
-)
-async def compact(request: ServerRequest, session_id: SessionIdInPath) -> Response:
+@of_one.post("/compact", status_code=204, responses=_BUSY, dependencies=PROMPTS)
+async def compact(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
     """Answers when the summary is there."""
-    await request.services.runs.actions.compact(await session_instance(request, session_id, None), session_id)
+    await app.runs.actions.compact(instance, session_id)
     return no_content()
 
 
-@routes.post(
-    "/session/{sessionID}/wait", operation_id="v2.session.wait", status_code=204, responses=described(SessionNotFoundError)
-)
-async def wait(request: ServerRequest, session_id: SessionIdInPath) -> Response:
+@of_one.post("/wait", status_code=204, dependencies=WRITES)
+async def wait(request: Request, app: AppServices, session_id: SessionIdPath) -> Response:
     """Answers when the session is idle and its queue empty. Waits no longer than the client does."""
-    waiting = asyncio.create_task(request.services.runs.queue.all_answered(session_id), name=f"wait for {session_id}")
+    waiting = asyncio.create_task(app.runs.queue.all_answered(session_id), name=f"wait for {session_id}")
     gone = asyncio.create_task(disconnected(request.receive))
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -249,54 +218,38 @@ async def wait(request: ServerRequest, session_id: SessionIdInPath) -> Response:
     return no_content()
 
 
-@routes.post(
-    "/session/{sessionID}/interrupt",
-    operation_id="v2.session.interrupt",
-    status_code=204,
-    responses=described(SessionNotFoundError),
-)
-async def interrupt(request: ServerRequest, session_id: SessionIdInPath) -> Response:
+@of_one.post("/interrupt", status_code=204, dependencies=WRITES)
+async def interrupt(app: AppServices, session_id: SessionIdPath) -> Response:
     """Answers when the session is idle and its record finished."""
-    await request.services.sessions.store.session_json(session_id)
-    await request.services.runs.runner.abort(session_id)
+    await app.sessions.store.session_json(session_id)
+    await app.runs.runner.abort(session_id)
     return no_content()
 
 
-@routes.post(
-    "/session/{sessionID}/revert/stage",
-    operation_id="v2.session.revert.stage",
-    response_model=Data[RevertState],
-    responses=described(SessionNotFoundError, MessageNotFoundError, SessionBusyError),
-)
-async def stage_revert(request: ServerRequest, session_id: SessionIdInPath, body: RevertInput) -> Response:
+_STAGED = described(SessionNotFoundError, MessageNotFoundError, SessionBusyError)
+
+
+@of_one.post("/revert/stage", operation_id="v2.session.revert.stage", responses=_STAGED, dependencies=WRITES)
+async def stage_revert(
+    app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: RevertInput
+) -> Data[RevertState]:
     """The files are restored now; the messages from there on go with the commit, or the next prompt."""
-    instance = await session_instance(request, session_id, None)
-    await request.services.sessions.store.message(session_id, body.message_id)
-    session = await request.services.runs.actions.revert(instance, session_id, body)
+    await app.sessions.store.message(session_id, body.message_id)
+    session = await app.runs.actions.revert(instance, session_id, body)
     if session.revert is None:
         raise MessageNotFound(session_id, body.message_id)
-    return data(revert_state(session.revert).wire_json())
+    return data(revert_state(session.revert))
 
 
-@routes.post(
-    "/session/{sessionID}/revert/clear",
-    operation_id="v2.session.revert.clear",
-    status_code=204,
-    responses=described(SessionNotFoundError, SessionBusyError),
-)
-async def clear_revert(request: ServerRequest, session_id: SessionIdInPath) -> Response:
+@of_one.post("/revert/clear", operation_id="v2.session.revert.clear", status_code=204, responses=_BUSY, dependencies=WRITES)
+async def clear_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
     """The files are again as they were before the revert."""
-    await request.services.runs.actions.unrevert(await session_instance(request, session_id, None), session_id)
+    await app.runs.actions.unrevert(instance, session_id)
     return no_content()
 
 
-@routes.post(
-    "/session/{sessionID}/revert/commit",
-    operation_id="v2.session.revert.commit",
-    status_code=204,
-    responses=described(SessionNotFoundError, SessionBusyError),
-)
-async def commit_revert(request: ServerRequest, session_id: SessionIdInPath) -> Response:
+@of_one.post("/revert/commit", operation_id="v2.session.revert.commit", status_code=204, responses=_BUSY, dependencies=WRITES)
+async def commit_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
     """The messages that were reverted are removed for good."""
-    await request.services.runs.actions.commit_revert(await session_instance(request, session_id, None), session_id)
+    await app.runs.actions.commit_revert(instance, session_id)
     return no_content()

@@ -1,26 +1,26 @@
 """What is in a session: messages, the model's context, and the session's events."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from sse_starlette import EventSourceResponse
 
-from app.api.deps import json_bytes
+from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.event import listen, stream
-from app.api.json_route import ServerRequest
-from app.api.v2.answers import Data, data, data_list, router
+from app.api.roles import READS
+from app.api.v2.answers import Data, data, router
 from app.api.v2.cursors import PageEnds, invalid_cursor, read_cursor, write_cursor
 from app.api.v2.errors import InvalidCursorError, MessageNotFoundError, SessionNotFoundError, described
-from app.api.v2.session import DEFAULT_LIMIT, Order, SessionIdInPath
+from app.api.v2.session import DEFAULT_LIMIT, Order
 from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
 from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.timeline.numbers import LARGEST
 from app.timeline.service import EntryPage, TimelineReader
 
-routes = router(prefix="/session/{sessionID}", tags=["session"])
+routes = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
 
 MOST_MESSAGES = 200
 MOST_EVENTS = 100
@@ -46,29 +46,24 @@ class SessionEventPage(Wire):
     has_more: bool
 
 
-@routes.get(
-    "/message",
-    operation_id="v2.session.messages",
-    response_model=SessionMessagesResponse,
-    responses=described(SessionNotFoundError, InvalidCursorError),
-)
+@routes.get("/message", responses=described(InvalidCursorError), dependencies=READS)
 async def messages(
-    request: ServerRequest,
-    session_id: SessionIdInPath,
+    app: AppServices,
+    session_id: SessionIdPath,
     limit: Annotated[int, Query(ge=1, le=MOST_MESSAGES)] = DEFAULT_LIMIT,
     order: Annotated[Order | None, Query(description="desc, the newest first, if absent")] = None,
     cursor: Annotated[str | None, Query(description="From an answer, without `order`")] = None,
-) -> Response:
+) -> SessionMessagesResponse:
     if cursor is not None and order is not None:
         raise invalid_cursor("Cursor cannot be combined with order")
     at = read_cursor(MessageCursor, cursor) if cursor is not None else None
     ordered: Order = at.order if at else order or "desc"
     wanted = PageBeside(limit, ordered == "desc", at.anchor if at else None, bool(at and at.newer))
     try:
-        page = await request.services.second_api().timeline.page(session_id, wanted)
+        page = await app.second_api().timeline.page(session_id, wanted)
     except UnknownAnchor as gone:
         raise invalid_cursor(gone.message) from None
-    return json_bytes(SessionMessagesResponse(data=page.entries, cursor=_ends(page, ordered)).wire_json())
+    return SessionMessagesResponse(data=page.entries, cursor=_ends(page, ordered))
 
 
 def _ends(page: EntryPage, order: Order) -> PageEnds:
@@ -79,55 +74,40 @@ def _ends(page: EntryPage, order: Order) -> PageEnds:
     return PageEnds(previous=write_cursor(previous), next=write_cursor(following))
 
 
-@routes.get(
-    "/message/{messageID}",
-    operation_id="v2.session.message",
-    response_model=Data[SessionMessage],
-    responses=described(SessionNotFoundError, MessageNotFoundError),
-)
+@routes.get("/message/{messageID}", responses=described(SessionNotFoundError, MessageNotFoundError), dependencies=READS)
 async def message(
-    request: ServerRequest, session_id: SessionIdInPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
-) -> Response:
-    return data((await request.services.second_api().timeline.message(session_id, message_id)).wire_json())
+    app: AppServices, session_id: SessionIdPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
+) -> Data[SessionMessage]:
+    return data(await app.second_api().timeline.message(session_id, message_id))
 
 
-@routes.get(
-    "/context",
-    operation_id="v2.session.context",
-    response_model=Data[list[SessionMessage]],
-    responses=described(SessionNotFoundError),
-)
-async def context(request: ServerRequest, session_id: SessionIdInPath) -> Response:
+@routes.get("/context", dependencies=READS)
+async def context(app: AppServices, session_id: SessionIdPath) -> Data[list[SessionMessage]]:
     """What the model is sent of the session: from the newest summary on."""
-    return data_list(await request.services.second_api().timeline.context(session_id))
+    return data(list(await app.second_api().timeline.context(session_id)))
 
 
-@routes.get(
-    "/history", operation_id="v2.session.history", response_model=SessionEventPage, responses=described(SessionNotFoundError)
-)
+@routes.get("/history", dependencies=READS)
 async def history(
-    request: ServerRequest,
-    session_id: SessionIdInPath,
+    app: AppServices,
+    session_id: SessionIdPath,
     limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
     after: After = 0,
-) -> Response:
-    found = (await request.services.second_api().timeline.events(session_id, after, limit)).events
-    return json_bytes(SessionEventPage(data=found[:limit], has_more=len(found) > limit).wire_json())
+) -> SessionEventPage:
+    found = (await app.second_api().timeline.events(session_id, after, limit)).events
+    return SessionEventPage(data=found[:limit], has_more=len(found) > limit)
 
 
-@routes.get(
-    "/event",
-    operation_id="v2.session.events",
-    response_class=EventSourceResponse,
-    responses={**described(SessionNotFoundError), 200: {"description": "Event stream", "model": TimelineEvent}},
-)
-async def events(request: ServerRequest, session_id: SessionIdInPath, after: After = 0) -> Response:
+_STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream", "model": TimelineEvent}}
+
+
+@routes.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
+async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """What happened in the session behind an event, then what happens."""
-    services = request.services
-    session = await services.sessions.store.session(session_id)
-    listener = listen(request, session.directory)
-    reader = TimelineReader(listener, request.principal.may_see, services.events.heartbeat_seconds)
-    return await stream(request, listener, _frames(services.second_api().timeline.follow(session_id, after, reader)))
+    session = await app.sessions.store.session(session_id)
+    listener = listen(app, who, session.directory)
+    reader = TimelineReader(listener, who.may_see, app.events.heartbeat_seconds)
+    return await stream(request, app, who, listener, _frames(app.second_api().timeline.follow(session_id, after, reader)))
 
 
 async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.api import keepalive_json
-from app.api.keepalive_json import KeepaliveJson
+from app.api.keepalive_json import keeping_alive, waiting_with_client
 
 
 class Client:
@@ -39,14 +39,14 @@ async def test_headers_and_a_newline_come_before_the_work_is_done() -> None:
         await may_end.wait()
         return b"{}"
 
-    answering = asyncio.create_task(KeepaliveJson(work())({}, client.receive, client.send))
+    answering = asyncio.create_task(keeping_alive(work())({"type": "http"}, client.receive, client.send))
     await asyncio.wait_for(client.begun.wait(), 5)
     assert (client.sent[0]["status"], client.sent[0]["headers"]) == (200, [(b"content-type", b"application/json")])
     assert client.body == b"\n"
     may_end.set()
     await asyncio.wait_for(answering, 60)
     assert client.body == b"\n{}"
-    assert [message.get("more_body", False) for message in client.sent[1:]] == [True, False]
+    assert [message.get("more_body", False) for message in client.sent[1:]] == [True, True, False]
 
 
 async def test_newlines_keep_the_connection_alive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ async def test_newlines_keep_the_connection_alive(monkeypatch: pytest.MonkeyPatc
             await asyncio.sleep(0)
         return b"{}"
 
-    await asyncio.wait_for(KeepaliveJson(work())({}, client.receive, client.send), 5)
+    await asyncio.wait_for(keeping_alive(work())({"type": "http"}, client.receive, client.send), 5)
     assert client.body.strip() == b"{}"
 
 
@@ -75,7 +75,8 @@ async def test_a_client_that_goes_away(ends_with_client: bool) -> None:
             finished = True
         return b"{}"
 
-    answering = asyncio.create_task(KeepaliveJson(work(), ends_with_client=ends_with_client)({}, client.receive, client.send))
+    answer = waiting_with_client(work) if ends_with_client else keeping_alive(work())
+    answering = asyncio.create_task(answer({"type": "http"}, client.receive, client.send))
     await asyncio.wait_for(client.begun.wait(), 5)
     client.gone.set()
     await asyncio.wait_for(answering, 60)
@@ -86,8 +87,7 @@ async def test_a_client_that_goes_away(ends_with_client: bool) -> None:
     assert finished is not ends_with_client
 
 
-@pytest.mark.parametrize("ends_with_client", [False, True])
-async def test_a_client_that_is_gone_before_the_headers(ends_with_client: bool) -> None:
+async def test_a_client_that_is_gone_before_the_headers() -> None:
     begun, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def work() -> bytes:
@@ -100,10 +100,22 @@ async def test_a_client_that_is_gone_before_the_headers(ends_with_client: bool) 
     async def refuse(message: Any) -> None:
         raise ConnectionResetError
 
-    answer = KeepaliveJson(work(), ends_with_client=ends_with_client)
+    answer = keeping_alive(work())
     await begun.wait()
     with pytest.raises(ConnectionResetError):
-        await answer({}, Client().receive, refuse)
+        await answer({"type": "http"}, Client().receive, refuse)
     await asyncio.sleep(0)
-    assert ended.is_set() is ends_with_client
+    assert not ended.is_set()
     may_end.set()
+    await asyncio.wait_for(ended.wait(), 5)
+
+
+async def test_what_ends_with_its_client_does_not_begin_without_one() -> None:
+    async def work() -> bytes:
+        raise AssertionError("nobody asks for it")
+
+    async def refuse(message: Any) -> None:
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await waiting_with_client(work)({"type": "http"}, Client().receive, refuse)
