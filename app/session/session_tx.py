@@ -254,8 +254,9 @@ class SessionTx:
 
     def _add_to_session(self, statement: Any, values: Row) -> None:
         stored = self._tx.execute(statement, values).one_or_none()
-        if stored is not None:
-            self.announce(EventSessionUpdated.around_info(self.session_id, orjson.dumps(session_rows.session_value(stored))))
+        shown = session_rows.session_json(stored) if stored is not None else None
+        if shown is not None:
+            self.announce(EventSessionUpdated.around_info(self.session_id, shown))
 
     # What else a session has.
 
