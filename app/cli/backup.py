@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.backup.contents import DATABASE
 from app.cli.support import database_must_do, fail, settings
+from app.settings import Settings
+from app.snapshot.errors import SnapshotFailed
+from app.util.server_locks import ServerLocks
 
 if TYPE_CHECKING:
     from app.backup.manifest import BackupProgress, Manifest
-    from app.settings import Settings
     from app.storage.engine import Database
 
 BackupTarget = Annotated[
@@ -42,13 +45,13 @@ def backup(target: BackupTarget) -> None:
     typer.echo(f"{path}: {_held(manifest)}")
 
 
-async def _back_up(here: "Settings", database: "Database", path: Path, progress: "BackupProgress") -> "Manifest":
+async def _back_up(here: Settings, database: "Database", path: Path, progress: "BackupProgress") -> "Manifest":
     from app.backup.making import back_up
 
     return await back_up(here.data_dir, database, path, progress)
 
 
-def _require_something(here: "Settings") -> None:
+def _require_something(here: Settings) -> None:
     """Nothing is made where nothing is."""
     from app.backup.placing import finish_restore
 
@@ -61,7 +64,6 @@ def _require_something(here: "Settings") -> None:
 def restore(source: BackupSource, force: Force = False) -> None:
     """Restore a backup into the data directory, which is empty, with no server running. Killed, it is finished or undone by the
     next start."""
-    from app.backup.contents import DATABASE
     from app.backup.restoring import restore as restore_backup
     from app.cli.console import progress_bars
 
@@ -81,14 +83,12 @@ def restore(source: BackupSource, force: Force = False) -> None:
     _say_of_postgres(here, _LOAD)
 
 
-def _require_no_server(here: "Settings") -> None:
-    from app.util.server_locks import ServerLocks
-
+def _require_no_server(here: Settings) -> None:
     if ServerLocks(here.data_dir / "servers").any_is_held() or (_sqlite_file(here) is None and _has_live_server(here)):
         fail(f"A server works with {here.data_dir}, or with its database: stop it first.")
 
 
-def _has_live_server(here: "Settings") -> bool:
+def _has_live_server(here: Settings) -> bool:
     from app.session.lease import DEAD_AFTER_MS
     from app.storage.backup import has_server
     from app.storage.engine import Database
@@ -97,13 +97,13 @@ def _has_live_server(here: "Settings") -> bool:
         return asyncio.run(database.read(lambda connection: has_server(connection, DEAD_AFTER_MS)))
 
 
-def _sqlite_file(here: "Settings") -> Path | None:
+def _sqlite_file(here: Settings) -> Path | None:
     from app.storage.engine import sqlite_file
 
     return sqlite_file(here.resolved_database_url)
 
 
-def _say_of_postgres(here: "Settings", text: str) -> None:
+def _say_of_postgres(here: Settings, text: str) -> None:
     from app.storage.engine import without_password
 
     if _sqlite_file(here) is None:
@@ -119,7 +119,6 @@ def _held(manifest: "Manifest") -> str:
 def _failures() -> Iterator[None]:
     """Prints one as a sentence."""
     from app.backup.errors import BackupError
-    from app.snapshot.errors import SnapshotFailed
 
     try:
         yield

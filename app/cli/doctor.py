@@ -2,14 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from app.cli.support import settings
-
-if TYPE_CHECKING:
-    from app.util.finding import Finding
+from app.util.finding import Finding
 
 
 def doctor(
@@ -26,7 +24,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _report(finding: "Finding", repair: bool) -> bool:
+def _report(finding: Finding, repair: bool) -> bool:
     """Prints the finding; returns whether it was repaired."""
     is_repaired = repair and finding.act is not None
     if is_repaired and finding.act:

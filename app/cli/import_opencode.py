@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.support import database_must_do, fail, settings
+from app.schema.errors import ServiceError
+from app.transfer.opencode.data_directory import NoOpenCodeData, default_directory, readers_of
 
 if TYPE_CHECKING:
     from app.storage.engine import Database
@@ -28,8 +30,6 @@ ReportOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would b
 def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = None, dry_run: ReportOnly = False) -> None:
     """Import the sessions of OpenCode, of any version before 2. Nothing is written to its directory, and it may be running, as
     this server may. Run it again to import what is new. 1 when something could not be read."""
-    from app.schema.errors import ServiceError
-    from app.transfer.opencode.data_directory import NoOpenCodeData, default_directory, readers_of
     from app.transfer.opencode.database import NewerOpenCode
 
     source = (directory or default_directory()).expanduser().absolute()

@@ -5,16 +5,15 @@ import logging
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from app.cli.support import database_must_do, fail, failures_as_log_lines, sandbox_must_do
 from app.cli.support import settings as read_settings
+from app.config.flags import Flags
+from app.settings import Settings
 from app.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
-
-if TYPE_CHECKING:
-    from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ def serve(
         _serve(settings, hostname, port, login or "")
 
 
-def _require_data_dir(settings: "Settings") -> None:
+def _require_data_dir(settings: Settings) -> None:
     from app.backup.placing import finish_restore
     from app.storage.engine import require_writable
 
@@ -63,10 +62,9 @@ def _require_data_dir(settings: "Settings") -> None:
         finish_restore(settings.data_dir)
 
 
-def _login(settings: "Settings") -> str | None:
+def _login(settings: Settings) -> str | None:
     """The login option for curl; None if no login is needed."""
     from app.api.tokens import TokenStore
-    from app.config.flags import Flags
 
     if Flags.from_env().server_password:
         return '-u "opencode:$OPENCODE_SERVER_PASSWORD" '
@@ -74,7 +72,7 @@ def _login(settings: "Settings") -> str | None:
     return '-H "Authorization: Bearer $TOKEN" ' if has_tokens else None
 
 
-def _serve(settings: "Settings", hostname: str, port: int, login: str) -> None:
+def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
     from app.cli.server_checks import mode
     from app.http_server import http_server
     from app.main import create_app

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.support import database_must_do, fail, settings
+from app.schema.retention import PruneReport
+from app.schema.usage import UsageReport, UsageTotal
+from app.settings import Settings
 from app.util import clock
+from app.util.server_locks import ServerLocks
 
 if TYPE_CHECKING:
     from app.runs.retention import Retention
-    from app.schema.retention import PruneReport
-    from app.schema.usage import UsageReport, UsageTotal
-    from app.settings import Settings
 
 _COLUMNS = ("input", "output", "reasoning", "cache read", "cache write", "cost", "turns", "tool calls")
 
@@ -48,7 +49,7 @@ def stats(days: Days = None) -> None:
         typer.echo("  ".join([name.ljust(widths[0]), *aligned]))
 
 
-async def _report(since: int | None) -> "UsageReport":
+async def _report(since: int | None) -> UsageReport:
     from app.session.usage import UsageLedger
     from app.storage.engine import Database
     from app.storage.migrate import require_current
@@ -62,7 +63,7 @@ async def _report(since: int | None) -> "UsageReport":
         database.close()
 
 
-def _cells(used: "UsageTotal") -> list[str]:
+def _cells(used: UsageTotal) -> list[str]:
     tokens = used.tokens
     counts = (tokens.input, tokens.output, tokens.reasoning, tokens.cache.read, tokens.cache.write)
     return [*(f"{count:,}" for count in counts), f"${used.cost:,.4f}", f"{used.turns:,}", f"{used.tool_calls:,}"]
@@ -93,8 +94,6 @@ def prune(older_than: Age, archived_only: ArchivedOnly = False, dry_run: DryRun 
 
 def _require_no_server(days: float, archived_only: bool) -> None:
     """A server with the embedded database would not hear of it, and its clients would go on showing what is gone."""
-    from app.util.server_locks import ServerLocks
-
     wanted = settings()
     if wanted.resolved_database_url.startswith("sqlite") and ServerLocks(wanted.data_dir / "servers").any_is_held():
         body = f'{{"olderThanDays": {days:g}, "archivedOnly": {str(archived_only).lower()}}}'
@@ -104,7 +103,7 @@ def _require_no_server(days: float, archived_only: bool) -> None:
         )
 
 
-async def _prune(days: float, archived_only: bool, dry_run: bool) -> "PruneReport":
+async def _prune(days: float, archived_only: bool, dry_run: bool) -> PruneReport:
     from app.runs.retention import PruneRule
     from app.storage import space
 
@@ -118,7 +117,7 @@ async def _prune(days: float, archived_only: bool, dry_run: bool) -> "PruneRepor
 
 
 @asynccontextmanager
-async def _retention(wanted: "Settings") -> "AsyncIterator[tuple[Retention, bool]]":
+async def _retention(wanted: Settings) -> "AsyncIterator[tuple[Retention, bool]]":
     """Without a server, and whether the database is the embedded one; the servers of a shared one hear of it by the journal."""
     from app.api.audit import AuditLog
     from app.backup.opening import open_database
@@ -131,7 +130,6 @@ async def _retention(wanted: "Settings") -> "AsyncIterator[tuple[Retention, bool
     from app.session.store import Store
     from app.storage.statements import Statements
     from app.storage.writer import Writer
-    from app.util.server_locks import ServerLocks
 
     with closing(open_database(wanted)) as database:
         is_embedded = database.dialect == "sqlite"

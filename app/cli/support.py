@@ -4,17 +4,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
+from app.settings import Settings
 from app.telemetry.log_lines import writes_json
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-    from app.settings import Settings
-
 
 log = logging.getLogger(__name__)
 
@@ -48,20 +45,16 @@ def sandbox_must_do() -> Iterator[None]:
         fail(str(error))
 
 
-def settings(**options: Any) -> "Settings":
+def settings(**options: Any) -> Settings:
     """Of the environment, and of a command's options that were given. Prints an invalid value as one sentence without a
     traceback."""
-    from pydantic import ValidationError
-
-    from app.settings import Settings
-
     try:
         return Settings(**{name: value for name, value in options.items() if value is not None})
     except ValidationError as invalid:
         fail("\n".join(map(_sentence, invalid.errors())))
 
 
-def _sentence(error: "ErrorDetails") -> str:
+def _sentence(error: ErrorDetails) -> str:
     said = error["msg"].removeprefix("Value error, ")
     return f"OPENSESSION_{str(error['loc'][0]).upper()}: {said}" if error["loc"] else said
 
