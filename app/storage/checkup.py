@@ -1,7 +1,7 @@
 """Checks a database for `opensession doctor`: damage, orphaned rows, unfinished answers."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -103,7 +103,7 @@ def _orphan_findings(engine: Engine, connection: Connection) -> Iterator[Finding
         if count:
             statement = delete(of).where(without)
             text_ = f"{count} {of.name} rows belong to nothing"
-            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write, engine, [statement]))
+            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write_all, engine, [statement]))
 
 
 def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding
         if rows:
             statement = delete(of).where(of.c.seq.in_([row.seq for row in rows]))
             text_ = f"{len(rows)} {of.name} rows are damaged: {_names(rows)}"
-            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write, engine, [statement]))
+            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write_all, engine, [statement]))
     session = tables.SESSION
     rows = [row for row in connection.execute(select(session)) if parsed(row.body) is None]
     if rows:
@@ -120,7 +120,7 @@ def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding
             update(session).where(session.c.seq == row.seq).values(body=_session_body(row), reverting=False) for row in rows
         ]
         text_ = f"{len(rows)} session rows are damaged: {_names(rows)}"
-        yield Finding(SUBJECT, "fault", text_, "make them anew from their columns", partial(_write, engine, statements))
+        yield Finding(SUBJECT, "fault", text_, "make them anew from their columns", partial(_write_all, engine, statements))
 
 
 def _session_body(row: Any) -> str:
@@ -149,19 +149,11 @@ def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding
     elif not has_text_index(connection):
         missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
         text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
-        yield Finding(SUBJECT, "note", text_, "create the index", partial(_create_text_index, engine))
+        yield Finding(SUBJECT, "note", text_, "create the index", partial(_write, engine, create_text_index))
     if left := part_texts.unsearched_parts(connection):
         yield Finding(
             SUBJECT, "note", f"searches in messages do not find all old parts yet, {left} at most: a running server goes on"
         )
-
-
-def _create_text_index(engine: Engine) -> None:
-    lock = writer_lock(engine)
-    with hold_writer_lock(lock), engine.execution_options(immediate=True).begin() as connection:
-        create_text_index(connection)
-    if lock:
-        lock.close()
 
 
 def _space_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
@@ -176,10 +168,13 @@ def _names(rows: Sequence[Any]) -> str:
     return ", ".join(row.id for row in rows[:_MAX_NAMED]) + (" …" if len(rows) > _MAX_NAMED else "")
 
 
-def _write(engine: Engine, statements: Sequence[Any]) -> None:
+def _write_all(engine: Engine, statements: Sequence[Any]) -> None:
+    _write(engine, lambda connection: [connection.execute(statement) for statement in statements])
+
+
+def _write(engine: Engine, work: Callable[[Connection], object]) -> None:
     lock = writer_lock(engine)
     with hold_writer_lock(lock), engine.execution_options(immediate=True).begin() as connection:
-        for statement in statements:
-            connection.execute(statement)
+        work(connection)
     if lock:
         lock.close()

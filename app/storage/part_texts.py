@@ -30,8 +30,9 @@ from app.storage.text_index import FTS, facets, has_text_index
 ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")
 
-SMALL_SCOPE = 10_000
-"""Parts of a session, directory or user that are read through, rather than all that the index finds of others."""
+SMALL_SCOPE = {"sqlite": 10_000, "postgresql": 2_000}
+"""Parts of a session, directory or user that are read through, rather than all that the index finds of others. PostgreSQL takes
+ten times as long to read a text."""
 RECENT = 1_000
 """How many of the newest texts PostgreSQL reads before it takes its index, which knows no order: what occurs more often than once
 in fifty texts is found among them, and of what is left the index finds few."""
@@ -94,8 +95,9 @@ def _seqs(connection: Connection, wanted: TextFilter) -> Sequence[int]:
 def _has_small_scope(connection: Connection, wanted: TextFilter) -> bool:
     if not (scope := _scope(wanted)):
         return False
-    some = select(PART.c.seq).where(*scope).limit(SMALL_SCOPE + 1).subquery()
-    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= SMALL_SCOPE
+    most = SMALL_SCOPE[connection.dialect.name]
+    some = select(PART.c.seq).where(*scope).limit(most + 1).subquery()
+    return connection.execute(select(func.count()).select_from(some)).scalar_one() <= most
 
 
 def _by_reading(connection: Connection, wanted: TextFilter) -> Select[Any]:

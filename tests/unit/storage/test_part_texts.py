@@ -153,7 +153,7 @@ async def test_a_large_scope_is_searched_in_the_index(storage: Storage, monkeypa
     texts = [f"text number{number} is alike" for number in range(MANY)]
     await put(storage, texts)
     await storage.database.write(lambda connection: connection.execute(text("UPDATE session SET directory = '/all'")))
-    monkeypatch.setattr(part_texts, "SMALL_SCOPE", MANY - 1)
+    monkeypatch.setitem(part_texts.SMALL_SCOPE, storage.database.dialect, MANY - 1)
     assert any(FTS in plan or "CTE found" in plan for plan in await plans(storage, "number12", directory="/all"))
     assert await found(storage, "alike", limit=3, directory="/all") == ["prt_3999", "prt_3998", "prt_3997"]
     assert await found(storage, "number12", directory="/all", before=100) == ["prt_12"]
