@@ -311,8 +311,8 @@ async def test_what_is_unknown_is_404_or_leaves_all_unchanged(app: RunningApp, s
 async def test_an_abort_waits_for_a_revert_that_is_under_way(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt"))
     reverting = asyncio.create_task(revert(app, session, prompt))
-    while not app.is_held(session):
-        await asyncio.sleep(0)
+    while (app.directory / "a.txt").read_text() == "two\n":
+        await asyncio.sleep(0)  # its result is not stored yet
     await app.post(f"/session/{session}/abort")
     session_now = await reverting
     assert session_now["revert"]["messageID"] == prompt
