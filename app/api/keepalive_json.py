@@ -17,20 +17,20 @@ log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 15.0
 
-Work = Coroutine[Any, Any, bytes]
+LongWork = Coroutine[Any, Any, bytes]
 
 
-def keeping_alive(work: Work) -> StreamingResponse:
+def keeping_alive(work: LongWork) -> StreamingResponse:
     """The work begins at once. A client that goes away, even before the first byte, does not stop it."""
     return StreamingResponse(_behind_newlines(asyncio.create_task(_body_or_error(work))), media_type="application/json")
 
 
-def waiting_with_client(work: Callable[[], Work]) -> StreamingResponse:
+def waiting_with_client(work: Callable[[], LongWork]) -> StreamingResponse:
     """The work begins with the answer, and ends when the client goes away."""
     return StreamingResponse(_while_read(work), media_type="application/json")
 
 
-async def _while_read(work: Callable[[], Work]) -> AsyncIterator[bytes]:
+async def _while_read(work: Callable[[], LongWork]) -> AsyncIterator[bytes]:
     task = asyncio.create_task(_body_or_error(work()))
     try:
         async for piece in _behind_newlines(task):
@@ -53,7 +53,7 @@ async def disconnected(receive: Receive) -> None:
         pass
 
 
-async def _body_or_error(work: Work) -> bytes:
+async def _body_or_error(work: LongWork) -> bytes:
     """The status is sent already: a failure is reported in the body."""
     try:
         return await work

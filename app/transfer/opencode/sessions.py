@@ -126,7 +126,7 @@ class OpenCodeImport:
         except NotFound:
             return None
         messages = await self._store.messages(session_id)
-        diffs = await self._store.query(session_rows.body_of, tables.DIFF, session_id=session_id)
+        diffs = await self._store.query(session_rows.body_of, tables.DIFF, session_id)
         todos = await read_todos(self._store, session_id)
         diff = _DIFFS.validate_json(diffs) if diffs else []
         return SessionHistory.model_construct(info=info, messages=messages, todo=todos, diff=diff)
@@ -147,7 +147,7 @@ class OpenCodeImport:
 
     async def _put_project(self, project_id: str) -> None:
         """One that is stored here already stays as it is."""
-        stored = await self._store.query(session_rows.body_of, tables.PROJECT, id=project_id)
+        stored = await self._store.query(session_rows.body_of, tables.PROJECT, project_id)
         if stored is not None or project_id not in self._projects:
             return
         with suppress(ValidationError):  # without a stored project, its first use makes one
