@@ -235,8 +235,8 @@ class PromptQueue:
             accepted = await self._prompts.accept_prepared(instance, row.session_id, prepared, queued_id=row.id)
         except (SessionBusy, StorageError):
             raise
-        except NotQueued as gone:
-            self._refuse(row.id, NoAnswer(gone.message))
+        except NotQueued:
+            return  # another server has begun it meanwhile, or it was removed: `_follow` tells
         except ServiceError as error:
             await self._answer_with_error(row, prepared, error)
         else:
