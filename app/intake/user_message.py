@@ -131,7 +131,16 @@ class Intake:
 
     async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
         """Store a queued prompt whose directory may be out of use. Raises NotFound."""
-        await self._store.write(session_id, directory, self._storing(prepared, queued_id))
+        store, message = self._storing(prepared, queued_id), prepared.message
+        assert message is not None
+
+        def store_or_dequeue(tx: SessionTx) -> None:
+            if message_rows.input_hash(tx.connection, session_id, message.info.id) is not None:
+                tx.dequeue_prompt(queued_id)  # it was sent again meanwhile, or something else under its id
+            else:
+                store(tx)
+
+        await self._store.write(session_id, directory, store_or_dequeue)
 
     async def dequeue(self, session_id: str, directory: str, queued_id: str) -> None:
         """Without storing the message: it was removed, or sent again in the meantime and stored then. Raises NotQueued."""

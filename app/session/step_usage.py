@@ -10,7 +10,8 @@ from app.util import clock
 
 @dataclass(frozen=True, slots=True)
 class StepUsage:
-    """`id`: of what ends the step; it is counted once. `begins_turn` if nothing has answered the prompt before."""
+    """`id`: of what ends the step; it is counted once. `begins_turn` if nothing has answered the prompt before. `time`: when it
+    was used, in milliseconds, not when that is stored."""
 
     id: str
     agent: str
@@ -20,6 +21,7 @@ class StepUsage:
     message_id: str = ""
     prompt_id: str | None = None
     begins_turn: bool = False
+    time: int = field(default_factory=clock.now_ms)
 
     @classmethod
     def of(cls, message: AssistantMessage, end: StepFinishPart | None = None) -> "StepUsage":
@@ -38,7 +40,7 @@ class StepUsage:
     def row(self, session_id: str) -> dict[str, Any]:
         return {
             "id": self.id,
-            "time": clock.now_ms(),
+            "time": self.time,
             "session_id": session_id,
             "message_id": self.message_id,
             "prompt_id": self.prompt_id,

@@ -87,6 +87,10 @@ def upgrade(engine: Engine) -> None:
     lock = writer_lock(engine)
     with hold_writer_lock(lock), engine.connect().execution_options(immediate=True) as connection, connection.begin():
         config.attributes["connection"] = connection
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(
+                "SET LOCAL idle_in_transaction_session_timeout = 0"
+            )  # it may think for long between statements
         if revision(connection) is None:
             _create(connection)
             command.stamp(config, HEAD)

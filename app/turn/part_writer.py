@@ -18,7 +18,7 @@ from app.storage.writer import Chain
 from app.tool.base import ToolResult
 from app.util import clock, ids
 
-PartChange = Callable[[SessionTx], None]
+StepWork = Callable[[SessionTx], None]
 
 ABORTED = "Tool execution aborted"
 
@@ -73,7 +73,7 @@ class PartWriter:
     def put(self, part: Part) -> None:
         self._post(self._part_change(part), [part])
 
-    def _part_change(self, part: Part) -> PartChange:
+    def _part_change(self, part: Part) -> StepWork:
         row = part_row(part)
         usage = StepUsage.of(self.message, part) if isinstance(part, StepFinishPart) else None
         self._is_counted |= usage is not None
@@ -88,7 +88,7 @@ class PartWriter:
     def enqueue_message(self) -> None:
         self._post(self._message_change(), [self.message])
 
-    def _message_change(self) -> PartChange:
+    def _message_change(self) -> StepWork:
         row = message_row(self.message)
         is_uncounted = self.message.time.completed is not None and not self._is_counted
         usage = StepUsage.of(self.message) if is_uncounted else None
@@ -101,7 +101,7 @@ class PartWriter:
         return put
 
     def _post(
-        self, work: PartChange, values: Sequence[Part | AssistantMessage] = (), removed: Sequence[Part] = ()
+        self, work: StepWork, values: Sequence[Part | AssistantMessage] = (), removed: Sequence[Part] = ()
     ) -> asyncio.Future[None]:
         write = self._newest_write = self._store.post_parts(
             self.message.session_id,
@@ -247,7 +247,7 @@ class PartWriter:
         if removal.exception() is None:
             self._withdrawn = []
 
-    def _removal(self) -> PartChange:
+    def _removal(self) -> StepWork:
         withdrawn = list(self._withdrawn)
 
         def remove(tx: SessionTx) -> None:

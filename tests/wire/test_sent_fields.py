@@ -176,9 +176,10 @@ def routes_of(app: FastAPI) -> dict[tuple[str, str], APIRoute]:
 def used_parameters(dependant: Dependant) -> Iterator[str]:
     """The query parameters that the functions of a route use, by the names that clients send."""
     assert dependant.call
+    called = dependant.call if inspect.isroutine(dependant.call) else type(dependant.call).__call__
     loaded = {
         node.id
-        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(dependant.call))))
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(called))))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
     yield from (field.alias for field in dependant.query_params if field.name in loaded)
