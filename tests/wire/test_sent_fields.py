@@ -26,13 +26,15 @@ from starlette.routing import BaseRoute
 
 from app.api import all_routes
 from app.config.unused import UNUSED, unused_keys
+from app.project.location import Location
 from app.schema import config
 from app.schema.config import Config
+from app.schema.session import CreateInput
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTIONS = {"1.1.34": "opencode_api.json", "1.18.33": "opencode_api_1.18.33.json"}
 SECTION = "## What is sent and changes nothing"
-PATH_VALUES = {"sessionID": "ses_1", "messageID": "msg_1", "ptyID": "pty_1"}
+PATH_VALUES = {"sessionID": "ses_1", "messageID": "msg_1", "ptyID": "pty_1", "integrationID": "anthropic"}
 
 # Parts, errors and icons are kept and shown as they are sent, a toast is passed on; what is refused is refused by any value.
 SHOWN_AS_SENT = {
@@ -78,6 +80,9 @@ def filled(path: str) -> str:
 
 
 async def test_what_is_sent_is_used_refused_or_listed(app: RunningApp) -> None:
+    """A session that is not there is told of before what is wrong with a body."""
+    place = Location(str(app.directory), "global", "", is_git=False)
+    await app.services.sessions.service.find_or_create(PATH_VALUES["sessionID"], place, CreateInput())
     found = [
         line
         for api in map(described, DESCRIPTIONS)

@@ -17,7 +17,7 @@ from app.api.provider_keys import put_key, remove_key, stored_keys
 from app.api.roles import READS, WRITES
 from app.api.v2.answers import Located, located, router
 from app.api.v2.errors import ForbiddenError
-from app.api.v2.place import PlaceInstance, PlaceLocation
+from app.api.v2.place import IN_PLACE, PlaceInstance, PlaceLocation
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.model import ApiAuth, Auth
@@ -144,28 +144,26 @@ async def connect_by_oauth(integration_id: KnownId, body: OAuthInput) -> Respons
     raise BadRequest(f"{integration_id} is connected by an API key, not by signing in", ["methodID"], body.method_id)
 
 
-@attempts.get("", operation_id="v2.integration.attempt.status", status_code=204, dependencies=READS)
-async def attempt_status(here: PlaceLocation, attempt_id: AttemptPath) -> Response:
+@attempts.get("", operation_id="v2.integration.attempt.status", status_code=204, dependencies=[*READS, *IN_PLACE])
+async def attempt_status(attempt_id: AttemptPath) -> Response:
     """Refused: without OAuth there are no attempts to sign in."""
     raise _no_attempt(attempt_id)
 
 
-@attempts.delete("", operation_id="v2.integration.attempt.cancel", status_code=204, dependencies=WRITES)
-async def cancel_attempt(here: PlaceLocation, attempt_id: AttemptPath) -> Response:
+@attempts.delete("", operation_id="v2.integration.attempt.cancel", status_code=204, dependencies=[*WRITES, *IN_PLACE])
+async def cancel_attempt(attempt_id: AttemptPath) -> Response:
     """One that is not there is cancelled already."""
     return no_content()
 
 
-@attempts.post("/complete", operation_id="v2.integration.attempt.complete", status_code=204, dependencies=WRITES)
-async def complete_attempt(here: PlaceLocation, attempt_id: AttemptPath, body: OAuthCode) -> Response:
+@attempts.post("/complete", operation_id="v2.integration.attempt.complete", status_code=204, dependencies=[*WRITES, *IN_PLACE])
+async def complete_attempt(attempt_id: AttemptPath, body: OAuthCode) -> Response:
     """Refused: without OAuth there are no attempts to sign in."""
     raise _no_attempt(attempt_id)
 
 
-@credentials.patch("", operation_id="v2.credential.update", status_code=204, dependencies=WRITES)
-async def rename_credential(
-    app: AppServices, who: Who, here: PlaceLocation, credential_id: CredentialPath, body: CredentialUpdate
-) -> Response:
+@credentials.patch("", operation_id="v2.credential.update", status_code=204, dependencies=[*WRITES, *IN_PLACE])
+async def rename_credential(app: AppServices, who: Who, credential_id: CredentialPath, body: CredentialUpdate) -> Response:
     """One that is not there stays away."""
     key = (await stored_keys(app, who)).get(credential_id)
     if isinstance(key, ApiAuth):
@@ -173,8 +171,8 @@ async def rename_credential(
     return no_content()
 
 
-@credentials.delete("", operation_id="v2.credential.remove", status_code=204, dependencies=WRITES)
-async def remove_credential(app: AppServices, who: Who, here: PlaceLocation, credential_id: CredentialPath) -> Response:
+@credentials.delete("", operation_id="v2.credential.remove", status_code=204, dependencies=[*WRITES, *IN_PLACE])
+async def remove_credential(app: AppServices, who: Who, credential_id: CredentialPath) -> Response:
     """One that is not there is gone already."""
     await remove_key(app, who, credential_id)
     return no_content()

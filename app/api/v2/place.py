@@ -73,5 +73,7 @@ async def _session_instance(request: Request, session_id: SessionIdPath) -> Inst
 
 
 PlaceLocation = Annotated[Location, Depends(_here)]
+IN_PLACE = [Depends(_here)]
+"""For routes whose place is checked and not used."""
 PlaceInstance = Annotated[Instance, Depends(_instance)]
 InstanceOfSession = Annotated[Instance, Depends(_session_instance)]
