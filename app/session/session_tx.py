@@ -174,11 +174,6 @@ class SessionTx:
         part = rows.part_json(self.session_id, row["message_id"], row["id"], row["body"])
         self.announce(EventMessagePartUpdated.around_part(self.session_id, part))
 
-    def put_whole(self, message: MessageWithParts) -> None:
-        self.put_message(rows.message_row(message.info))
-        for part in message.parts:
-            self.put_part(rows.part_row(part))
-
     def replace_part(self, row: Row) -> None:
         """By whatever a client makes of it: nothing of what it said before is found."""
         gone = {"of_session": self.session_id, "of_message": row["message_id"], "of_part": row["id"]}

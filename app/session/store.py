@@ -180,11 +180,6 @@ class Store:
     async def session(self, session_id: str) -> Session:
         return self._read_session(session_id, await self._stored(session_rows.stored_session, session_id))
 
-    async def session_and_waiting_prompts(self, session_id: str) -> tuple[Session, int]:
-        """And how many prompts its turn has yet to answer."""
-        found = await self._stored(session_rows.session_and_waiting_prompts, session_id)
-        return self._read_session(session_id, found), found.waiting
-
     async def session_to_prompt(self, session_id: str) -> PromptedSession:
         """Ids that are made from now on are newer than those of its messages, which another server may have made."""
         found = await self._stored(session_rows.session_to_prompt, session_id)

@@ -67,7 +67,9 @@ def putting(*values: Session | Message | Part | MessageWithParts) -> Callable[[S
             if isinstance(value, Session):
                 tx.of(value.id).create(value)
             elif isinstance(value, MessageWithParts):
-                tx.put_whole(value)
+                tx.put_message(message_row(value.info))
+                for part in value.parts:
+                    tx.put_part(part_row(part))
             elif isinstance(value, UserMessage | AssistantMessage):
                 tx.put_message(message_row(value))
             else:

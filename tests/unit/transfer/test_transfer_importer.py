@@ -89,7 +89,7 @@ async def test_what_was_unfinished_is_interrupted(sessions: Sessions) -> None:
     [call] = closed.parts
     assert isinstance(call, ToolPart) and call.state.status == "error"
     assert await sessions.store.query(lease_rows.orphaned_messages) == []
-    _, waiting = await sessions.store.session_and_waiting_prompts(kept)
+    waiting = (await sessions.store.query(session_rows.session_and_waiting_prompts, kept)).waiting
     assert waiting == 0
 
 
