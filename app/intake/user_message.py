@@ -53,7 +53,7 @@ class StoredPrompt:
     known: bool = False
 
 
-class _Intaken(NamedTuple):
+class _IntakeOutcome(NamedTuple):
     """Of storing a prompt: `known` if it was stored before; `lease`: acquired with it."""
 
     known: bool
@@ -160,18 +160,18 @@ class Intake:
 
     def _storing(
         self, prepared: PreparedPrompt, queued_id: str | None, lease: PromptLease | None = None, *, rules_from_tools: bool = True
-    ) -> Callable[[SessionTx], _Intaken]:
+    ) -> Callable[[SessionTx], _IntakeOutcome]:
         """What was reverted goes, the message, its parts and the session's touch come, in one transaction."""
         prompt, message = prepared.input, prepared.message
         waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
         info = message_row(message.info, prepared.content, waits=waits) if message else None
         parts = [part_row(part) for part in message.parts] if message else []
 
-        def store(tx: SessionTx) -> _Intaken:
+        def store(tx: SessionTx) -> _IntakeOutcome:
             if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
                 if queued_id is not None:
                     tx.dequeue_prompt(queued_id)
-                return _Intaken(known=True)
+                return _IntakeOutcome(known=True)
             session = self._session_with_room(tx) if waits else tx.session()
             acquired = lease.acquire(tx) if lease else None
             if queued_id is not None:
@@ -183,7 +183,7 @@ class Intake:
             for part in parts:
                 tx.put_part(part)
             tx.update(_prompted(session, message.info, tools))
-            return _Intaken(known=False, lease=acquired)
+            return _IntakeOutcome(known=False, lease=acquired)
 
         return store
 

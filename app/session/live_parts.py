@@ -101,7 +101,7 @@ class LiveParts:
         server has forgotten."""
         live.append(text)
         if self._begin(live) and text:
-            self.hide_until(self._write([live], waits=True), [live.part.id])
+            self._hide_until(self._write([live], waits=True), [live.part.id])
         else:
             self._write_soon(live)
         self._announce(live, text)
@@ -129,11 +129,11 @@ class LiveParts:
         delta = live.delta(text, lease.generation if lease else 0)
         self._writer.behind(session_id, lambda: self._publisher.publish_delta(delta), live.chain)
 
-    def put(self, part_ids: Iterable[str], done: asyncio.Future[Any], session_id: str) -> None:
+    def put(self, part_ids: Sequence[str], done: asyncio.Future[Any], session_id: str) -> None:
         """Parts are written in full, or removed: the text that streamed before is superseded. Until they are stored, clients know
         of no new one."""
         live = self._by_session.get(session_id, {})
-        self.hide_until(done, [part_id for part_id in part_ids if part_id not in live])
+        self._hide_until(done, [part_id for part_id in part_ids if part_id not in live])
         ending = [live[part_id] for part_id in part_ids if part_id in live]
         for each in ending:
             self._unwritten.pop(each.part.id, None)
@@ -141,7 +141,7 @@ class LiveParts:
         if ending:
             done.add_done_callback(lambda _: self._forget(session_id, ending))
 
-    def hide_until(self, written: asyncio.Future[Any], part_ids: Sequence[str]) -> None:
+    def _hide_until(self, written: asyncio.Future[Any], part_ids: Sequence[str]) -> None:
         for part_id in part_ids:
             self._first_writes[part_id] = written
             written.add_done_callback(partial(self._show, part_id))

@@ -120,7 +120,7 @@ class Statements:
         self.put_todo = Put(8, self._upsert(TODO, ["session_id"]))
         self.put_diff = Put(9, self._upsert(DIFF, ["session_id"]))
         self.put_diff_basis = Put(
-            3, (update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis")))
+            3, update(SESSION).where(SESSION.c.id == bindparam("of_session")).values(diff_basis=bindparam("basis"))
         )
         self.put_share = Put(10, self._upsert(SHARE, ["session_id"]))
         self.put_imported = self._upsert(IMPORTED_SESSION, ["id"])

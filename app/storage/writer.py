@@ -150,7 +150,7 @@ class Publisher(Protocol):
     def publish(self, event: Event) -> None: ...
 
 
-class CommitFuture(asyncio.Future[T]):
+class _CommitFuture(asyncio.Future[T]):
     """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused all the same. The
     task is cancelled when that is known."""
 
@@ -165,7 +165,7 @@ class _Posted(Generic[T]):
     work: Work[T]
     session_id: str | None
     chain: Chain | None
-    done: CommitFuture[T]
+    done: _CommitFuture[T]
     deltas: list[tuple[Callable[[], None], Chain | None]] = field(default_factory=list)
 
     def failure(self) -> Exception | None:
@@ -208,7 +208,7 @@ class Writer:
     def post(self, work: Work[T], session_id: str | None = None, chain: Chain | None = None) -> asyncio.Future[T]:
         """Put a change in line and return; the future is done when it is stored and announced, with what `work` returned. Deltas
         of the session wait for it."""
-        posted = _Posted(work, session_id, chain, CommitFuture(loop=asyncio.get_running_loop()))
+        posted = _Posted(work, session_id, chain, _CommitFuture(loop=asyncio.get_running_loop()))
         self._queue.append(posted)
         if session_id is not None:
             self._newest[session_id] = posted
