@@ -19,15 +19,11 @@ from app.api.audit import Audit, AuditLog
 from app.api.continue_trace import ContinueTrace
 from app.api.count_requests import CountRequests
 from app.api.log_failures import LogFailures
-from app.api.login import Login
 from app.api.security import Access, BodyLimits, Guard, is_loopback
-from app.api.throttle import Throttle
-from app.api.tokens import TokenStore
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
 from app.server import Choices, Server
 from app.settings import Settings
-from app.users.oidc import OidcLogins, OidcSettings
 
 
 def create_app(
@@ -58,38 +54,19 @@ def create_app(
     app = _routes(lifespan)
     api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
     host = socket.gethostname()
-    server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{host}:{port}")
+    server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{host}:{port}", flags)
     audit_log = AuditLog(settings.data_dir, f"{host}-{port}" if server.is_shared else None)
     server.retention.on_deleted = audit_log.write_pruned
-    login = _login(settings, flags, server)
-    app.state.services = server.services
     app.state.server = server
-    app.state.login = login
     app.add_middleware(Audit, audit_log=audit_log)
     limits = BodyLimits(settings.max_body_bytes, settings.max_import_bytes)
-    app.add_middleware(Guard, access=access_of(settings, hostname), login=login, limits=limits)
-    if server.telemetry.metrics is not None:
-        app.add_middleware(CountRequests, metrics=server.telemetry.metrics)
+    app.add_middleware(Guard, access=access_of(settings, hostname), login=server.login, limits=limits)
+    if server.metrics is not None:
+        app.add_middleware(CountRequests, metrics=server.metrics)
     if server.telemetry.traces is not None:
         app.add_middleware(ContinueTrace, traces=server.telemetry.traces)
     app.add_middleware(LogFailures)
     return app
-
-
-def _login(settings: Settings, flags: Flags, server: Server) -> Login:
-    users, tokens = server.users, TokenStore(settings.data_dir)
-    oidc = None
-    if settings.oidc_issuer and settings.oidc_audience:
-        oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), users)
-    return Login(
-        flags.server_username,
-        flags.server_password,
-        tokens,
-        Throttle(server.rates),
-        server.event_tokens,
-        users,
-        oidc,
-    )
 
 
 def _api_access(app: FastAPI, flags: Flags, url: str) -> ApiAccess:

@@ -6,25 +6,16 @@ import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from app.api.draining import Draining
-from app.api.event_tokens import EventTokens, MemoryEventTokens, StoredEventTokens
+from app.api.event_tokens import MemoryEventTokens, StoredEventTokens
+from app.api.login import Login
 from app.api.rate_limits import RateLimits
-from app.api.services import (
-    DirectoryServices,
-    EventServices,
-    PendingServices,
-    RunServices,
-    SecondApiServices,
-    Services,
-    SessionServices,
-    TransferServices,
-    UserServices,
-    VcsServices,
-)
+from app.api.services import Services
+from app.api.throttle import Throttle
+from app.api.tokens import TokenStore
 from app.backup.opening import open_database
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
@@ -98,6 +89,7 @@ from app.users.accounts import ModelAccounts
 from app.users.budgets import Budgets, DayLimits
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
+from app.users.oidc import OidcLogins, OidcSettings
 from app.users.server_secret import ServerSecret
 from app.users.users import Users
 from app.util import marks
@@ -133,7 +125,7 @@ class Choices:
     """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
 
 
-class Server:
+class Server(Services):
     """Everything a running server has, made in the order in which it is needed. `start` before the first request, `stop` after
     the last."""
 
@@ -144,12 +136,15 @@ class Server:
         choices: Choices = Choices(),
         api_access: ApiAccess = ApiAccess(),
         address: str = "",
+        flags: Flags | None = None,
     ) -> None:
         """`home` is the server's own directory, `api_access` is for plugins; `address` is how other servers list this one."""
         self.settings = settings
         self.choices = choices
-        self.flags = Flags.from_env(os.environ)
+        self.heartbeat_seconds = choices.heartbeat_seconds
+        self.flags = flags or Flags.from_env()
         self.telemetry = open_telemetry(settings.metrics, os.environ)
+        self.observer, self.metrics = self.telemetry.observer, self.telemetry.metrics
         self.sandbox = open_sandbox(settings)
         self.draining = Draining()
         self._make_storage(address)
@@ -160,7 +155,6 @@ class Server:
         self._make_vcs()
         self._make_webhooks()
         self._make_what_repeats()
-        self.services = self._services()
         self._read_gauges()
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,7 +170,7 @@ class Server:
         self.sql = Statements(self.database.dialect)
         self.bus: MemoryBus = self._make_bus()
         publisher = SessionPublisher(self.bus)
-        self.writer = Writer(self.database, self.sql, publisher, observer=self.telemetry.observer)
+        self.writer = Writer(self.database, self.sql, publisher, observer=self.observer)
         self.store = Store(self.database, self.sql, self.writer, publisher)
         self.locks = None if self.is_shared else ServerLocks(settings.data_dir / "servers")
         self.leases = Leases(self.database, self.sql, self.writer, self.locks)
@@ -207,8 +201,22 @@ class Server:
         budgets = Budgets(database, sql, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
         self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
         self.event_cursors = EventCursors(self.secret)
-        self.event_tokens: EventTokens = StoredEventTokens(sql, self.writer) if self.is_shared else MemoryEventTokens()
         self.rates = RateLimits(settings.redis_url)
+        self.login = self._make_login()
+
+    def _make_login(self) -> Login:
+        settings, oidc = self.settings, None
+        if settings.oidc_issuer and settings.oidc_audience:
+            oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), self.users)
+        return Login(
+            self.flags.server_username,
+            self.flags.server_password,
+            TokenStore(settings.data_dir),
+            Throttle(self.rates),
+            StoredEventTokens(self.sql, self.writer) if self.is_shared else MemoryEventTokens(),
+            self.users,
+            oidc,
+        )
 
     def _make_directories(self, home: Path, api_access: ApiAccess) -> None:
         settings, data_dir = self.settings, self.settings.data_dir
@@ -219,9 +227,7 @@ class Server:
         self.workspaces = self._make_workspaces(home)
         self.instances = Instances(
             self.workspaces,
-            ModelSources(
-                self.known, self.auth, self.accounts, self.choices.scripted, self.telemetry.observer, settings.max_part_bytes
-            ),
+            ModelSources(self.known, self.auth, self.accounts, self.choices.scripted, self.observer, settings.max_part_bytes),
             data_dir,
             McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
             PluginHost(
@@ -279,8 +285,8 @@ class Server:
         self.usage = UsageLedger(database)
         self.search = MessageSearch(store)
         self.search_index = SearchIndex(database, self.sql)
-        self.permissions = Permissions(database, self.sql, self.writer, self.telemetry.observer)
-        self.questions = Questions(database, self.sql, self.writer, self.telemetry.observer)
+        self.permissions = Permissions(database, self.sql, self.writer, self.observer)
+        self.questions = Questions(database, self.sql, self.writer, self.observer)
         self.steering = Steering(self.writer, ControlQueues(self.bus))
         self.health = HealthCheck(self.leases)
 
@@ -326,7 +332,7 @@ class Server:
             toolbox=self.toolbox,
             outputs=self.outputs,
             instruction_pages=self.instruction_pages,
-            observer=self.telemetry.observer,
+            observer=self.observer,
         )
 
     def _make_vcs(self) -> None:
@@ -393,65 +399,9 @@ class Server:
             retention_days=settings.retention_days,
         )
 
-    def _services(self) -> Services:
-        return Services(
-            settings=self.settings,
-            directories=DirectoryServices(
-                self.instances,
-                self.projects,
-                self.branches,
-                self.toolbox,
-                self.known,
-                self.auth,
-                self.global_config,
-                self.states,
-            ),
-            sessions=SessionServices(
-                self.store,
-                self.sessions,
-                self.all_sessions,
-                self.forks,
-                self.shares,
-                self.statuses,
-                self.reverts,
-                self.usage,
-                self.search,
-            ),
-            pending=PendingServices(self.permissions, self.questions),
-            runs=RunServices(self.runner, self.prompts, self.queue, self.actions, self.deletion, self.disposal, self.retention),
-            events=EventServices(self.bus, self.replay, self.choices.heartbeat_seconds),
-            users=UserServices(self.users, self.event_cursors, self.user_keys, self.rates),
-            second_api=cache(self._second_api),
-            transfer=cache(self._transfer),
-            vcs=VcsServices(self.patching, self.repository_init, self.worktrees),
-            steering=self.steering,
-            draining=self.draining,
-            replicas=self.replicas,
-            health=self.health,
-            webhooks=self.webhooks,
-            terminals=self.terminals,
-            observer=self.telemetry.observer,
-            metrics=self.telemetry.metrics,
-        )
-
-    def _second_api(self) -> SecondApiServices:
-        from app.intake.admission import Admissions
-        from app.timeline.service import Timeline
-
-        timeline = Timeline(self.database, self.store, self.bus)
-        return SecondApiServices(timeline, Admissions(self.store, self.prompts, self.queue, timeline))
-
-    def _transfer(self) -> TransferServices:
-        from app.transfer.exports import Exports
-        from app.transfer.importer import Importer
-        from app.transfer.imports import Imports
-
-        imports = Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
-        return TransferServices(Exports(self.store, self.settings.data_dir), imports)
-
     def _read_gauges(self) -> None:
         """What is looked up when somebody asks for the metrics."""
-        metrics, runner = self.telemetry.metrics, self.runner
+        metrics, runner = self.metrics, self.runner
         if metrics is None:
             return
 

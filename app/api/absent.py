@@ -185,7 +185,7 @@ async def upgrade(body: UpgradeInput) -> UpgradeFailure:
 )
 async def background(app: AppServices, session_id: SessionIdPath) -> bool:
     """False: subagents are waited for, none is sent to the background."""
-    await app.sessions.store.session_json(session_id)
+    await app.store.session_json(session_id)
     return False
 
 
@@ -196,7 +196,7 @@ _WARP, _MOVE = "experimental.workspace.warp", "experimental.controlPlane.moveSes
 async def warp(app: AppServices, who: Who, body: WorkspaceWarp) -> Response:
     """Without an id it detaches the session from its workspace: every session here is in none."""
     await require_session(app, who, body.session_id)
-    await app.sessions.store.session_json(body.session_id)
+    await app.store.session_json(body.session_id)
     if body.id is not None:
         raise NotFound(f"Workspace not found: {body.id}. {NO_WORKSPACES}")
     return no_content()
@@ -206,7 +206,7 @@ async def warp(app: AppServices, who: Who, body: WorkspaceWarp) -> Response:
 async def move_session(app: AppServices, who: Who, body: SessionMove) -> Response:
     """To where it is already only."""
     await require_session(app, who, body.session_id)
-    session = await app.sessions.store.session(body.session_id)
+    session = await app.store.session(body.session_id)
     if session.directory != body.destination.directory:
         raise SessionNotMoved(f"Sessions stay in their directory: create one in {body.destination.directory}")
     return no_content()

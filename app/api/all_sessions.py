@@ -41,13 +41,13 @@ async def list_all_sessions(
         archived=archived,
         owner=who.visible_owner,
     )
-    page = await app.sessions.all_sessions.page(wanted, page_size(limit, None) or 100)
+    page = await app.all_sessions.page(wanted, page_size(limit, None) or 100)
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 
 async def _directories(app: Services, who: Principal, directory: str | None) -> list[str] | None:
     """Those that the client may work in and wants to see; None for all of them."""
-    known = await app.sessions.all_sessions.directories(who.visible_owner) if directory is None else [directory]
+    known = await app.all_sessions.directories(who.visible_owner) if directory is None else [directory]
     real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
     allowed = [each for each, without_links in zip(known, real, strict=True) if may_enter(app, who, without_links)]
     return None if directory is None and len(allowed) == len(known) else allowed

@@ -56,7 +56,7 @@ Directory = Annotated[str | None, Depends(named_directory)]
 async def workspace_of(app: Services, who: Principal, directory: str | None) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
     directory = await directory_to_enter(app, who, directory)
-    workspaces = app.directories.instances.workspaces
+    workspaces = app.instances.workspaces
     workspace = await workspaces.get(directory)
     DIRECTORY_OF_LINES.set(workspace.location.directory)
     workspaces.require_admitted(who, workspace.directories[-1])
@@ -70,7 +70,7 @@ async def location_of(app: Services, who: Principal, directory: str | None) -> L
 async def instance_of(app: Services, who: Principal, directory: str | None, owner: str | None = None) -> Instance:
     """The same with all that a turn needs, the models of the `owner`, who is the one that asks if absent."""
     entered = await directory_to_enter(app, who, directory)
-    instance = await app.directories.instances.get(entered, who.name if owner is None else owner)
+    instance = await app.instances.get(entered, who.name if owner is None else owner)
     DIRECTORY_OF_LINES.set(instance.location.directory)
     return instance
 
@@ -81,7 +81,7 @@ async def instance_of_session(app: Services, who: Principal, session: Session, d
 
 def search_place_of(app: Services, who: Principal, workspace: Workspace) -> SearchPlace:
     """What others keep there is not found."""
-    return workspace.search_place(app.directories.instances.walls_of(who))
+    return workspace.search_place(app.instances.walls_of(who))
 
 
 # The first API's.
@@ -102,14 +102,14 @@ async def _instance(request: Request, where: Directory) -> Instance:
 async def _session_place(request: Request, where: Directory, session_id: SessionIdPath) -> Location:
     """The place that a request names, else the one that the session was created in."""
     app = services_of(request)
-    directory = where or (await app.sessions.store.session(session_id)).directory
+    directory = where or (await app.store.session(session_id)).directory
     return await location_of(app, principal_of(request.scope), directory)
 
 
 async def _session_instance(request: Request, where: Directory, session_id: SessionIdPath) -> Instance:
     """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
     app = services_of(request)
-    return await instance_of_session(app, principal_of(request.scope), await app.sessions.store.session(session_id), where)
+    return await instance_of_session(app, principal_of(request.scope), await app.store.session(session_id), where)
 
 
 CurrentWorkspace = Annotated[Workspace, Depends(_workspace)]

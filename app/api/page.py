@@ -54,7 +54,7 @@ async def asset(request: Request, name: str) -> Response:
 
 @routes.get("/s/{shareID}", dependencies=READS)
 async def shared(request: Request, app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
-    if await app.sessions.shares.is_shared(share_id):
+    if await app.shares.is_shared(share_id):
         return _file(request, "share.html", 200, _PRIVATE)
     return _file(request, "not-shared.html", 404, _PRIVATE)
 

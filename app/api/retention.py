@@ -20,6 +20,6 @@ async def prune(app: AppServices, body: PruneInput) -> Response:
     rule = PruneRule.older_than(body.older_than_days, archived_only=body.archived_only)
 
     async def report() -> bytes:
-        return (await app.runs.retention.prune(rule, dry_run=body.dry_run)).wire_json()
+        return (await app.retention.prune(rule, dry_run=body.dry_run)).wire_json()
 
     return keeping_alive(report())

@@ -48,7 +48,7 @@ async def find_messages(
         since=since,
         until=until,
     )
-    results, before = await app.sessions.search.find(words, wanted)
+    results, before = await app.search.find(words, wanted)
     return FoundParts(results=results, next=None if before is None else cursors.write(before))
 
 

@@ -63,7 +63,7 @@ async def health(app: AppServices, who: Who, replicas: ListReplicas = False) -> 
 
 @routes.post("/global/dispose", tags=["global"], dependencies=MANAGES)
 async def dispose(app: AppServices) -> bool:
-    await app.runs.disposal.all()
+    await app.disposal.all()
     return True
 
 

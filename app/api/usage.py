@@ -26,4 +26,4 @@ async def usage(
 ) -> UsageReport:
     """A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it was
     when the session is given to another user."""
-    return await app.sessions.usage.report(UsageFilter(since, until, who.visible_owner), group)
+    return await app.usage.report(UsageFilter(since, until, who.visible_owner), group)

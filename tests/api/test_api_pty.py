@@ -399,7 +399,7 @@ async def test_a_connection_ends_with_its_login(tmp_path: Path) -> None:
         token = await add_user(app, "anna")
         pty_id = (await app.call("POST", "/pty", {"command": "cat"}, headers=bearer(token)))["id"]
         async with at_terminal(port, pty_id, headers=bearer(token)) as client:
-            await app.services.users.users.remove("anna")
+            await app.services.users.remove("anna")
             assert await client.until_closed() == 1008
 
 

@@ -28,7 +28,7 @@ def unknown_routes(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, 
     """With something in the place of each parameter that no route finds."""
     directory = tmp_path_factory.mktemp("routes")
     app = create_app(Settings(data_dir=directory / "data"), workspace=directory)
-    app.state.services.sessions.store._database.close()
+    app.state.server.store._database.close()
     return [(method, unknown(path)) for method, path in every_route(app)]
 
 

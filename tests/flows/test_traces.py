@@ -220,7 +220,7 @@ async def main(base):
     async with running_app(base, turns=[[{"text": "Done."}]]) as app:
         session = await app.create_session()
         await app.prompt(session["id"], "Go")
-        provider = next(iter(app.services.directories.instances._cached.values())).instance.models.providers
+        provider = next(iter(app.services.instances._cached.values())).instance.models.providers
         print(type(next(iter(provider._adapters.values()))).__name__)
 
 asyncio.run(main(Path(sys.argv[1])))

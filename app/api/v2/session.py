@@ -107,7 +107,7 @@ async def list_sessions(
     if cursor is not None:
         at = read_cursor(SessionCursor, cursor)
     beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
-    store = app.sessions.store
+    store = app.store
     try:
         found = [] if workspace else await store.sessions_beside(_filter(at, who.visible_owner), beside)
     except UnknownAnchor as gone:
@@ -132,7 +132,7 @@ async def create(request: Request, app: AppServices, who: Who, body: SessionV2Cr
     instance = await instance_of(app, who, wanted.location.directory if wanted.location else None)
     _require_agent(instance, wanted.agent)
     _require_model(instance, wanted.model)
-    service, name = app.sessions.service, who.name
+    service, name = app.sessions, who.name
     given = CreateInput(agent=wanted.agent, model=wanted.model)
     if wanted.id is None:
         session = await service.create(instance.location, given, name)
@@ -162,22 +162,21 @@ def _require_model(instance: Instance, model: SessionModel | None) -> None:
 @routes.get("/active", dependencies=READS)
 async def active(app: AppServices, who: Who) -> Data[dict[str, SessionActive]]:
     """The sessions that are not idle, on whatever server."""
-    sessions, owner = app.sessions, who.visible_owner
-    busy = await sessions.statuses.busy_sessions()
-    seen = busy if owner is None else await sessions.service.owned(busy, owner)
+    busy = await app.statuses.busy_sessions()
+    seen = busy if who.visible_owner is None else await app.sessions.owned(busy, who.visible_owner)
     return data({each: SessionActive() for each in sorted(seen)})
 
 
 @of_one.get("", dependencies=READS)
 async def get(app: AppServices, session_id: SessionIdPath) -> Data[SessionV2Info]:
-    return data(session_info(await app.sessions.store.session(session_id)))
+    return data(session_info(await app.store.session(session_id)))
 
 
 @of_one.post("/agent", status_code=204, dependencies=WRITES)
 async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: AgentSwitch) -> Response:
     """For the prompts that come."""
     _require_agent(instance, body.agent)
-    await app.sessions.service.switch_agent(instance.location, session_id, body.agent)
+    await app.sessions.switch_agent(instance.location, session_id, body.agent)
     return no_content()
 
 
@@ -185,7 +184,7 @@ async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id
 async def switch_model(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ModelSwitch) -> Response:
     """For the prompts that come."""
     _require_model(instance, body.model)
-    await app.sessions.service.switch_model(instance.location, session_id, body.model)
+    await app.sessions.switch_model(instance.location, session_id, body.model)
     return no_content()
 
 
@@ -193,20 +192,20 @@ async def switch_model(app: AppServices, instance: InstanceOfSession, session_id
 async def prompt(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: SessionPromptInput
 ) -> Data[SessionInputAdmitted]:
-    return data(await app.second_api().admissions.admit(instance, session_id, body))
+    return data(await app.admissions.admit(instance, session_id, body))
 
 
 @of_one.post("/compact", status_code=204, responses=_BUSY, dependencies=PROMPTS)
 async def compact(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
     """Answers when the summary is there."""
-    await app.runs.actions.compact(instance, session_id)
+    await app.actions.compact(instance, session_id)
     return no_content()
 
 
 @of_one.post("/wait", status_code=204, dependencies=WRITES)
 async def wait(request: Request, app: AppServices, session_id: SessionIdPath) -> Response:
     """Answers when the session is idle and its queue empty. Waits no longer than the client does."""
-    waiting = asyncio.create_task(app.runs.queue.all_answered(session_id), name=f"wait for {session_id}")
+    waiting = asyncio.create_task(app.queue.all_answered(session_id), name=f"wait for {session_id}")
     gone = asyncio.create_task(disconnected(request.receive))
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -221,8 +220,8 @@ async def wait(request: Request, app: AppServices, session_id: SessionIdPath) ->
 @of_one.post("/interrupt", status_code=204, dependencies=WRITES)
 async def interrupt(app: AppServices, session_id: SessionIdPath) -> Response:
     """Answers when the session is idle and its record finished."""
-    await app.sessions.store.session_json(session_id)
-    await app.runs.runner.abort(session_id)
+    await app.store.session_json(session_id)
+    await app.runner.abort(session_id)
     return no_content()
 
 
@@ -234,8 +233,8 @@ async def stage_revert(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: RevertInput
 ) -> Data[RevertState]:
     """The files are restored now; the messages from there on go with the commit, or the next prompt."""
-    await app.sessions.store.message(session_id, body.message_id)
-    session = await app.runs.actions.revert(instance, session_id, body)
+    await app.store.message(session_id, body.message_id)
+    session = await app.actions.revert(instance, session_id, body)
     if session.revert is None:
         raise MessageNotFound(session_id, body.message_id)
     return data(revert_state(session.revert))
@@ -244,12 +243,12 @@ async def stage_revert(
 @of_one.post("/revert/clear", operation_id="v2.session.revert.clear", status_code=204, responses=_BUSY, dependencies=WRITES)
 async def clear_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
     """The files are again as they were before the revert."""
-    await app.runs.actions.unrevert(instance, session_id)
+    await app.actions.unrevert(instance, session_id)
     return no_content()
 
 
 @of_one.post("/revert/commit", operation_id="v2.session.revert.commit", status_code=204, responses=_BUSY, dependencies=WRITES)
 async def commit_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
     """The messages that were reverted are removed for good."""
-    await app.runs.actions.commit_revert(instance, session_id)
+    await app.actions.commit_revert(instance, session_id)
     return no_content()

@@ -60,7 +60,7 @@ async def messages(
     ordered: Order = at.order if at else order or "desc"
     wanted = PageBeside(limit, ordered == "desc", at.anchor if at else None, bool(at and at.newer))
     try:
-        page = await app.second_api().timeline.page(session_id, wanted)
+        page = await app.timeline.page(session_id, wanted)
     except UnknownAnchor as gone:
         raise invalid_cursor(gone.message) from None
     return SessionMessagesResponse(data=page.entries, cursor=_ends(page, ordered))
@@ -78,13 +78,13 @@ def _ends(page: EntryPage, order: Order) -> PageEnds:
 async def message(
     app: AppServices, session_id: SessionIdPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
 ) -> Data[SessionMessage]:
-    return data(await app.second_api().timeline.message(session_id, message_id))
+    return data(await app.timeline.message(session_id, message_id))
 
 
 @routes.get("/context", dependencies=READS)
 async def context(app: AppServices, session_id: SessionIdPath) -> Data[list[SessionMessage]]:
     """What the model is sent of the session: from the newest summary on."""
-    return data(list(await app.second_api().timeline.context(session_id)))
+    return data(list(await app.timeline.context(session_id)))
 
 
 @routes.get("/history", dependencies=READS)
@@ -94,7 +94,7 @@ async def history(
     limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
     after: After = 0,
 ) -> SessionEventPage:
-    found = (await app.second_api().timeline.events(session_id, after, limit)).events
+    found = (await app.timeline.events(session_id, after, limit)).events
     return SessionEventPage(data=found[:limit], has_more=len(found) > limit)
 
 
@@ -104,10 +104,10 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 @routes.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """What happened in the session behind an event, then what happens."""
-    session = await app.sessions.store.session(session_id)
+    session = await app.store.session(session_id)
     listener = listen(app, who, session.directory)
-    reader = TimelineReader(listener, who.may_see, app.events.heartbeat_seconds)
-    return await stream(request, app, who, listener, _frames(app.second_api().timeline.follow(session_id, after, reader)))
+    reader = TimelineReader(listener, who.may_see, app.heartbeat_seconds)
+    return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, reader)))
 
 
 async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:

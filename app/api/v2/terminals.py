@@ -53,9 +53,9 @@ async def remove(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) ->
 
 
 @of_one.post("/connect-token", dependencies=WRITES)
-async def connect_token(request: Request, app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Located[PtyTicket]:
+async def connect_token(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Located[PtyTicket]:
     """A login for one connection, `GET /api/pty/:ptyID/connect?ticket=…`: a browser's WebSocket can send no header."""
-    return await _of(app, who, pty_id, issue_ticket(request, app, who, pty_id))
+    return await _of(app, who, pty_id, issue_ticket(app, who, pty_id))
 
 
 @of_one.get("/connect", operation_id="v2.pty.connect", responses=_UPGRADE, openapi_extra=_WEBSOCKET, dependencies=ANSWERS)

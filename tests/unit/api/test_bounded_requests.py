@@ -151,8 +151,8 @@ async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, monkeypat
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         payload = orjson.dumps({"type": "test", "properties": {"padding": "x" * 100_000}})
         async with asyncio.timeout(60):
-            while app.services.events.bus.listeners():
-                app.services.events.bus.publish(Event("test", payload, directory=str(app.directory), journaled=False))
+            while app.services.bus.listeners():
+                app.services.bus.publish(Event("test", payload, directory=str(app.directory), journaled=False))
                 await asyncio.sleep(0.005)
         writer.close()
 
@@ -164,7 +164,7 @@ async def test_a_stream_ends_with_its_connection_though_another_request_waits_be
         await reader.readuntil(b"server.connected")
         writer.close()
         async with asyncio.timeout(60):
-            while app.services.events.bus.listeners():
+            while app.services.bus.listeners():
                 await asyncio.sleep(0.01)
 
 
@@ -177,5 +177,5 @@ async def test_a_request_that_is_refused_ends_what_is_under_way_on_its_connectio
         assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
         writer.close()
         async with asyncio.timeout(60):
-            while app.services.events.bus.listeners():
+            while app.services.bus.listeners():
                 await asyncio.sleep(0.01)

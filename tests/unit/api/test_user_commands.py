@@ -82,7 +82,7 @@ def test_an_identity_provider_is_a_login(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("OPENSESSION_OIDC_ISSUER", "https://login.example.com")
     monkeypatch.setenv("OPENSESSION_OIDC_AUDIENCE", "opensession")
     assert "Bearer" in (serve._login(Settings()) or "")
-    assert create_app(Settings(), workspace=tmp_path).state.login.is_required()
+    assert create_app(Settings(), workspace=tmp_path).state.server.login.is_required()
 
 
 def test_an_issuer_needs_an_audience(monkeypatch: pytest.MonkeyPatch) -> None:

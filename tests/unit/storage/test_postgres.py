@@ -415,7 +415,7 @@ async def test_an_answer_that_no_server_goes_on_with_is_gone_on_with(
             connection.execute(text("UPDATE message SET open = true"))
             connection.execute(text("UPDATE message SET body = :body WHERE role = 'assistant'"), {"body": json.dumps(info)})
 
-        await app.services.sessions.store._database.write(leave_open)
+        await app.services.store._database.write(leave_open)
         async with asyncio.timeout(60):
             while "Whole." not in str(await app.messages(session["id"])):
                 await asyncio.sleep(0.05)
