@@ -82,7 +82,7 @@ from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
-from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
+from app.storage.directory_state import DirectoryStates
 from app.storage.journal import Journal
 from app.storage.repositories import session_rows
 from app.storage.statements import Statements
@@ -212,7 +212,7 @@ class Server:
 
     def _make_directories(self, home: Path, api_access: ApiAccess) -> None:
         settings, data_dir = self.settings, self.settings.data_dir
-        self.states: DirectoryStates = self._make_states()
+        self.states = DirectoryStates(self.database, self.writer, self.leases.owner if self.is_shared else None)
         self.projects = Projects(self.database, self.sql, self.writer)
         self.auth, self.known = AuthStore(data_dir), KnownCatalogue()
         self.toolbox = self._make_toolbox()
@@ -238,11 +238,6 @@ class Server:
             self.workspaces.admits,
             " on this server. A terminal is reached through the server that made it." if self.is_shared else "",
         )
-
-    def _make_states(self) -> DirectoryStates:
-        if not self.is_shared:
-            return LocalDirectoryStates(self.writer.announce)
-        return SharedDirectoryStates(self.database, self.sql, self.writer, self.leases.owner)
 
     def _make_toolbox(self) -> Toolbox:
         """Commands see no key of a known provider."""
