@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from app.api.services import (
     VcsServices,
 )
 from app.backup.opening import open_database
+from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
 from app.config.flags import Flags
@@ -60,7 +61,6 @@ from app.runs.recovery import Recovery, UnfinishedReverts
 from app.runs.retention import Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import open_sandbox
-from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.health import HealthCheck
@@ -83,9 +83,8 @@ from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
-from app.storage.journal import Journal
-from app.storage.repositories import session_rows
-from app.storage.statements import Statements
+from app.storage.repositories import journal_rows, session_rows
+from app.storage.statements import statements
 from app.storage.writer import Writer
 from app.telemetry.telemetry import open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
@@ -173,16 +172,15 @@ class Server:
         self.database = open_database(settings)
         self.is_shared = self.database.dialect != "sqlite"
         """Whether other servers may use the database too."""
-        self.sql = Statements(self.database.dialect)
+        sql = statements(self.database.dialect)
         self.bus: MemoryBus = self._make_bus()
         publisher = SessionPublisher(self.bus)
-        self.writer = Writer(self.database, self.sql, publisher, observer=self.telemetry.observer)
-        self.store = Store(self.database, self.sql, self.writer, publisher)
+        self.writer = Writer(self.database, sql, publisher, observer=self.telemetry.observer)
+        self.store = Store(self.database, sql, self.writer, publisher)
         self.locks = None if self.is_shared else ServerLocks(settings.data_dir / "servers")
-        self.leases = Leases(self.database, self.sql, self.writer, self.locks)
+        self.leases = Leases(self.database, self.writer, self.locks)
         self.replicas = Replicas(
             self.database,
-            self.sql,
             self.writer,
             self.leases,
             self.locks,
@@ -194,26 +192,31 @@ class Server:
         self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
 
     def _make_bus(self) -> MemoryBus:
-        journal = Journal(self.database)
+        head = partial(self.database.read, journal_rows.newest_event)
         if not self.is_shared:
-            return MemoryBus(journal.head)
-        return SharedBus(self.settings.redis_url, journal.identity, journal.head, journal.after)
+            return MemoryBus(head)
+        identity = partial(self.database.read, journal_rows.database_identity)
+        return SharedBus(self.settings.redis_url, identity, head, self._events_after)
+
+    async def _events_after(self, cursor: int) -> list[Event]:
+        rows, _ = await self.database.read(lambda connection: journal_rows.events_after(connection, cursor))
+        return list(map(journal_rows.event_of, rows))
 
     def _make_users(self) -> None:
-        settings, database, sql = self.settings, self.database, self.sql
+        settings, database = self.settings, self.database
         self.secret = ServerSecret(settings.secret_key, settings.data_dir)
-        self.users = Users(database, sql, expected=settings.oidc_issuer is not None)
-        self.user_keys = UserKeys(database, sql, self.secret)
-        budgets = Budgets(database, sql, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
+        self.users = Users(database, expected=settings.oidc_issuer is not None)
+        self.user_keys = UserKeys(database, self.secret)
+        budgets = Budgets(database, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
         self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
         self.event_cursors = EventCursors(self.secret)
-        self.event_tokens: EventTokens = StoredEventTokens(sql, self.writer) if self.is_shared else MemoryEventTokens()
+        self.event_tokens: EventTokens = StoredEventTokens(self.writer) if self.is_shared else MemoryEventTokens()
         self.rates = RateLimits(settings.redis_url)
 
     def _make_directories(self, home: Path, api_access: ApiAccess) -> None:
         settings, data_dir = self.settings, self.settings.data_dir
         self.states = DirectoryStates(self.database, self.writer, self.leases.owner if self.is_shared else None)
-        self.projects = Projects(self.database, self.sql, self.writer)
+        self.projects = Projects(self.database, self.writer)
         self.auth, self.known = AuthStore(data_dir), KnownCatalogue()
         self.toolbox = self._make_toolbox()
         self.workspaces = self._make_workspaces(home)
@@ -265,7 +268,6 @@ class Server:
         self.tasks = SessionTasks()
         self.quota = ProjectQuota(store, self.settings.max_project_bytes)
         self.sessions = SessionService(store, self.gate, self.leases)
-        self.all_sessions = AllSessions(store)
         self.forks = Forks(store, self.quota, self.gate)
         self.shares = Shares(store)
         self.statuses = Statuses(store)
@@ -273,9 +275,9 @@ class Server:
         self.summaries = Summaries(store)
         self.usage = UsageLedger(database)
         self.search = MessageSearch(store)
-        self.search_index = SearchIndex(database, self.sql)
-        self.permissions = Permissions(database, self.sql, self.writer, self.telemetry.observer)
-        self.questions = Questions(database, self.sql, self.writer, self.telemetry.observer)
+        self.search_index = SearchIndex(database)
+        self.permissions = Permissions(database, self.writer, self.telemetry.observer)
+        self.questions = Questions(database, self.writer, self.telemetry.observer)
         self.steering = Steering(self.writer, ControlQueues(self.bus))
         self.health = HealthCheck(self.leases)
 
@@ -404,7 +406,6 @@ class Server:
             sessions=SessionServices(
                 self.store,
                 self.sessions,
-                self.all_sessions,
                 self.forks,
                 self.shares,
                 self.statuses,

@@ -22,7 +22,6 @@ from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
 from app.runs.retention import Retention
 from app.runs.runner import Runner
-from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.health import HealthCheck
 from app.session.replay import Replay
@@ -64,7 +63,6 @@ class SessionServices:
 
     store: Store
     service: SessionService
-    all_sessions: AllSessions
     forks: Forks
     shares: Shares
     statuses: Statuses

@@ -18,7 +18,7 @@ from typing import Any
 from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
 from app.storage.engine import Connection, Database
 from app.storage.repositories import lease_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
 from app.storage.writer import Lease, Tx, Writer
 from app.util.failure_log import FailureLog
 from app.util.loop_heartbeat import LoopHeartbeat
@@ -61,9 +61,9 @@ class Interruption:
 class Leases:
     """The leases of this process. `owner` is a new random name at each start."""
 
-    def __init__(self, database: Database, sql: Statements, writer: Writer, locks: ServerLocks | None = None) -> None:
+    def __init__(self, database: Database, writer: Writer, locks: ServerLocks | None = None) -> None:
         self._database = database
-        self._sql = sql
+        self._sql = statements(database.dialect)
         self._writer = writer
         self._locks = locks
         self.owner = secrets.token_hex(16)
@@ -359,3 +359,33 @@ class Leases:
         rows = [{"lease_session": held, "lease_owner": self.owner} for held in tuple(self._held)]
         if rows:
             connection.execute(self._sql.renew_leases, rows)
+
+
+class PromptLease:
+    """The lease of a turn, acquired in the commit of its prompt: the turn needs no transaction of its own for it. `lease`: None
+    where the session was not free, or the prompt is not stored."""
+
+    def __init__(self, leases: Leases, session_id: str, status: LeaseStatus) -> None:
+        self._leases = leases
+        self._session_id = session_id
+        self._status = status
+        self._is_wanted = True
+        self.lease: Lease | None = None
+
+    def acquire(self, connection: Connection) -> Lease | None:
+        """To be kept when the transaction is stored."""
+        return self._leases.acquire_free(connection, self._session_id, self._status)
+
+    def keep(self, acquired: Lease | None) -> None:
+        if acquired is None:
+            return
+        self.lease = acquired
+        self._leases.keep(acquired)
+        if not self._is_wanted:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """No run begins with it. The prompt may still be on its way."""
+        self._is_wanted = False
+        if self.lease is not None and self._leases.held(self._session_id) is self.lease:
+            self._leases.release(self._session_id)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from app.session.searched_text import created_time, text_row
 from app.storage import part_texts
 from app.storage.engine import Connection, Database
-from app.storage.statements import Statements
+from app.storage.statements import statements
 from app.storage.text_index import tidy_trigrams
 
 log = logging.getLogger(__name__)
@@ -21,9 +21,8 @@ PROGRESS_SECONDS = 10.0
 
 
 class SearchIndex:
-    def __init__(self, database: Database, sql: Statements) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._sql = sql
 
     async def catch_up(self, tell: Callable[[str], None] = log.info) -> None:
         """Returns when all is indexed. `tell` hears of the progress of what takes long."""
@@ -48,7 +47,7 @@ class SearchIndex:
         parts = part_texts.old_parts(connection, part_texts.unsearched_parts(connection), OLD_PARTS)
         texts = [text_row(part._asdict(), created_time(part.message or "")) for part in parts]
         if found := [row for row in texts if row is not None]:
-            connection.execute(self._sql.put_part_text.statement, found)
+            connection.execute(statements(connection.dialect.name).put_part_text.statement, found)
         left = parts[-1].seq - 1 if len(parts) == OLD_PARTS else 0
         part_texts.set_unsearched_parts(connection, left)
         return left

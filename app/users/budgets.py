@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from app.storage.engine import Database
 from app.storage.repositories import account_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
 from app.users.users import Users
 from app.util import clock
 
@@ -23,10 +23,10 @@ class DayLimits:
 
 
 class Budgets:
-    def __init__(self, database: Database, sql: Statements, users: Users, defaults: DayLimits) -> None:
+    def __init__(self, database: Database, users: Users, defaults: DayLimits) -> None:
         """`defaults` are for users without limits of their own."""
         self._database = database
-        self._sql = sql
+        self._sql = statements(database.dialect)
         self._users = users
         self._defaults = defaults
 

@@ -25,7 +25,7 @@ from app.session.search_index import SearchIndex
 from app.storage.engine import Database
 from app.storage.statements import Statements
 database = Database(sys.argv[1])
-asyncio.run(SearchIndex(database, Statements(database.dialect)).catch_up(print))
+asyncio.run(SearchIndex(database).catch_up(print))
 database.close()
 """
 

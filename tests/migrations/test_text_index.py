@@ -11,7 +11,6 @@ from app.session.search_index import SearchIndex
 from app.storage.engine import Database
 from app.storage.migrate import upgrade
 from app.storage.part_texts import TextFilter, find_texts
-from app.storage.statements import Statements
 from app.storage.text_index import has_text_index
 
 SAID = {"prt_1": "an old word", "prt_2": "a new word", "prt_3": "a word that no row has"}
@@ -61,7 +60,7 @@ async def test_all_texts_are_found_and_those_of_then_can_go(url: str) -> None:
         put_texts(connection)
     upgrade(database.engine)
     assert "prt_1" in await found(database, "word"), "what was in the index is found at once"
-    await SearchIndex(database, Statements(database.dialect)).catch_up()
+    await SearchIndex(database).catch_up()
     assert await database.read(has_text_index)
     assert await found(database, "word") == ["prt_2", "prt_1"]
     assert await found(database, "new") == ["prt_2"]
@@ -69,6 +68,6 @@ async def test_all_texts_are_found_and_those_of_then_can_go(url: str) -> None:
     assert await found(database, "word") == ["prt_2"] and await found(database, "old") == []
     downgrade_to(database.engine, "0020")
     upgrade(database.engine)
-    await SearchIndex(database, Statements(database.dialect)).catch_up()
+    await SearchIndex(database).catch_up()
     assert await found(database, "word") == ["prt_2"]
     database.close()

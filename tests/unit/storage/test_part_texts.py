@@ -97,7 +97,7 @@ async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
 
 async def analyze(storage: Storage) -> None:
     """As it is some seconds later."""
-    await SearchIndex(storage.database, storage.sql).catch_up()
+    await SearchIndex(storage.database).catch_up()
     await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
 
 
