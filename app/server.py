@@ -70,7 +70,6 @@ from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
-from app.session.search import MessageSearch
 from app.session.search_index import SearchIndex
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
@@ -78,7 +77,6 @@ from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
-from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
@@ -93,8 +91,7 @@ from app.tool.web.pinned import PinnedRequests
 from app.turn.call_host import HostServices
 from app.turn.titles import Titles
 from app.turn.turn_scope import TurnServices
-from app.users.accounts import ModelAccounts
-from app.users.budgets import Budgets, DayLimits
+from app.users.budgets import Budgets, DayLimits, ModelAccounts
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
 from app.users.server_secret import ServerSecret
@@ -273,8 +270,6 @@ class Server:
         self.statuses = Statuses(store)
         self.reverts = Reverts(store)
         self.summaries = Summaries(store)
-        self.usage = UsageLedger(database)
-        self.search = MessageSearch(store)
         self.search_index = SearchIndex(database)
         self.permissions = Permissions(database, self.writer, self.telemetry.observer)
         self.questions = Questions(database, self.writer, self.telemetry.observer)
@@ -410,8 +405,6 @@ class Server:
                 self.shares,
                 self.statuses,
                 self.reverts,
-                self.usage,
-                self.search,
             ),
             pending=PendingServices(self.permissions, self.questions),
             runs=RunServices(self.runner, self.prompts, self.queue, self.actions, self.deletion, self.disposal, self.retention),

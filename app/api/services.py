@@ -27,12 +27,10 @@ from app.session.health import HealthCheck
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
-from app.session.search import MessageSearch
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
-from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
@@ -67,8 +65,6 @@ class SessionServices:
     shares: Shares
     statuses: Statuses
     reverts: Reverts
-    usage: UsageLedger
-    search: MessageSearch
 
 
 @dataclass(frozen=True)

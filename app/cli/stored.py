@@ -50,7 +50,7 @@ def stats(days: Days = None) -> None:
 
 
 async def _report(since: int | None) -> UsageReport:
-    from app.session.usage import UsageLedger
+    from app.session.usage import usage_report
     from app.storage.engine import Database
     from app.storage.migrate import require_current
     from app.storage.repositories.account_rows import UsageFilter
@@ -58,7 +58,7 @@ async def _report(since: int | None) -> UsageReport:
     database = Database(settings().resolved_database_url)
     try:
         require_current(database.engine)
-        return await UsageLedger(database).report(UsageFilter(since=since), "model")
+        return await database.read(lambda connection: usage_report(connection, UsageFilter(since=since), "model"))
     finally:
         database.close()
 

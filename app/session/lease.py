@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
@@ -120,9 +121,13 @@ class Leases:
 
     def require_free(self, connection: Connection, session_id: str) -> None:
         """To be called in the transaction of a change that no run may meet. Raises SessionBusy while another server holds it."""
-        held = lease_rows.lease_of(connection, session_id)
-        if held is not None and held.owner not in ("", self.owner):
+        if self._held_elsewhere(connection, session_id) is not None:
             raise SessionBusy(session_id)
+
+    def _held_elsewhere(self, connection: Connection, session_id: str) -> Any:
+        """The row of a lease that another server has; None where none has it."""
+        held = lease_rows.lease_of(connection, session_id)
+        return held if held is not None and held.owner not in ("", self.owner) else None
 
     # What other servers ask for.
 
@@ -130,40 +135,33 @@ class Leases:
         """Returns when the run that another server has there is over, if it has one."""
 
         def ask(tx: Tx) -> int | None:
-            held = lease_rows.lease_of(tx.connection, session_id)
-            if held is None or held.owner in ("", self.owner):
+            held = self._held_elsewhere(tx.connection, session_id)
+            if held is None:
                 return None
-            tx.execute(self._sql.abort_run, {"lease_session": session_id, "lease_generation": held.generation})
+            tx.execute(tx.sql.abort_run, {"lease_session": session_id, "lease_generation": held.generation})
             generation: int = held.generation
             return generation
 
-        if not await self.is_held_elsewhere(session_id):
-            return
-        generation = await self._writer.commit(ask)
-        while True:
-            if generation is None or not await self.is_held_elsewhere(session_id, generation):
-                return
-            await asyncio.sleep(POLL_SECONDS)
+        generation = await self._writer.commit(ask) if await self.is_held_elsewhere(session_id) else None
+        if generation is not None:
+            await self.free_elsewhere(session_id, generation)
 
-    async def free_elsewhere(self, session_id: str) -> None:
-        """Returns when no other living server holds it."""
+    async def free_elsewhere(self, session_id: str, generation: int | None = None) -> None:
+        """Returns when no other living server holds it, or at least not in this generation."""
         while True:
-            if not await self.is_held_elsewhere(session_id):
+            if not await self.is_held_elsewhere(session_id, generation):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
     async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
-        held = await self._database.read(lambda connection: lease_rows.lease_of(connection, session_id))
-        if held is None or held.owner in ("", self.owner) or generation not in (None, held.generation):
-            return False
-        return not self._is_older(held, DEAD_AFTER_MS)
+        held = await self._database.read(partial(self._held_elsewhere, session_id=session_id))
+        return held is not None and generation in (None, held.generation) and not self._is_older(held, DEAD_AFTER_MS)
 
     async def is_left_to_others(self, session_id: str) -> bool:
         """Whether another server runs it, or is dead and its run has not been gone on with here."""
         if session_id in self._recovering:
             return True
-        held = await self._database.read(lambda connection: lease_rows.lease_of(connection, session_id))
-        return held is not None and held.owner not in ("", self.owner)
+        return await self._database.read(partial(self._held_elsewhere, session_id=session_id)) is not None
 
     async def aborted_runs(self) -> list[str]:
         """Sessions held here whose run another server wants to end."""

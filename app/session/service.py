@@ -89,43 +89,12 @@ class SessionService:
         owners = await self._store.query(session_rows.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
-    async def page(
-        self,
-        location: Location,
-        *,
-        directory: str | None = None,
-        roots_only: bool = False,
-        updated_since: float | None = None,
-        search: str | None = None,
-        limit: int | None = None,
-        owner: str | None = None,
-        path: str | None = None,
-        before: int | None = None,
-    ) -> SessionsPage:
-        """Sessions of the whole project, newest created first: with `owner` those of one user, `before` a cursor; all of them
-        without a `limit`."""
-        wanted = SessionFilter(
-            location.project_id,
-            directories=None if directory is None else [directory],
-            path=path,
-            roots_only=roots_only,
-            owner=owner,
-            search=search,
-            updated_since=updated_since,
-        )
-        return await self._store.sessions_page(wanted, limit or None, before)
-
     async def page_of_all(self, wanted: SessionFilter, limit: int) -> SessionsPage:
         """Of all projects, the newest updated first, each with its project. The cursor is the time that the sessions of the next
         page were updated before."""
         found, projects, cursor = await self._store.query(_with_projects, wanted, limit)
         sessions = [{**session, "project": projects.get(session["projectID"])} for session in session_values(found)]
         return SessionsPage(orjson.dumps(sessions), cursor)
-
-    async def children_json(self, session_id: str, owner: str | None = None) -> bytes:
-        session = await self._store.session(session_id)
-        children = SessionFilter(session.project_id, parent_id=session_id, owner=owner)
-        return (await self._store.sessions_page(children)).body
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and

@@ -7,8 +7,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Protocol
+from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection, Engine, text
@@ -24,23 +23,9 @@ KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
 
 
-class Locks(Protocol):
-    is_shared: bool
-    """Whether they keep servers apart, and not only what works in this one."""
-
-    def lock(self, name: str) -> AbstractAsyncContextManager[object]:
-        """Waits for whoever holds it."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def locks_of(engine: Engine) -> "Locks":
-    return DatabaseLocks(engine) if engine.dialect.name == "postgresql" else ProcessLocks()
-
-
 class ProcessLocks:
     is_shared = False
+    """Whether they keep servers apart, and not only what works in this one."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -138,6 +123,13 @@ class DatabaseLocks:
         self._thread.shutdown()
         if self._connection is not None:
             self._connection.close()
+
+
+Locks = ProcessLocks | DatabaseLocks
+
+
+def locks_of(engine: Engine) -> Locks:
+    return DatabaseLocks(engine) if engine.dialect.name == "postgresql" else ProcessLocks()
 
 
 def _try(connection: Connection, key: int) -> bool:

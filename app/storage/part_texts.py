@@ -9,11 +9,9 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    LargeBinary,
     Row,
     Select,
     and_,
-    cast,
     column,
     exists,
     func,
@@ -215,11 +213,9 @@ def set_unsearched_parts(connection: Connection, seq: int) -> None:
 
 
 def old_parts(connection: Connection, upto: int, limit: int) -> Sequence[Row[Any]]:
-    """Of any type, newest first, with the body of their message. In SQLite bodies are bytes: they may be damaged."""
+    """Of any type, newest first, with the body of their message."""
     of_message = and_(MESSAGE.c.session_id == PART.c.session_id, MESSAGE.c.id == PART.c.message_id)
-    bodies: list[ColumnElement[Any]] = [PART.c.body, func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body)]
-    if connection.dialect.name == "sqlite":
-        bodies = [cast(body, LargeBinary) for body in bodies]
-    columns = (PART.c.seq, PART.c.session_id, PART.c.message_id, PART.c.id, bodies[0].label("body"), bodies[1].label("message"))
+    message = func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body).label("message")
+    columns = (PART.c.seq, PART.c.session_id, PART.c.message_id, PART.c.id, PART.c.body, message)
     query: Select[Any] = select(*columns).join(MESSAGE, of_message, isouter=True)
     return connection.execute(query.where(PART.c.seq <= upto).order_by(PART.c.seq.desc()).limit(limit)).all()

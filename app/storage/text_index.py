@@ -57,15 +57,6 @@ def create_text_index(connection: Connection) -> bool:
     return True
 
 
-def drop_text_index(connection: Connection) -> None:
-    if not _is_sqlite(connection):
-        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {TRIGRAMS}")
-        return
-    for trigger in _TRIGGERS:
-        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {trigger}")
-    connection.exec_driver_sql(f"DROP TABLE IF EXISTS {FTS}")
-
-
 def has_text_index(connection: Connection) -> bool:
     if _is_sqlite(connection):
         return _counts(connection, _HAS_FTS)

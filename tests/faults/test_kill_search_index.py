@@ -12,10 +12,10 @@ from postgres import PostgresServer
 from running_server import ROOT
 from sqlalchemy import Engine, text
 
+from app.session.searched_text import encode
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
 from app.storage.part_texts import TextFilter, find_texts
-from app.storage.text_codes import encode
 
 PARTS = 3_000
 SECONDS = 240
