@@ -70,7 +70,6 @@ from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
-from app.session.search_index import SearchIndex
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
@@ -270,7 +269,6 @@ class Server:
         self.statuses = Statuses(store)
         self.reverts = Reverts(store)
         self.summaries = Summaries(store)
-        self.search_index = SearchIndex(database)
         self.permissions = Permissions(database, self.writer, self.telemetry.observer)
         self.questions = Questions(database, self.writer, self.telemetry.observer)
         self.steering = Steering(self.writer, ControlQueues(self.bus))
@@ -380,7 +378,7 @@ class Server:
             outputs=self.outputs,
             data_dir=settings.data_dir,
             idle_seconds=settings.idle_seconds,
-            search_index=self.search_index,
+            database=self.database,
             retention=self.retention,
             retention_days=settings.retention_days,
         )

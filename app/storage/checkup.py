@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import part_texts, space, tables
+from app.storage import space, tables
 from app.storage.bodies import parsed
 from app.storage.engine import StorageError, hold_writer_lock, transaction, writer_lock
 from app.storage.migrate import HEAD, revision, unknown_schema
@@ -150,10 +150,6 @@ def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding
         missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
         text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
         yield Finding(SUBJECT, "note", text_, "create the index", partial(_write, engine, create_text_index))
-    if left := part_texts.unsearched_parts(connection):
-        yield Finding(
-            SUBJECT, "note", f"searches in messages do not find all old parts yet, {left} at most: a running server goes on"
-        )
 
 
 def _space_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:

@@ -13,13 +13,12 @@ from postgres import PostgresServer, migrated
 from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, open_storage_at, part_row, session_row, writing
 
-from app.session.search_index import SearchIndex
 from app.session.searched_text import encode
 from app.storage import checkup, part_texts
 from app.storage.engine import DatabaseUnusable, make_engine
 from app.storage.migrate import upgrade
 from app.storage.part_texts import TextFilter, find_texts
-from app.storage.text_index import FTS, TRIGRAMS, has_text_index
+from app.storage.text_index import FTS, TRIGRAMS, has_text_index, tidy_trigrams
 
 MANY = 4_000
 EVERY = {"alike": 1, "seventh": 7, "hundred": 100}
@@ -97,7 +96,7 @@ async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
 
 async def analyze(storage: Storage) -> None:
     """As it is some seconds later."""
-    await SearchIndex(storage.database).catch_up()
+    await tidy_trigrams(storage.database)
     await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
 
 

@@ -222,7 +222,7 @@ def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
     with engine.connect() as connection:
         assert revision(connection) == HEAD
         names = connection.execute(text("SELECT name FROM counter ORDER BY name")).scalars().all()
-        assert names == ["identity", "journal", "unsearched_parts"]
+        assert names == ["identity", "journal"]
     engine.dispose()
 
 
