@@ -309,11 +309,7 @@ def _next_events(
     owner = session_rows.owners(connection, [session_id]).get(session_id)
     if seen < oldest - 1 or owner is None or not of(owner):
         return None
-    return EventPage(_of_journal(connection, session_id, seen), newest)
-
-
-def _of_journal(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
-    return _translated(connection, session_id, _journal(connection, session_id, seen))
+    return EventPage(_translated(connection, session_id, _journal(connection, session_id, seen)), newest)
 
 
 def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:
