@@ -96,9 +96,8 @@ from app.users.keys import UserKeys
 from app.users.server_secret import ServerSecret
 from app.users.users import Users
 from app.util import marks
-from app.util.server_locks import ServerLocks
+from app.util.server_locks import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
-from app.util.volume import volume_id
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
 from app.vcs.start_command import StartCommands

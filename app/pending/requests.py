@@ -8,7 +8,7 @@ waits for the call that asks again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -262,12 +262,18 @@ class PendingRequests(Generic[R, T]):
     async def find(self, request_id: str) -> PendingRequest[R, T]:
         """One that waits, on whatever server. Raises RequestNotPending."""
         row = await self._database.read(lambda connection: pending_rows.find_request(connection, request_id))
-        if row is None or row.kind != self._kind.name or row.answer is not None or request_id in self._withdrawn:
+        is_waiting = row is not None and row.kind == self._kind.name and row.answer is None
+        pending = next(self._read([row]), None) if is_waiting else None
+        if pending is None:
             raise RequestNotPending(request_id)
-        request = self._kind.parse(row.body)
-        if request is None:
-            raise RequestNotPending(request_id)
-        return PendingRequest(row.directory, request)
+        return pending
+
+    def _read(self, rows: Sequence[Any]) -> Iterator[PendingRequest[R, T]]:
+        """Without damaged and withdrawn ones."""
+        for row in rows:
+            request = self._kind.parse(row.body)
+            if request is not None and request.id not in self._withdrawn:
+                yield PendingRequest(row.directory, request)
 
     async def find_in(self, session_id: str, request_id: str) -> PendingRequest[R, T]:
         """Raises RequestNotPending, also for one of another session."""
@@ -292,8 +298,7 @@ class PendingRequests(Generic[R, T]):
         rows = await self._database.read(
             lambda connection: pending_rows.session_requests(connection, self._kind.name, session_id)
         )
-        found = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
-        return [PendingRequest(directory, request) for directory, request in found if request.id not in self._withdrawn]
+        return list(self._read(rows))
 
     async def resolve(self, first: Resolution[T], others: Sequence[Resolution[T]] = (), approvals: Sequence[Row] = ()) -> None:
         """Stores an answer and `approvals` in one transaction, then wakes the waiting callers. Those of `others` that still wait
@@ -348,15 +353,11 @@ class PendingRequests(Generic[R, T]):
         """Takes over the requests of dead servers in `sessions`, or in all sessions without a lease. An answer to one is kept
         until the resumed tool call asks again."""
         rows = await self._database.read(lambda connection: pending_rows.orphaned_requests(connection, self._kind.name, sessions))
-        requests = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
-        orphans = [
-            (directory, request)
-            for directory, request in requests
-            if request.id not in self._withdrawn and not request.unattended
-        ]
-        for directory, request in orphans:
-            self._pending.setdefault(request.id, PendingRequest(directory, request, is_orphaned=True))
-        return [request for _, request in orphans]
+        orphans = [pending for pending in self._read(rows) if not pending.request.unattended]
+        for pending in orphans:
+            pending.is_orphaned = True
+            self._pending.setdefault(pending.request.id, pending)
+        return [pending.request for pending in orphans]
 
     def withdraw_orphans(self, sessions: Collection[str]) -> None:
         """Withdraws the orphans of these sessions that no tool call will ask again."""

@@ -213,14 +213,10 @@ class Leases:
             return await asyncio.shield(stored)
         except asyncio.CancelledError:
             is_wanted = False
-            if not was_held and self._is_kept(stored):
+            is_stored = not was_held and stored.done() and stored.exception() is None
+            if is_stored and self._held.get(session_id) is stored.result():
                 self.release(session_id)
             raise
-
-    def _is_kept(self, stored: asyncio.Future[Lease]) -> bool:
-        if not stored.done() or stored.exception() is not None:
-            return False
-        return self._held.get(stored.result().session_id) is stored.result()
 
     def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
         """In the transaction of another change, if no server has it; to be kept when that is stored."""
