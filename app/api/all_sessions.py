@@ -14,6 +14,7 @@ from app.api.json_route import router
 from app.api.roles import READS
 from app.api.services import Services
 from app.schema.session import GlobalSession
+from app.storage.repositories import session_rows
 from app.storage.repositories.session_rows import SessionFilter
 from app.users.principal import Principal
 
@@ -41,13 +42,14 @@ async def list_all_sessions(
         archived=archived,
         owner=who.visible_owner,
     )
-    page = await app.all_sessions.page(wanted, page_size(limit, None) or 100)
+    page = await app.sessions.page_of_all(wanted, page_size(limit, None) or 100)
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 
 async def _directories(app: Services, who: Principal, directory: str | None) -> list[str] | None:
     """Those that the client may work in and wants to see; None for all of them."""
-    known = await app.all_sessions.directories(who.visible_owner) if directory is None else [directory]
+    stored = session_rows.directories_of_sessions
+    known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]
     real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
     allowed = [each for each, without_links in zip(known, real, strict=True) if may_enter(app, who, without_links)]
     return None if directory is None and len(allowed) == len(known) else allowed

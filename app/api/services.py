@@ -22,18 +22,16 @@ from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
 from app.runs.retention import Retention
 from app.runs.runner import Runner
-from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.health import HealthCheck
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
-from app.session.search import MessageSearch
+from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
-from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
@@ -97,12 +95,10 @@ class Services:
     terminals: Terminals
 
     sessions: SessionService
-    all_sessions: AllSessions
     forks: Forks
     shares: Shares
     statuses: Statuses
-    usage: UsageLedger
-    search: MessageSearch
+    reverts: Reverts
     permissions: Permissions
     questions: Questions
 

@@ -20,6 +20,7 @@ from app.schema.errors import BadRequest
 from app.schema.part import ModelRef
 from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_automatically
+from app.storage.repositories.session_rows import SessionFilter
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal
 
@@ -46,17 +47,17 @@ async def list_sessions(
     ] = None,
 ) -> Response:
     cursors = PageCursors(app, who, "cursor", NEXT_CURSOR)
-    page = await app.sessions.page(
-        here,
-        directory=directory if scope is None and path is None else None,
-        roots_only=bool(roots) and roots != "false",
-        updated_since=start,
-        search=search,
-        limit=page_size(limit, cursor),
-        owner=who.visible_owner,
+    wanted = SessionFilter(
+        here.project_id,
+        directories=[directory] if directory is not None and scope is None and path is None else None,
         path=path.rstrip("/") if path else None,
-        before=None if cursor is None else cursors.read(cursor),
+        roots_only=bool(roots) and roots != "false",
+        owner=who.visible_owner,
+        search=search,
+        updated_since=start,
     )
+    before = None if cursor is None else cursors.read(cursor)
+    page = await app.store.sessions_page(wanted, page_size(limit, cursor) or None, before)
     return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
@@ -132,7 +133,9 @@ async def delete(app: AppServices, here: SessionPlace, session_id: SessionIdPath
 
 @routes.get("/{sessionID}/children", response_model=list[Session], responses=documented(404), dependencies=READS)
 async def children(app: AppServices, who: Who, session_id: SessionIdPath) -> Response:
-    return json_bytes(await app.sessions.children_json(session_id, who.visible_owner))
+    session = await app.store.session(session_id)
+    wanted = SessionFilter(session.project_id, parent_id=session_id, owner=who.visible_owner)
+    return json_bytes((await app.store.sessions_page(wanted)).body)
 
 
 @routes.get("/{sessionID}/todo", response_model=list[Todo], responses=documented(404), dependencies=READS)

@@ -8,6 +8,7 @@ from app.api.deps import AppServices, Who
 from app.api.json_route import router
 from app.api.roles import READS
 from app.schema.usage import UsageGroup, UsageReport
+from app.session.usage import usage_report
 from app.storage.repositories.account_rows import UsageFilter
 
 routes = router("/usage", 400, tags=["usage"])
@@ -26,4 +27,4 @@ async def usage(
 ) -> UsageReport:
     """A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it was
     when the session is given to another user."""
-    return await app.usage.report(UsageFilter(since, until, who.visible_owner), group)
+    return await app.store.query(usage_report, UsageFilter(since, until, who.visible_owner), group)

@@ -19,7 +19,7 @@ from app.provider.observed import ObservedProvider
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.telemetry.observer import NOBODY, Observer
-from app.users.accounts import ModelAccount
+from app.users.budgets import ModelAccount
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 

@@ -7,21 +7,16 @@ from typing import Any
 
 from app.schema.part import CacheTokens, Tokens
 from app.schema.usage import GroupUsage, UsageGroup, UsageReport, UsageTotal
-from app.storage.engine import Database
+from app.storage.engine import Connection
 from app.storage.repositories import account_rows
 from app.storage.repositories.account_rows import DAY_MS, UsageFilter
 
 
-class UsageLedger:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def report(self, wanted: UsageFilter, group: UsageGroup) -> UsageReport:
-        used = await self._database.read(lambda connection: account_rows.used_in_groups(connection, wanted, group))
-        groups = [_group_usage(_key(group, key), row) for key, row in used]
-        if group == "day":
-            groups.sort(key=lambda of_day: of_day.key)
-        return UsageReport(group=group, total=_total(groups), groups=groups)
+def usage_report(connection: Connection, wanted: UsageFilter, group: UsageGroup) -> UsageReport:
+    groups = [_group_usage(_key(group, key), row) for key, row in account_rows.used_in_groups(connection, wanted, group)]
+    if group == "day":
+        groups.sort(key=lambda of_day: of_day.key)
+    return UsageReport(group=group, total=_total(groups), groups=groups)
 
 
 def _key(group: UsageGroup, values: tuple[Any, ...]) -> str:

@@ -20,7 +20,6 @@ from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
 from app.session import rows
 from app.session.store import Store
 from app.storage.engine import Connection, Database
-from app.storage.journal import event_of
 from app.storage.repositories import journal_rows, message_rows, pending_rows, session_rows
 from app.storage.repositories.pages import PageBeside
 from app.timeline import numbers
@@ -120,7 +119,7 @@ class Timeline:
 
     async def head(self) -> int:
         """The journal's newest number."""
-        return (await self._database.read(journal_rows.journal_span))[1]
+        return await self._database.read(journal_rows.newest_event)
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
         """Of a prompt that was stored, or queued, after `since` in the journal, or before. Raises NotFound."""
@@ -310,11 +309,7 @@ def _next_events(
     owner = session_rows.owners(connection, [session_id]).get(session_id)
     if seen < oldest - 1 or owner is None or not of(owner):
         return None
-    return EventPage(_of_journal(connection, session_id, seen), newest)
-
-
-def _of_journal(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
-    return _translated(connection, session_id, _journal(connection, session_id, seen))
+    return EventPage(_translated(connection, session_id, _journal(connection, session_id, seen)), newest)
 
 
 def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:
@@ -349,7 +344,8 @@ def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, li
 def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:
     """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
     created in one commit."""
-    events = [_journal_event(event_of(row), row.time) for row in journal_rows.session_events(connection, session_id, seen)]
+    stored = journal_rows.session_events(connection, session_id, seen)
+    events = [_journal_event(journal_rows.event_of(row), row.time) for row in stored]
     created = {event.time for event in events if event.type == "session.created"}
     deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
     return events[max(deleted, default=-1) + 1 :]
