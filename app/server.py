@@ -46,7 +46,7 @@ from app.plugin.runner import HOOK_SECONDS
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
-from app.provider.models.catalogue import KnownCatalogue
+from app.provider.models.catalogue import Catalogue
 from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals
@@ -214,7 +214,7 @@ class Server:
         settings, data_dir = self.settings, self.settings.data_dir
         self.states: DirectoryStates = self._make_states()
         self.projects = Projects(self.database, self.sql, self.writer)
-        self.auth, self.known = AuthStore(data_dir), KnownCatalogue()
+        self.auth, self.known = AuthStore(data_dir), Catalogue()
         self.toolbox = self._make_toolbox()
         self.workspaces = self._make_workspaces(home)
         self.instances = Instances(
@@ -246,7 +246,7 @@ class Server:
 
     def _make_toolbox(self) -> Toolbox:
         """Commands see no key of a known provider."""
-        key_names = frozenset(name for provider in self.known.providers.values() for name in provider.env)
+        key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
         settings = ToolSettings(self.flags, key_names, self.settings.allow_private_addresses)
         return Toolbox(settings, self.sandbox, self.database.locks)
 

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from app.config.flags import Flags
-from app.provider.models import known_providers as npm
-from app.provider.models.merging import merge_layers
+from app.config.merge import deep_merge
+from app.provider import npm
 from app.provider.models.variants import gpt_version, openai_efforts
 from app.schema.agent import Agent
 from app.schema.model import Model
@@ -54,6 +55,11 @@ def call_options(
         options=options,
         headers=call_headers(model, origin or {}),
     )
+
+
+def merge_layers(*layers: Mapping[str, Any]) -> Options:
+    """As the configuration does: later values win, dicts are merged key by key."""
+    return reduce(deep_merge, layers, {})
 
 
 def _temperature(model: Model, agent: Agent) -> float | None:

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import orjson
 
+from app.provider import npm
 from app.provider.base import ModelRequest, Provider, StreamEvent
 from app.provider.bounded import MAX_ANSWER_BYTES, BoundedProvider
 from app.provider.metered import MeteredProvider
-from app.provider.models import known_providers as npm
 from app.provider.observed import ObservedProvider
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo

@@ -4,8 +4,9 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
+from app.provider import npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
@@ -19,8 +20,6 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
-from app.provider.models import known_providers as npm
-from app.provider.models.families import Medium
 from app.provider.wire.options import object_option
 from app.schema.model import Model
 
@@ -106,6 +105,9 @@ def _problem(model: Model, file: FileBlock) -> str | None:
     if medium == "image" and _is_empty_data(file.url):
         return f"ERROR: {name} is empty or damaged. Ask the user for a valid image."
     return None
+
+
+Medium = Literal["image", "pdf", "audio", "video"]
 
 
 def medium_of(mime: str) -> Medium | None:

@@ -1,8 +1,8 @@
 import pytest
 
 from app.config.flags import Flags
+from app.provider import npm
 from app.provider.call_options import CallOptions, call_options
-from app.provider.models import known_providers as npm
 from app.schema.agent import Agent
 from app.schema.model import Capabilities, Model, ModelApi, ModelLimit
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fake_provider import events_of
 
+from app.provider import npm
 from app.provider.base import FileBlock, ModelRequest, TextBlock, TextDelta, UserTurn
-from app.provider.models import known_providers as npm
 from app.provider.models.catalogue import scripted_info
 from app.provider.registry import Prepared, Providers, adapter_of, endpoint_of
 from app.provider.scripted.adapter import ScriptedProvider

@@ -1,5 +1,6 @@
 import pytest
 
+from app.provider import npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
@@ -14,7 +15,6 @@ from app.provider.base import (
     UnusableOption,
     UserTurn,
 )
-from app.provider.models import known_providers as npm
 from app.provider.transform import gemini_schema, prepare, prepare_messages, prepare_tools
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 
