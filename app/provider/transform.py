@@ -1,4 +1,4 @@
-"""Adapts requests to the limits of providers and models: media, empty parts, call ids, tool schemas."""
+"""Adapts requests to the limits of providers and models: media, call ids, tool schemas."""
 
 import hashlib
 import re
@@ -12,7 +12,6 @@ from app.provider.base import (
     FileBlock,
     ModelMessage,
     ModelRequest,
-    ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -58,9 +57,7 @@ def _for_google(request: ModelRequest) -> ModelRequest:
 
 def prepare_messages(model: Model, messages: Messages) -> Messages:
     readable = tuple(_without_unsupported_media(model, message) for message in messages)
-    if model.api.npm == npm.ANTHROPIC:
-        readable = drop_empty(readable)
-    if "claude" in model.api.id.lower():
+    if model.api.npm == npm.ANTHROPIC or "claude" in model.api.id.lower():
         return rename_calls(readable, _anthropic_id)
     if model.provider_id == "mistral" or "mistral" in model.api.id.lower():
         return with_filler(rename_calls(readable, _mistral_ids()))
@@ -119,36 +116,6 @@ def medium_of(mime: str) -> Medium | None:
 
 def _is_empty_data(url: str) -> bool:
     return url.startswith("data:") and not url.partition(",")[2]
-
-
-# Empty parts.
-
-
-def drop_empty(messages: Messages) -> Messages:
-    """Anthropic rejects empty text and messages without content."""
-    kept = (_without_empty_blocks(message) for message in messages)
-    return tuple(message for message in kept if message.content)
-
-
-def _without_empty_blocks(message: ModelMessage) -> ModelMessage:
-    match message:
-        case UserTurn(content):
-            return UserTurn(tuple(block for block in content if not _is_empty(block)))
-        case AssistantTurn(content):
-            return AssistantTurn(tuple(block for block in content if not _is_empty(block)))
-        case ToolTurn():
-            return message
-
-
-def _is_empty(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock) -> bool:
-    """Redacted reasoning has metadata without text and is not empty."""
-    match block:
-        case TextBlock(text):
-            return not text
-        case ReasoningBlock(text, metadata):
-            return not text and not metadata
-        case FileBlock() | ToolCallBlock():
-            return False
 
 
 # Call ids.

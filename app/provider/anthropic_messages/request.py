@@ -1,6 +1,5 @@
 """A ModelRequest as the body of POST /v1/messages."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, assert_never
 
@@ -20,7 +19,6 @@ from app.provider.base import (
 )
 from app.provider.wire.files import file_kind, inline, unsendable
 from app.provider.wire.options import object_option, present, renamed
-from app.schema.model import Model
 
 Json = dict[str, Any]
 
@@ -30,22 +28,15 @@ _AFTER_ANSWER = "[Go on from here.]"
 """Newer models refuse a conversation that ends with their own words."""
 _BEFORE_ANSWER = "[What was asked here had no text.]"
 _EPHEMERAL = {"type": "ephemeral"}
-_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 _UNMARKABLE = ("thinking", "redacted_thinking")
 _OPTION_NAMES = {
-    "metadata": "metadata",
     "serviceTier": "service_tier",
-    "service_tier": "service_tier",
     "stopSequences": "stop_sequences",
-    "stop_sequences": "stop_sequences",
     "toolChoice": "tool_choice",
-    "tool_choice": "tool_choice",
     "contextManagement": "context_management",
-    "context_management": "context_management",
     "outputConfig": "output_config",
-    "output_config": "output_config",
-    "container": "container",
 }
+_OPTIONS = ("metadata", "container", *_OPTION_NAMES.values())
 
 
 def anthropic_body(request: ModelRequest) -> Json:
@@ -63,7 +54,7 @@ def anthropic_body(request: ModelRequest) -> Json:
         **present(thinking=thinking, tools=[_tool(tool) for tool in request.tools] or None),
         **present(tool_choice={"type": "any"} if request.requires_tool and not _thinks(thinking) else None),
         **present(output_config=present(effort=options.get("effort")) or None),
-        **{_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES},
+        **{name: value for name, value in renamed(options, _OPTION_NAMES).items() if name in _OPTIONS},
     }
     _mark_for_cache(body)
     return body
@@ -86,14 +77,10 @@ def _thinks(thinking: Json | None) -> bool:
 
 def _max_tokens(request: ModelRequest, thinking: Json | None) -> int:
     """The API's `max_tokens` includes thinking; ours counts the answer alone."""
-    limit = _output_limit(request.model)
+    limit = request.model.limit.output
     wanted = request.max_output_tokens or min(limit or _DEFAULT_MAX_TOKENS, _DEFAULT_MAX_TOKENS)
     total = wanted + int((thinking or {}).get("budget_tokens") or 0)
     return min(total, limit) if limit else total
-
-
-def _output_limit(model: Model) -> int | None:
-    return model.limit.output or None
 
 
 def _tool(tool: ToolSpec) -> Json:
@@ -145,7 +132,7 @@ def _assistant_part(block: TextBlock | ReasoningBlock | ToolCallBlock) -> list[J
         case ReasoningBlock():
             return _reasoning(block)
         case ToolCallBlock():
-            return [{"type": "tool_use", "id": _id(block.call_id), "name": block.tool, "input": block.input}]
+            return [{"type": "tool_use", "id": block.call_id, "name": block.tool, "input": block.input}]
         case _:
             assert_never(block)
 
@@ -166,14 +153,10 @@ def _tool_result(result: ToolResultBlock) -> Json:
         content = [*([_text(result.text)] if result.text.strip() else []), *map(_file, result.files)]
     return {
         "type": "tool_result",
-        "tool_use_id": _id(result.call_id),
+        "tool_use_id": result.call_id,
         "content": content,
         **present(is_error=True if result.is_error else None),
     }
-
-
-def _id(call_id: str) -> str:
-    return _NOT_IN_IDS.sub("_", call_id)
 
 
 def _file(file: FileBlock) -> Json:

@@ -208,11 +208,11 @@ async def test_the_whole_request(server: FakeServer) -> None:
                     ReasoningBlock("", {"anthropic": {"redactedData": "sealed"}}),
                     ReasoningBlock("unsigned"),
                     TextBlock(" "),
-                    ToolCallBlock("call:1", "read", {"p": 1}),
+                    ToolCallBlock("call_1", "read", {"p": 1}),
                 )
             ),
             ToolTurn(
-                (ToolResultBlock("call:1", "read", "see", files=(PNG,)), ToolResultBlock("c2", "read", "no", is_error=True))
+                (ToolResultBlock("call_1", "read", "see", files=(PNG,)), ToolResultBlock("c2", "read", "no", is_error=True))
             ),
             UserTurn((TextBlock("go on"),)),
         ),
@@ -265,6 +265,20 @@ async def test_the_whole_request(server: FakeServer) -> None:
         "tools": [{"name": "read", "description": "Reads.", "input_schema": {"type": "object"}}],
         "metadata": {"user_id": "u"},
     }
+
+
+def test_nothing_empty_is_sent_but_redacted_reasoning() -> None:
+    redacted = ReasoningBlock("", {"anthropic": {"redactedData": "x"}})
+    turns = (
+        UserTurn((TextBlock(""), TextBlock("hi"))),
+        AssistantTurn((TextBlock(""), ReasoningBlock(""))),
+        AssistantTurn((redacted,)),
+        UserTurn((TextBlock(""),)),
+        UserTurn((TextBlock("go on"),)),
+    )
+    messages = anthropic_body(ask(model=SONNET, messages=turns))["messages"]
+    blocks = [[(block["type"], block.get("text")) for block in message["content"]] for message in messages]
+    assert blocks == [[("text", "hi")], [("redacted_thinking", None)], [("text", "go on")]]
 
 
 @pytest.mark.parametrize(
