@@ -14,6 +14,8 @@ from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
 from app.util.environment import is_servers_own
 
+Source = Literal["env", "api", "config"]
+
 _TRUE = ("1", "true")
 _WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
 """Listed models that do not support tools."""
@@ -73,13 +75,30 @@ class ProviderSettings:
 def assemble(
     known: Catalogue, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
 ) -> dict[str, ProviderInfo]:
-    """The connected providers in OpenCode's order: by environment, then by stored key, then by config.
+    """The connected providers in OpenCode's order: by environment, then by stored key, then by config; where one is found in
+    several places, the first decides its place in the order and the last is its source.
 
     The key is the stored one, else that of the first variable that is set. Loads the models of connected providers only.
     """
-    sources = _sources(known, settings, env, auth)
-    built = (_connect(known, settings, provider_id, source, env, auth) for provider_id, source in sources.items())
-    connected = {info.id: info for info in built if info.models}
+    entries = {id_: entry for id_, entry in _entries(known, settings).items() if settings.allows(id_)}
+    stored = api_keys(auth)
+    sources: dict[str, Source] = {id_: "env" for id_, entry in entries.items() if _env_key(entry, env)}
+    sources |= {id_: "api" for id_ in entries if id_ in stored}
+    sources |= {id_: "config" for id_ in settings.entries if id_ in entries}
+    connected: dict[str, ProviderInfo] = {}
+    for id_, source in sources.items():
+        entry = entries[id_]
+        key = stored[id_].key if id_ in stored else _env_key(entry, env)
+        if models := _models(known, settings, id_, entry):
+            connected[id_] = ProviderInfo(
+                id=id_,
+                name=entry.get("name") or id_,
+                source=source,
+                env=_env_names(entry),
+                key=key,
+                options=entry.get("options", {}),
+                models=models,
+            )
     if settings.allows("scripted") and (settings.scripted or not connected):
         connected.setdefault("scripted", scripted_info())
     return connected
@@ -98,7 +117,7 @@ class ServerKeys:
 
     def providers(self, known: Catalogue, settings: ProviderSettings) -> set[str]:
         """Those that it has a key of. `settings`: the operator's."""
-        named = {id_ for id_ in {**known.providers, **settings.entries} if _env_key(_env_names(known, settings, id_), self.env)}
+        named = {id_ for id_, entry in _entries(known, settings).items() if _env_key(entry, self.env)}
         return named | api_keys(self.auth).keys()
 
 
@@ -117,51 +136,23 @@ def connect(
     return assemble(known, settings.for_keys(keys, known), server.env, {**server.auth, **own})
 
 
-Source = Literal["env", "api", "config"]
+def _entries(known: Catalogue, settings: ProviderSettings) -> dict[str, RawEntry]:
+    """Of all providers, the known ones first."""
+    said = settings.entries
+    return {**known.providers, **{id_: merge_entry(known.providers.get(id_, {}), entry) for id_, entry in said.items()}}
 
 
-def _sources(known: Catalogue, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]) -> dict[str, Source]:
-    """The source of each provider: the last one found. The first one found decides the order."""
-    database = [*known.providers, *(id_ for id_ in settings.entries if id_ not in known.providers)]
-    allowed = [id_ for id_ in database if settings.allows(id_)]
-    found: dict[str, Source] = {}
-    found |= {id_: "env" for id_ in allowed if _env_key(_env_names(known, settings, id_), env)}
-    found |= {id_: "api" for id_ in allowed if isinstance(auth.get(id_), ApiAuth)}
-    found |= {id_: "config" for id_ in settings.entries if settings.allows(id_)}
-    return found
+def _env_names(entry: RawEntry) -> list[str]:
+    return [name for name in entry.get("env", ()) if not is_servers_own(name)]
 
 
-def _entry(known: Catalogue, settings: ProviderSettings, provider_id: str) -> RawEntry:
-    return merge_entry(known.providers.get(provider_id, {}), settings.entries.get(provider_id, {}))
+def _env_key(entry: RawEntry, env: Mapping[str, str]) -> str | None:
+    return next((env[name] for name in _env_names(entry) if env.get(name)), None)
 
 
-def _env_names(known: Catalogue, settings: ProviderSettings, provider_id: str) -> list[str]:
-    return [name for name in _entry(known, settings, provider_id).get("env", ()) if not is_servers_own(name)]
-
-
-def _env_key(names: list[str], env: Mapping[str, str]) -> str | None:
-    return next((env[name] for name in names if env.get(name)), None)
-
-
-def _connect(
-    known: Catalogue,
-    settings: ProviderSettings,
-    provider_id: str,
-    source: Source,
-    env: Mapping[str, str],
-    auth: Mapping[str, Auth],
-) -> ProviderInfo:
-    entry, names, stored = _entry(known, settings, provider_id), _env_names(known, settings, provider_id), auth.get(provider_id)
+def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entry: RawEntry) -> dict[str, Model]:
     models = {**known.models(provider_id), **dict(_configured_models(known, provider_id, entry))}
-    return ProviderInfo(
-        id=provider_id,
-        name=entry.get("name") or provider_id,
-        source=source,
-        env=names,
-        key=stored.key if isinstance(stored, ApiAuth) else _env_key(names, env),
-        options=entry.get("options", {}),
-        models={id_: model for id_, model in models.items() if _is_kept(id_, model, entry, settings)},
-    )
+    return {id_: model for id_, model in models.items() if _is_kept(model, settings) and is_offered(id_, entry)}
 
 
 def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> Iterator[tuple[str, Model]]:
@@ -174,7 +165,6 @@ def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> I
         yield model_id, make_model(provider_id, model_id, merged, entry)
 
 
-def _is_kept(model_id: str, model: Model, entry: RawEntry, settings: ProviderSettings) -> bool:
-    if model_id in _WITHDRAWN or model.status == "deprecated" or (model.status == "alpha" and not settings.alpha_models):
-        return False
-    return is_offered(model_id, entry)
+def _is_kept(model: Model, settings: ProviderSettings) -> bool:
+    is_withdrawn = model.id in _WITHDRAWN or model.status == "deprecated"
+    return not is_withdrawn and (model.status != "alpha" or settings.alpha_models)
