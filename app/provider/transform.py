@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from app.provider import npm
 from app.provider.base import (
@@ -19,6 +19,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
+from app.provider.wire.files import inline, medium_of
 from app.provider.wire.options import object_option
 from app.schema.model import Model
 
@@ -93,29 +94,15 @@ def _readable_result(model: Model, result: ToolResultBlock) -> ToolResultBlock:
 
 
 def _problem(model: Model, file: FileBlock) -> str | None:
-    medium = medium_of(file.mime)
+    medium = medium_of(file)
     if medium is None:
         return None
     name = f'"{file.filename}"' if file.filename else f"this {medium}"
     if not getattr(model.capabilities.input, medium):
         return f"ERROR: {name} cannot be read, because this model takes no {medium} input. Tell the user so."
-    if medium == "image" and _is_empty_data(file.url):
+    if medium == "image" and inline(file) == "":
         return f"ERROR: {name} is empty or damaged. Ask the user for a valid image."
     return None
-
-
-Medium = Literal["image", "pdf", "audio", "video"]
-
-
-def medium_of(mime: str) -> Medium | None:
-    if mime == "application/pdf":
-        return "pdf"
-    kinds: tuple[Medium, ...] = ("image", "audio", "video")
-    return next((kind for kind in kinds if mime.startswith(f"{kind}/")), None)
-
-
-def _is_empty_data(url: str) -> bool:
-    return url.startswith("data:") and not url.partition(",")[2]
 
 
 # Call ids.

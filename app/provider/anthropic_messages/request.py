@@ -17,7 +17,7 @@ from app.provider.base import (
     UnusableOption,
     UserTurn,
 )
-from app.provider.wire.files import file_kind, inline, unsendable
+from app.provider.wire.files import inline, medium_of, unsendable
 from app.provider.wire.options import object_option, present, renamed
 
 Json = dict[str, Any]
@@ -160,7 +160,7 @@ def _tool_result(result: ToolResultBlock) -> Json:
 
 
 def _file(file: FileBlock) -> Json:
-    match file_kind(file):
+    match medium_of(file):
         case "image":
             return {"type": "image", "source": _source(file)}
         case "pdf":
@@ -173,7 +173,7 @@ def _source(file: FileBlock) -> Json:
     content = inline(file)
     if content is None:
         return {"type": "url", "url": file.url}
-    return {"type": "base64", "media_type": content.mime, "data": content.base64}
+    return {"type": "base64", "media_type": file.mime, "data": content}
 
 
 def _mark_for_cache(body: Json) -> None:
