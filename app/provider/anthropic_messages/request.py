@@ -1,6 +1,5 @@
 """A ModelRequest as the body of POST /v1/messages."""
 
-from collections.abc import Mapping
 from typing import Any, assert_never
 
 from app.provider.base import (
@@ -42,7 +41,7 @@ _OPTIONS = ("metadata", "container", *_OPTION_NAMES.values())
 def anthropic_body(request: ModelRequest) -> Json:
     """Leaves out options that the API does not know, because it rejects them."""
     options = request.options
-    thinking = _thinking(options)
+    thinking = _thinking(request)
     sampling = {} if _thinks(thinking) else present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
     body = {
         "model": request.model.api.id,
@@ -60,15 +59,20 @@ def anthropic_body(request: ModelRequest) -> Json:
     return body
 
 
-def _thinking(options: Mapping[str, Any]) -> Json | None:
-    """Raises UnusableOption."""
-    option = object_option(options, "thinking")
+def _thinking(request: ModelRequest) -> Json | None:
+    """A budget that leaves no room for an answer, which the API rejects, becomes half of the model's limit. Raises
+    UnusableOption."""
+    option = object_option(request.options, "thinking")
     if option is None:
         return None
     for name in ("budgetTokens", "budget_tokens"):
         if name in option and type(option[name]) is not int:
             raise UnusableOption(f"thinking.{name}", "a number of tokens", option[name])
-    return renamed(option, {"budgetTokens": "budget_tokens"})
+    thinking = renamed(option, {"budgetTokens": "budget_tokens"})
+    limit = request.model.limit.output
+    if 0 < limit <= thinking.get("budget_tokens", 0):
+        thinking["budget_tokens"] = limit // 2
+    return thinking
 
 
 def _thinks(thinking: Json | None) -> bool:
@@ -76,11 +80,10 @@ def _thinks(thinking: Json | None) -> bool:
 
 
 def _max_tokens(request: ModelRequest, thinking: Json | None) -> int:
-    """The API's `max_tokens` includes thinking; ours counts the answer alone."""
-    limit = request.model.limit.output
+    """The API's `max_tokens` includes thinking; ours counts the answer alone. Together they fit the model's limit."""
+    limit, budget = request.model.limit.output, (thinking or {}).get("budget_tokens") or 0
     wanted = request.max_output_tokens or min(limit or _DEFAULT_MAX_TOKENS, _DEFAULT_MAX_TOKENS)
-    total = wanted + int((thinking or {}).get("budget_tokens") or 0)
-    return min(total, limit) if limit else total
+    return min(wanted + budget, limit) if limit else max(wanted, budget + 1)
 
 
 def _tool(tool: ToolSpec) -> Json:

@@ -306,6 +306,17 @@ def test_thinking_has_its_budget_beside_the_answer_and_no_temperature() -> None:
     assert anthropic_body(ask(model=SONNET, max_output_tokens=60_000, options=thinking))["max_tokens"] == 64_000
 
 
+@pytest.mark.parametrize(
+    ("output", "budget", "max_tokens"),
+    [(64_000, 16_000, 48_000), (40_000, 16_000, 40_000), (16_001, 16_000, 16_001), (16_000, 8_000, 16_000), (0, 16_000, 32_000)],
+)
+def test_thinking_and_the_answer_fit_the_limit_together(output: int, budget: int, max_tokens: int) -> None:
+    thinking = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
+    claude = model("claude", limit=limit(output))
+    body = anthropic_body(ask(model=claude, max_output_tokens=min(output or 32_000, 32_000), options=thinking))
+    assert (body["thinking"]["budget_tokens"], body["max_tokens"]) == (budget, max_tokens)
+
+
 @pytest.mark.parametrize(("output", "max_tokens"), [(0, 32_000), (8_000, 8_000), (64_000, 32_000)])
 def test_the_limit_when_none_is_asked(output: int, max_tokens: int) -> None:
     assert anthropic_body(ask(model=model("claude", limit=limit(output))))["max_tokens"] == max_tokens
