@@ -39,7 +39,7 @@ from app.plugin.runner import HOOK_SECONDS
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
-from app.provider.models.catalogue import KnownCatalogue
+from app.provider.models.catalogue import Catalogue
 from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals
@@ -221,7 +221,7 @@ class Server(Services):
         settings, data_dir = self.settings, self.settings.data_dir
         self.states = DirectoryStates(self.database, self.writer, self.leases.owner if self.is_shared else None)
         self.projects = Projects(self.database, self.writer)
-        self.auth, self.known = AuthStore(data_dir), KnownCatalogue()
+        self.auth, self.known = AuthStore(data_dir), Catalogue()
         self.toolbox = self._make_toolbox()
         self.workspaces = self._make_workspaces(home)
         self.instances = Instances(
@@ -246,7 +246,7 @@ class Server(Services):
 
     def _make_toolbox(self) -> Toolbox:
         """Commands see no key of a known provider."""
-        key_names = frozenset(name for provider in self.known.providers.values() for name in provider.env)
+        key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
         settings = ToolSettings(self.flags, key_names, self.settings.allow_private_addresses)
         return Toolbox(settings, self.sandbox, self.database.locks)
 

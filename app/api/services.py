@@ -15,7 +15,7 @@ from app.intake.session_actions import SessionActions
 from app.permission.service import Permissions
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
-from app.provider.models.catalogue import Known
+from app.provider.models.catalogue import Catalogue
 from app.pty.terminals import Terminals
 from app.question.service import Questions
 from app.runs.deletion import Deletion
@@ -86,7 +86,7 @@ class Services:
     branches: Branches
     states: DirectoryStates
     toolbox: Toolbox
-    known: Known
+    known: Catalogue
     auth: AuthStore
     global_config: GlobalConfig
     patching: Patching

@@ -7,13 +7,13 @@ import orjson
 
 from app.provider.base import (
     AnswerTooLarge,
+    Ask,
     ContextOverflow,
     FileBlock,
     Finish,
     InvalidToolCall,
     Metadata,
     ModelRequest,
-    Provider,
     ReasoningBlock,
     ReasoningDelta,
     ReasoningEnd,
@@ -39,23 +39,15 @@ MAX_BLOCKS = 1000
 MAX_CALLS = 200
 
 
-class BoundedProvider:
-    def __init__(self, provider: Provider, max_part_bytes: int) -> None:
-        self._provider = provider
-        self._most_bytes = min(max_part_bytes, MAX_ANSWER_BYTES)
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Raises ContextOverflow, AnswerTooLarge."""
-        if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
-            raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
-        size = _AnswerSize(self._most_bytes)
-        async with aclosing(self._provider.stream(request)) as events:
-            async for event in events:
-                size.add(event)
-                yield event
-
-    async def close(self) -> None:
-        await self._provider.close()
+async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """Raises ContextOverflow, AnswerTooLarge."""
+    if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
+        raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
+    size = _AnswerSize(min(max_part_bytes, MAX_ANSWER_BYTES))
+    async with aclosing(ask(request)) as events:
+        async for event in events:
+            size.add(event)
+            yield event
 
 
 class _AnswerSize:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from app.config.flags import Flags
-from app.provider.models import known_providers as npm
-from app.provider.models.merging import merge_layers
+from app.config.merge import deep_merge
+from app.provider import npm
 from app.provider.models.variants import gpt_version, openai_efforts
 from app.schema.agent import Agent
 from app.schema.model import Model
@@ -45,15 +46,20 @@ def call_options(
     headers that tell OpenCode's own providers where a call comes from."""
     base = small_options(model) if small else default_options(model, session_id, provider_options or {})
     chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
-    options = _affordable(model, merge_layers(base, model.options, agent.options, chosen))
+    cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
     return CallOptions(
         temperature=_temperature(model, agent),
         top_p=agent.top_p if agent.top_p is not None else default_top_p(model.id),
         top_k=default_top_k(model.id),
-        max_output_tokens=max_output_tokens(model, options, flags.experimental_output_token_max or OUTPUT_TOKEN_MAX),
-        options=options,
+        max_output_tokens=min(model.limit.output or cap, cap),
+        options=merge_layers(base, model.options, agent.options, chosen),
         headers=call_headers(model, origin or {}),
     )
+
+
+def merge_layers(*layers: Mapping[str, Any]) -> Options:
+    """As the configuration does: later values win, dicts are merged key by key."""
+    return reduce(deep_merge, layers, {})
 
 
 def _temperature(model: Model, agent: Agent) -> float | None:
@@ -93,31 +99,6 @@ def default_top_k(model_id: str) -> int | None:
     if "minimax-m2" in name:
         return 40 if "m2.1" in name else 20
     return 64 if "gemini" in name else None
-
-
-def _affordable(model: Model, options: Options) -> Options:
-    """Halves the output limit for a thinking budget that leaves no room for an answer: Anthropic rejects such a budget."""
-    limit = model.limit.output
-    if not 0 < limit <= _thinking_budget(options):
-        return options
-    return {**options, "thinking": {**options["thinking"], "budgetTokens": limit // 2}}
-
-
-def _thinking_budget(options: Mapping[str, Any]) -> int:
-    """0 for what is none: the adapter of Anthropic's API says so, others take other values of that name."""
-    thinking = options.get("thinking")
-    budget = thinking.get("budgetTokens") if isinstance(thinking, dict) else None
-    return budget if isinstance(budget, int) else 0
-
-
-def max_output_tokens(model: Model, options: Mapping[str, Any], cap: int) -> int:
-    """Tokens of the answer alone. Anthropic's limit includes thinking: budget and answer must fit it together."""
-    limit = model.limit.output or cap
-    standard = min(limit, cap)
-    budget = _thinking_budget(options)
-    if model.api.npm != npm.ANTHROPIC or not budget or options["thinking"].get("type") != "enabled":
-        return standard
-    return standard if budget + standard <= limit else max(limit - budget, 1)
 
 
 def default_options(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:

@@ -197,5 +197,5 @@ def _model(instance: Instance, prompt: UserMessage) -> Model:
     wanted = instance.agents["title"].model
     if wanted:
         return instance.models.find(wanted)
-    small = small_model(instance.models.connected, prompt.model.provider_id, instance.config.small_model, instance.models.known)
+    small = small_model(instance.models.connected, prompt.model.provider_id, instance.config.small_model)
     return small or instance.models.find(prompt.model)

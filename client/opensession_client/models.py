@@ -375,6 +375,13 @@ class CopyNameInput(Wire):
     context: str | None = None
 
 
+class CostTier(Wire):
+    """Above `size` tokens of a prompt, cached ones included, all of it has another price."""
+
+    type: Literal["context"] = "context"
+    size: int
+
+
 class CreateInput(Wire):
     parent_id: Annotated[str | None, Field(alias="parentID")] = None
     title: str | None = None
@@ -1258,6 +1265,7 @@ class ModelPrice(Wire):
     input: float
     output: float
     cache: CachePrice
+    tiers: list[PriceTier] | None = None
     experimental_over200_k: Annotated[Price | None, Field(alias="experimentalOver200K")] = None
 
 
@@ -1463,6 +1471,13 @@ class PriceConfig(Wire):
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+
+
+class PriceTier(Wire):
+    input: float
+    output: float
+    cache: CachePrice
+    tier: CostTier
 
 
 class Project(Wire):

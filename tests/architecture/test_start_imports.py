@@ -20,7 +20,6 @@ WHEN_USED = {
     "app.schema.timeline": "a request of the second API",
     "app.transfer.imports": "an export or import",
     "bs4": "a page that is fetched",
-    "genai_prices": "the catalogue of models",
     "http.cookiejar": "a page that is fetched",
     "httpx2": "whatever is fetched",
     "markdown_it": "the terminal",

@@ -8,7 +8,6 @@ from app.config.flags import Flags
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.project.location import Location
-from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
@@ -29,7 +28,7 @@ def bare_instance(directory: str) -> Instance:
         flags=Flags(),
         config=Config(),
         agents={},
-        models=InstanceModels({}, KnownCatalogue(), providers),
+        models=InstanceModels({}, providers),
         extensions=InstanceExtensions(mcp),
         resources=Resources(providers, mcp, TaskSet()),
         sandbox_workspace=SandboxWorkspace(Path(directory), Path("/")),

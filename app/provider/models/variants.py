@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from app.provider.models import known_providers as npm
+from app.provider import npm
 from app.schema.model import Model
 
 Variants = dict[str, dict[str, Any]]
