@@ -14,7 +14,6 @@ UNUSED = {
     "experimental.openTelemetry": "`OTEL_EXPORTER_OTLP_ENDPOINT` switches traces on.",
     "formatter": "Files stay as tools write them: no formatter is run.",
     "logLevel": "The log has one level.",
-    "lsp": "No language servers are run: editors have their own.",
     "provider.*.options.enterpriseUrl": "Addresses are set by `baseURL`.",
     "provider.*.options.headerTimeout": "`chunkTimeout`, or else `timeout`, holds for the headers too.",
     "reference": "References to other repositories are not read.",

@@ -1,7 +1,7 @@
 """The interface of a tool, the services of the turn that calls it, and its result."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from app.permission.rules import Subject
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.agent import Agent
 from app.schema.file import FileContent
+from app.schema.lsp import FileErrors
 from app.schema.model import Model
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
@@ -87,6 +88,14 @@ class ToolHost(Protocol):
 
     async def file_edited(self, path: Path) -> None:
         """Publishes `file.edited`."""
+        ...
+
+    async def file_read(self, path: Path) -> None:
+        """Starts what may be asked about the file soon."""
+        ...
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        """What language servers find wrong with files that have these texts by now, and with others."""
         ...
 
 

@@ -1,5 +1,6 @@
 """The tool host: what a turn offers to one tool call."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from app.question.errors import QuestionRejected
 from app.question.service import Questions
 from app.schema.agent import Agent
 from app.schema.event import EventFileEdited, FileRef
+from app.schema.lsp import FileErrors
 from app.schema.part import ToolPart
 from app.schema.permission import CallRef, PermissionRequest
 from app.schema.question import Answer, QuestionInfo, QuestionRequest
@@ -123,6 +125,15 @@ class CallHost:
         directory = self._caller.instance.location.directory
         self._services.store.post(self._caller.session.id, directory, lambda tx: tx.announce(event))
 
+    async def file_read(self, path: Path) -> None:
+        await self._caller.instance.extensions.language_servers.open(path)
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        """By the paths that were given; not of files that are kept from the user."""
+        instance = self._caller.instance
+        found = await instance.extensions.language_servers.check(files)
+        return {path: errors for path, errors in found.items() if not instance.hides(path)}
+
     def _lease(self) -> Lease | None:
         return self._services.store.lease(self._caller.session.id)
 
@@ -170,3 +181,9 @@ class UnattendedHost:
 
     async def file_edited(self, path: Path) -> None:
         return None
+
+    async def file_read(self, path: Path) -> None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from app.config.flags import Flags
+from app.lsp.servers import LanguageServers
 from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
 from app.plugin.runner import HookRunner
@@ -56,6 +57,7 @@ class InstanceExtensions:
     """What a directory's configuration adds to the server."""
 
     mcp: McpServers
+    language_servers: LanguageServers
     commands: Sequence[Command] = ()
     skills: Sequence[Skill] = ()
     hooks: HookRunner = field(default_factory=HookRunner)

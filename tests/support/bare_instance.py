@@ -5,6 +5,7 @@ from pathlib import Path
 from own_announcements import announcing_to
 
 from app.config.flags import Flags
+from app.lsp.servers import LanguageServers, LspSettings
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.project.location import Location
@@ -23,6 +24,10 @@ def bare_instance(directory: str) -> Instance:
         SandboxWorkspace(Path(directory), Path(directory)),
         McpSettings({}, OFF, CredentialStore(Path(directory)), announcing_to()),
     )
+    states = announcing_to()
+    language_servers = LanguageServers(
+        SandboxWorkspace(Path(directory), Path(directory)), LspSettings({}, OFF, states.announce), config=False
+    )
     providers = Providers({})
     return Instance(
         location=Location(directory, "global", "/", is_git=False),
@@ -30,7 +35,7 @@ def bare_instance(directory: str) -> Instance:
         config=Config(),
         agents={},
         models=InstanceModels({}, KnownCatalogue(), providers),
-        extensions=InstanceExtensions(mcp),
-        resources=Resources(providers, mcp, TaskSet()),
+        extensions=InstanceExtensions(mcp, language_servers),
+        resources=Resources(providers, mcp, language_servers, TaskSet()),
         sandbox_workspace=SandboxWorkspace(Path(directory), Path("/")),
     )

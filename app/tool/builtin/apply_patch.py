@@ -11,9 +11,10 @@ from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tool.files import diff_text, patch_text, text_file
+from app.tool.files import diff_text, error_report, patch_text, text_file
 from app.tool.files.beneath import Root
 from app.tool.files.diff_text import FileDelta
+from app.tool.files.error_report import Errors
 from app.tool.files.file_batch import FileBatch, write_batch
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
@@ -91,7 +92,8 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
         for plan in planned:
             if plan.type != "delete":
                 await ctx.host.file_edited(plan.result_path)
-        return _result(ctx, planned, metadata)
+        written = {plan.result_path: plan.after for plan in planned if plan.type != "delete"}
+        return _result(ctx, planned, metadata, await ctx.host.errors_in(written))
 
 
 def _parsed(text: str) -> list[PatchChange]:
@@ -192,7 +194,8 @@ def _edit_permission(ctx: ToolContext, paths: list[Path], metadata: dict[str, An
     )
 
 
-def _result(ctx: ToolContext, planned: Sequence[_PlannedChange], metadata: dict[str, Any]) -> ToolResult:
+def _result(ctx: ToolContext, planned: Sequence[_PlannedChange], metadata: dict[str, Any], errors: Errors) -> ToolResult:
     lines = [f"{_MARKS[plan.type]} {relative_name(ctx, plan.result_path)}" for plan in planned]
-    output = "\n".join(["Success: the patch is applied. Files changed:", *lines])
-    return ToolResult(output, output, metadata)
+    names = {plan.result_path: relative_name(ctx, plan.result_path) for plan in planned if plan.type != "delete"}
+    output = "\n".join(["Success: the patch is applied. Files changed:", *lines]) + error_report.of_patch(names, errors)
+    return ToolResult(output, output, {**metadata, "diagnostics": error_report.metadata([*names], errors)})
