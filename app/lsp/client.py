@@ -6,13 +6,14 @@ pygls' protocol is made for servers: of its classes these leave out what a peer 
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from cattrs import Converter
 from lsprotocol import converters, types
@@ -25,6 +26,7 @@ from app.sandbox.program import Program
 from app.tool.process.process import end_group, marked, yield_processor
 from app.util import marks
 from app.util.bounded_answer import AnswerPassedLimit, require_few_values
+from app.util.pipe_reader import PipeReader
 from app.util.tasks import forget_failure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
@@ -42,7 +44,7 @@ _NOT_READ.setLevel(logging.CRITICAL + 1)  # it would log whatever a server says
 
 Message = tuple[str, Any]
 """A method and its parameters."""
-Diagnosed = Callable[[types.PublishDiagnosticsParams], None]
+Diagnosed = Callable[[Any], None]
 
 
 class LspFailure(Exception):
@@ -59,13 +61,8 @@ def _converter() -> Converter:
 
 
 class _Protocol(JsonRPCProtocol):
-    """Knows the messages of LSP; takes those that a handler is registered for, and answers to requests."""
-
-    def get_message_type(self, method: str) -> type[Any] | None:
-        return types.METHOD_TO_TYPES.get(method, (None,))[0]
-
-    def get_result_type(self, method: str) -> type[Any] | None:
-        return types.METHOD_TO_TYPES.get(method, (None, None))[1]
+    """Takes messages that a handler is registered for, and answers to requests, as the JSON that they are: lsprotocol's types
+    refuse a whole message for one field that a server spells otherwise, as ruff's answer to `initialize`."""
 
     def handle_message(self, message: Any) -> None:
         if getattr(message, "method", None) != types.CANCEL_REQUEST:
@@ -109,19 +106,17 @@ class _Messages:
 class LspClient:
     """A program that runs, made by `connected`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, rpc: JsonRPCClient) -> None:
-        assert process.stdin is not None and process.stdout is not None
-        self._process = process
-        self._stdin = process.stdin
+    def __init__(self, stdin: asyncio.StreamWriter, output: asyncio.StreamReader, rpc: JsonRPCClient) -> None:
+        self._stdin = stdin
         self._rpc = rpc
-        rpc.protocol.set_writer(process.stdin)
-        messages = _Messages(process.stdout, self._require_read)
+        rpc.protocol.set_writer(stdin)
+        messages = _Messages(output, self._require_read)
         reading = run_async(threading.Event(), messages, rpc.protocol, logger=_NOT_READ)
         self._reading: asyncio.Task[None] = asyncio.create_task(reading, name="read a language server")
         self._reading.add_done_callback(forget_failure)
 
     async def request(self, method: str, params: Any) -> Any:
-        """What lsprotocol makes of the answer. Raises LspFailure for an error, and when the program has ended."""
+        """The answer. Raises LspFailure for an error, and when the program has ended."""
         self._require_read()
         answer = self._rpc.protocol.send_request_async(method, params)
         try:
@@ -142,11 +137,12 @@ class LspClient:
 
     def _require_read(self) -> None:
         if self._stdin.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
-            self.stop_reading()
+            self._reading.cancel()
             raise LspFailure("it does not read what it is sent")
 
-    def stop_reading(self) -> None:
+    def close(self) -> None:
         self._reading.cancel()
+        self._stdin.close()
 
     async def ended(self) -> str:
         """When the program has ended, or said what it must not: the reason."""
@@ -162,23 +158,38 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
     """Runs the program during the block; then its process group is killed. `settings`: what it is told when it asks for its
     configuration. Raises OSError."""
     mark = marks.new()
-    process = await asyncio.create_subprocess_exec(
-        *program.argv,
-        cwd=program.cwd,
-        env=marked(program.env, mark),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-        limit=_MAX_HEADER_BYTES,
-    )
-    yield_processor(process.pid)
-    client = LspClient(process, _rpc_client(settings, diagnosed))
-    try:
-        yield client
-    finally:
-        client.stop_reading()
-        await asyncio.shield(_end(program, process, mark))
+    async with _output() as (output, sink):
+        process = await asyncio.create_subprocess_exec(
+            *program.argv,
+            cwd=program.cwd,
+            env=marked(program.env, mark),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=sink,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        sink.close()
+        yield_processor(process.pid)
+        assert process.stdin is not None
+        client = LspClient(process.stdin, output, _rpc_client(settings, diagnosed))
+        try:
+            yield client
+        finally:
+            client.close()
+            await asyncio.shield(_end(program, process, mark))
+
+
+@asynccontextmanager
+async def _output() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
+    """What a program writes to, and what is read of it. Closed with the block, be it read or not."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as sink:
+        output = asyncio.StreamReader(limit=_MAX_HEADER_BYTES)
+        transport = PipeReader(read_end, asyncio.StreamReaderProtocol(output))
+        try:
+            yield output, sink
+        finally:
+            transport.close()
 
 
 async def _end(program: Program, process: asyncio.subprocess.Process, mark: str) -> None:
@@ -191,8 +202,8 @@ def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCCli
     rpc = JsonRPCClient(_Protocol, _converter)
     rpc.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: diagnosed(params))  # is given an attribute
 
-    def configuration(params: types.ConfigurationParams) -> list[Mapping[str, Any]]:
-        return [settings for _ in params.items[:_MAX_ITEMS]]
+    def configuration(params: Any) -> list[Mapping[str, Any]]:
+        return [settings for _ in params["items"][:_MAX_ITEMS]]
 
     rpc.feature(types.WORKSPACE_CONFIGURATION)(configuration)
 

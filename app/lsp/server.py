@@ -10,15 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from app.lsp.kinds import ServerKind, language_of
+from app.lsp.said import Diagnosis
 from app.sandbox.program import Program
 from app.schema.lsp import FileErrors
 
 if TYPE_CHECKING:
-    from lsprotocol import types
-
     from app.lsp.client import LspClient
 
 RESTARTS = 3
@@ -30,9 +28,6 @@ _UNCHANGED = 1.0
 _MAX_TEXT = 2 * 1024 * 1024
 _MAX_OPEN = 100
 _MAX_FILES = 200
-_MAX_ERRORS = 20
-_MAX_CHARS = 500
-_MAX_NUMBER = 2**31
 
 log = logging.getLogger(__name__)
 
@@ -159,17 +154,18 @@ class LanguageServer:
         else:
             await client.ended()
 
-    def _diagnosed(self, params: "types.PublishDiagnosticsParams") -> None:
-        path = path_of(params.uri)
-        if path is None or not path.is_relative_to(self.target.top):
+    def _diagnosed(self, params: Any) -> None:
+        said = Diagnosis.of(params)
+        path = said.path if said else None
+        if said is None or path is None or not path.is_relative_to(self.target.top):
             return
         file = self._files.get(path)
-        self._says_versions = params.version is not None
-        if file is not None and params.version not in (None, file.version):
+        self._says_versions = said.version is not None
+        if file is not None and said.version not in (None, file.version):
             return  # of what the file was
-        self._keep(path, errors_of(params))
+        self._keep(path, said.errors())
         if file is not None:
-            file.is_exact = params.version is not None
+            file.is_exact = said.version is not None
             file.published.set()
             self.is_behind = False
         self.target.diagnosed(path)
@@ -209,7 +205,7 @@ class LanguageServer:
             return f"it did not start within {START_SECONDS:g} seconds"
         except (OSError, module.LspFailure) as error:
             return str(error)
-        except Exception as error:  # noqa: BLE001  what else a server can cause ends the server, not its watch
+        except Exception as error:
             log.exception("the language server %s cannot be run", target.kind.id)
             return str(error)
         finally:
@@ -231,40 +227,3 @@ class LanguageServer:
             file.published.set()
         if was_ready:
             self.target.changed()
-
-
-def path_of(uri: str) -> Path | None:
-    """Of a `file:` URI. None for what is no path to show."""
-    try:
-        split = urlsplit(uri)
-    except ValueError:
-        return None
-    path = unquote(split.path)
-    is_plain = path.startswith("/") and path.isprintable() and not set(path) & set('"<>') and "/../" not in f"{path}/"
-    return Path(path) if split.scheme == "file" and is_plain else None
-
-
-def errors_of(params: "types.PublishDiagnosticsParams") -> FileErrors:
-    errors = [one for one in params.diagnostics if one.severity == 1]
-    return FileErrors([_error(one) for one in errors[:_MAX_ERRORS]], len(errors))
-
-
-def _error(diagnostic: "types.Diagnostic") -> Mapping[str, Any]:
-    ends = {"start": diagnostic.range.start, "end": diagnostic.range.end}
-    named = {"source": diagnostic.source, "code": diagnostic.code}
-    return {
-        "range": {name: {"line": _number(at.line), "character": _number(at.character)} for name, at in ends.items()},
-        "severity": 1,
-        "message": plain(diagnostic.message),
-        **{name: plain(str(value)) for name, value in named.items() if value is not None},
-    }
-
-
-def _number(value: int) -> int:
-    return min(max(value, 0), _MAX_NUMBER)
-
-
-def plain(text: str) -> str:
-    """What a server says, without what would move a terminal's cursor or end a tag, and short."""
-    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in text[:_MAX_CHARS])
-    return shown.replace("</", "< /")
