@@ -14,7 +14,7 @@ from app.api.draining import ServerStopping
 from app.api.json_route import router
 from app.api.roles import ANSWERS, MANAGES, READS
 from app.schema.base import Wire
-from app.schema.lsp import LSPStatus
+from app.schema.lsp import FormatterStatus, LSPStatus
 from app.session.replicas import ReplicaHealth
 from app.util.log import client_log
 
@@ -87,6 +87,6 @@ async def lsp(instance: CurrentInstance) -> list[LSPStatus]:
 
 
 @routes.get("/formatter", tags=["formatter"], operation_id="formatter.status", dependencies=READS)
-async def formatter() -> list[dict[str, Any]]:
-    """No formatters run here."""
-    return []
+async def formatter(instance: CurrentInstance) -> list[FormatterStatus]:
+    """The formatters that there may be: `enabled` where the project uses one and its program is there."""
+    return await instance.extensions.formatters.statuses()

@@ -12,7 +12,6 @@ UNUSED = {
     "experimental.chatMaxRetries": "A failed request is sent at most 10 times, for at most 10 minutes.",
     "experimental.hook": "Plugins have hooks instead.",
     "experimental.openTelemetry": "`OTEL_EXPORTER_OTLP_ENDPOINT` switches traces on.",
-    "formatter": "Files stay as tools write them: no formatter is run.",
     "logLevel": "The log has one level.",
     "provider.*.options.enterpriseUrl": "Addresses are set by `baseURL`.",
     "provider.*.options.headerTimeout": "`chunkTimeout`, or else `timeout`, holds for the headers too.",

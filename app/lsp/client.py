@@ -42,7 +42,7 @@ _SHARE = 4
 _NOT_READ = logging.getLogger("pygls")
 _NOT_READ.setLevel(logging.CRITICAL + 1)  # it would log whatever a server says
 
-Message = tuple[str, Any]
+LspMessage = tuple[str, Any]
 """A method and its parameters."""
 Diagnosed = Callable[[Any], None]
 
@@ -69,7 +69,7 @@ class _Protocol(JsonRPCProtocol):
             super().handle_message(message)
 
 
-class _Messages:
+class _BoundedMessages:
     """A program's output for pygls: no header, message or number of values beyond a bound, and none at once after the last. Its
     coroutines raise LspFailure, AnswerPassedLimit."""
 
@@ -110,7 +110,7 @@ class LspClient:
         self._stdin = stdin
         self._rpc = rpc
         rpc.protocol.set_writer(stdin)
-        messages = _Messages(output, self._require_read)
+        messages = _BoundedMessages(output, self._require_read)
         reading = run_async(threading.Event(), messages, rpc.protocol, logger=_NOT_READ)
         self._reading: asyncio.Task[None] = asyncio.create_task(reading, name="read a language server")
         self._reading.add_done_callback(forget_failure)
@@ -212,7 +212,7 @@ def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCCli
     return rpc
 
 
-def initialize(root: Path, settings: Mapping[str, Any]) -> Message:
+def initialize(root: Path, settings: Mapping[str, Any]) -> LspMessage:
     text = types.TextDocumentClientCapabilities(
         synchronization=types.TextDocumentSyncClientCapabilities(),
         publish_diagnostics=types.PublishDiagnosticsClientCapabilities(version_support=True),
@@ -231,18 +231,18 @@ def initialize(root: Path, settings: Mapping[str, Any]) -> Message:
     return types.INITIALIZE, params
 
 
-def after_initialize(settings: Mapping[str, Any]) -> list[Message]:
+def after_initialize(settings: Mapping[str, Any]) -> list[LspMessage]:
     changed = (types.WORKSPACE_DID_CHANGE_CONFIGURATION, types.DidChangeConfigurationParams(settings=dict(settings)))
     return [(types.INITIALIZED, types.InitializedParams()), *([changed] if settings else [])]
 
 
-def change_of(uri: str, version: int, text: str, language: str) -> list[Message]:
+def change_of(uri: str, version: int, text: str, language: str) -> list[LspMessage]:
     """What tells of a file's text; version 1 opens it."""
     watched = types.DidChangeWatchedFilesParams(changes=[types.FileEvent(uri=uri, type=types.FileChangeType.Changed)])
     return [(types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watched), _text(uri, version, text, language)]
 
 
-def _text(uri: str, version: int, text: str, language: str) -> Message:
+def _text(uri: str, version: int, text: str, language: str) -> LspMessage:
     if version == 1:
         document = types.TextDocumentItem(uri=uri, language_id=language, version=version, text=text)
         return types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(text_document=document)
@@ -251,15 +251,15 @@ def _text(uri: str, version: int, text: str, language: str) -> Message:
     return types.TEXT_DOCUMENT_DID_CHANGE, types.DidChangeTextDocumentParams(text_document=named, content_changes=whole)
 
 
-def closing_of(uri: str) -> Message:
+def closing_of(uri: str) -> LspMessage:
     closed = types.DidCloseTextDocumentParams(text_document=types.TextDocumentIdentifier(uri=uri))
     return types.TEXT_DOCUMENT_DID_CLOSE, closed
 
 
-def symbols_of(uri: str) -> Message:
+def symbols_of(uri: str) -> LspMessage:
     named = types.TextDocumentIdentifier(uri=uri)
     return types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, types.DocumentSymbolParams(text_document=named)
 
 
-def symbols_named(query: str) -> Message:
+def symbols_named(query: str) -> LspMessage:
     return types.WORKSPACE_SYMBOL, types.WorkspaceSymbolParams(query=query)

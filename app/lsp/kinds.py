@@ -1,15 +1,13 @@
 """The kinds of language servers: the well-known ones, and what a configuration makes of them. Nothing is ever downloaded."""
 
-import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.schema.config import LspConfig
+from app.util.project_programs import above, find_program
 
-_LOCAL_PROGRAMS = ("node_modules/.bin", ".venv/bin", "venv/bin")
 Initialization = Callable[[Path, Path], Mapping[str, Any] | None]
 """Of a root and the checkout's top. None: the server cannot work there."""
 
@@ -34,10 +32,10 @@ class ServerKind:
 
     def root_of(self, path: Path, directory: Path, top: Path) -> Path | None:
         """None where it has nothing to do."""
-        above = list(_above(path, directory if path.is_relative_to(directory) else top))
-        if any(_has(place, self.unless) for place in above):
+        places = list(above(path, directory if path.is_relative_to(directory) else top))
+        if any(_has(place, self.unless) for place in places):
             return None
-        return next((place for place in above if _has(place, self.markers)), None if self.strict else directory)
+        return next((place for place in places if _has(place, self.markers)), None if self.strict else directory)
 
     def command(self, root: Path, top: Path, search_path: str | None) -> list[str] | None:
         """With the program's absolute path: the project's own before that of `PATH`. None where none is there."""
@@ -45,22 +43,6 @@ class ServerKind:
             if program := find_program(name, root, top, search_path):
                 return [program, *arguments]
         return None
-
-
-def find_program(name: str, root: Path, top: Path, search_path: str | None) -> str | None:
-    if "/" in name:
-        program = root / name
-        return str(program) if os.access(program, os.X_OK) else None
-    local = os.pathsep.join(str(place / folder) for place in _above(root / name, top) for folder in _LOCAL_PROGRAMS)
-    return shutil.which(name, path=local) or shutil.which(name, path=search_path)
-
-
-def _above(path: Path, top: Path) -> Iterator[Path]:
-    """The directories of `path` up to `top`."""
-    for place in path.parents:
-        yield place
-        if place == top:
-            return
 
 
 def _has(place: Path, markers: Sequence[str]) -> bool:
@@ -81,7 +63,7 @@ def _python(root: Path, top: Path) -> Mapping[str, Any]:
 
 def _typescript(root: Path, top: Path) -> Mapping[str, Any] | None:
     """The project's TypeScript, without which its server has nothing to ask."""
-    servers = (place / "node_modules/typescript/lib/tsserver.js" for place in _above(root / "tsserver", top))
+    servers = (place / "node_modules/typescript/lib/tsserver.js" for place in above(root / "tsserver", top))
     return next(({"tsserver": {"path": str(path)}} for path in servers if path.exists()), None)
 
 

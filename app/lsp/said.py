@@ -16,12 +16,12 @@ _MAX_CHARS = 500
 _MAX_NUMBER = 2**31
 
 M = TypeVar("M", bound=BaseModel)
-_Number = Annotated[int, Field(ge=0, lt=_MAX_NUMBER)]
+_SaidNumber = Annotated[int, Field(ge=0, lt=_MAX_NUMBER)]
 
 
 class SaidPosition(BaseModel):
-    line: _Number
-    character: _Number
+    line: _SaidNumber
+    character: _SaidNumber
 
 
 class SaidRange(BaseModel):

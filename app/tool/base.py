@@ -1,7 +1,7 @@
 """The interface of a tool, the services of the turn that calls it, and its result."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -52,6 +52,15 @@ class SubagentRequest:
     command: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FileFormatter:
+    """A program that rewrites the file. `run` returns the reason if it failed, None if not; `failed` is told each reason."""
+
+    name: str
+    run: Callable[[], Awaitable[str | None]]
+    failed: Callable[[str], None]
+
+
 class ToolHost(Protocol):
     """The services of a turn that a tool may use."""
 
@@ -88,6 +97,10 @@ class ToolHost(Protocol):
 
     async def file_edited(self, path: Path) -> None:
         """Publishes `file.edited`."""
+        ...
+
+    async def formatters(self, path: Path) -> Sequence[FileFormatter]:
+        """Those that the project uses for the file, in their order."""
         ...
 
     async def file_read(self, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from app.schema.session import Session, Todo
 from app.session.store import Store
 from app.session.todos import read_todos
 from app.storage.writer import Lease
-from app.tool.base import SubagentRequest, ToolError, ToolPermission, ToolResult
+from app.tool.base import FileFormatter, SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.turn import hooks
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import ToolCalls
@@ -125,6 +126,14 @@ class CallHost:
         directory = self._caller.instance.location.directory
         self._services.store.post(self._caller.session.id, directory, lambda tx: tx.announce(event))
 
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        instance = self._caller.instance
+        formatters, workspace = instance.extensions.formatters, instance.sandbox_workspace
+        return [
+            FileFormatter(one.name, partial(formatters.run, one, workspace), partial(formatters.failed, one))
+            for one in await formatters.due(path)
+        ]
+
     async def file_read(self, path: Path) -> None:
         await self._caller.instance.extensions.language_servers.open(path)
 
@@ -181,6 +190,9 @@ class UnattendedHost:
 
     async def file_edited(self, path: Path) -> None:
         return None
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return []
 
     async def file_read(self, path: Path) -> None:
         return None

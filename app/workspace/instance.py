@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from app.config.flags import Flags
+from app.formatter.formatters import Formatters
 from app.lsp.servers import LanguageServers
 from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
@@ -58,6 +59,7 @@ class InstanceExtensions:
 
     mcp: McpServers
     language_servers: LanguageServers
+    formatters: Formatters
     commands: Sequence[Command] = ()
     skills: Sequence[Skill] = ()
     hooks: HookRunner = field(default_factory=HookRunner)

@@ -11,6 +11,7 @@ from pathlib import Path
 from app.agent.definitions import define
 from app.config.commands import commands
 from app.config.loader import LoadedConfig
+from app.formatter.formatters import Formatters
 from app.lsp.servers import LanguageServers, LspSettings
 from app.mcp.servers import McpServers, McpSettings
 from app.plugin.host import PluginHost
@@ -210,6 +211,10 @@ class Instances:
             return before
         return LanguageServers(sandbox, self._lsp_settings, config.lsp)
 
+    def _formatters(self, sandbox: SandboxWorkspace, config: Config) -> Formatters:
+        shared = self._lsp_settings
+        return Formatters(sandbox, shared.sandbox, shared.environment, config.formatter)
+
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
         return [cached.instance.snapshots for cached in self._cached.values() if cached.instance.snapshots]
@@ -248,6 +253,7 @@ class Instances:
         self._loading.start(providers.load(_unnamed_models(config, agents, connected)), "load the SDKs of models")
         mcp = await self._mcp(workspace.sandboxed(config), config)
         language_servers = self._language_servers(workspace.sandboxed(config), config)
+        formatters = self._formatters(workspace.sandboxed(config), config)
         snapshots, walls = workspace.snapshots(config), self.walls_of(OPERATOR)
         return Instance(
             location=workspace.location,
@@ -255,7 +261,7 @@ class Instances:
             config=config,
             agents=agents,
             models=InstanceModels(connected, known, providers),
-            extensions=_extensions(workspace, loaded, plugins, mcp, language_servers, self._mcp_settings),
+            extensions=_extensions(workspace, loaded, plugins, (mcp, language_servers, formatters), self._mcp_settings),
             resources=Resources(providers, mcp, language_servers, self._closing),
             sandbox_workspace=replace(workspace.sandboxed(config), walls=walls),
             may_read=walls.admits,
@@ -279,13 +285,14 @@ def _extensions(
     workspace: Workspace,
     loaded: LoadedConfig,
     plugins: Plugins,
-    mcp: McpServers,
-    language_servers: LanguageServers,
+    programs: tuple[McpServers, LanguageServers, Formatters],
     shared: McpSettings,
 ) -> InstanceExtensions:
+    mcp, language_servers, formatters = programs
     return InstanceExtensions(
         mcp=mcp,
         language_servers=language_servers,
+        formatters=formatters,
         commands=commands(plugins.config, Path(workspace.location.worktree)),
         skills=loaded.skills,
         hooks=plugins.hooks,

@@ -5,6 +5,7 @@ from pathlib import Path
 from own_announcements import announcing_to
 
 from app.config.flags import Flags
+from app.formatter.formatters import Formatters
 from app.lsp.servers import LanguageServers, LspSettings
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
@@ -35,7 +36,9 @@ def bare_instance(directory: str) -> Instance:
         config=Config(),
         agents={},
         models=InstanceModels({}, KnownCatalogue(), providers),
-        extensions=InstanceExtensions(mcp, language_servers),
+        extensions=InstanceExtensions(
+            mcp, language_servers, Formatters(SandboxWorkspace(Path(directory), Path(directory)), OFF, {}, config=False)
+        ),
         resources=Resources(providers, mcp, language_servers, TaskSet()),
         sandbox_workspace=SandboxWorkspace(Path(directory), Path("/")),
     )

@@ -41,5 +41,6 @@ class WriteTool(Tool[WriteParameters]):
                 "diagnostics": error_report.metadata([path], errors),
                 "filepath": str(path),
                 "exists": change.original is not None,
+                **change.format_metadata(),
             },
         )

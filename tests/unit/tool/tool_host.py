@@ -7,7 +7,7 @@ from typing import Any
 from app.schema.lsp import FileErrors
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.tool.base import SubagentRequest, ToolContext, ToolPermission, ToolResult
+from app.tool.base import FileFormatter, SubagentRequest, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
@@ -21,6 +21,7 @@ class FakeHost:
         self.asks: list[ToolPermission] = []
         self.updates: list[dict[str, Any]] = []
         self.edited: list[Path] = []
+        self.due: list[FileFormatter] = []
         self.errors: dict[Path, FileErrors] = {}
         self.instructions: dict[str, str] = {}
         self.stored_todos: list[Todo] = []
@@ -79,6 +80,9 @@ class FakeHost:
 
     async def file_edited(self, path: Path) -> None:
         self.edited.append(path)
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return self.due
 
     async def file_read(self, path: Path) -> None:
         pass
