@@ -102,11 +102,11 @@ class Formatters:
     def _command(self, kind: FormatterKind) -> list[str] | None:
         """None where the project does not use it, or the program is not there."""
         top, directory = (held.real for held in self._workspace.directories())
-        if not kind.is_used(FormattedProject(directory, top)):
+        if not kind.is_configured and not kind.is_used(FormattedProject(directory, top)):
             return None
         name, *arguments = kind.command
         program = find_program(name, directory, top, self._environment.get("PATH"))
-        return [program, *arguments] if program else None
+        return [program or name, *arguments] if program or kind.is_configured else None
 
 
 def _last(text: str) -> str:

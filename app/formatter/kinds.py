@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.schema.config import FormatterConfig
-from app.util.project_programs import above
+from app.util.project_programs import above, has_file, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,29 +18,23 @@ class FormattedProject:
     top: Path
 
     def has(self, *names: str) -> bool:
-        return any((place / name).exists() for place in self._places() for name in names)
+        return any(has_file(place, name, self.top) for place in self._places() for name in names)
 
     def says(self, text: str, *names: str) -> bool:
         """Whether a file with one of these names has the text."""
-        return any(text in _text(place / name) for place in self._places() for name in names)
+        return any(text in text_of(place / name, self.top) for place in self._places() for name in names)
 
     def depends(self, package: str, name: str = "package.json") -> bool:
-        return any(package in _dependencies(place / name) for place in self._places())
+        return any(package in _dependencies(text_of(place / name, self.top)) for place in self._places())
 
     def _places(self) -> list[Path]:
         return list(above(self.directory / "file", self.top))
 
 
-def _text(path: Path) -> str:
+def _dependencies(text: str) -> set[str]:
+    """Of a package.json, or what is like one."""
     try:
-        return path.read_text(errors="replace") if path.is_file() else ""
-    except OSError:
-        return ""
-
-
-def _dependencies(path: Path) -> set[str]:
-    try:
-        package: Any = json.loads(_text(path) or "{}")
+        package: Any = json.loads(text or "{}")
     except (ValueError, RecursionError):
         return set()
     names = ("dependencies", "devDependencies", "require", "require-dev")
@@ -70,6 +64,8 @@ class FormatterKind:
     extensions: tuple[str, ...]
     is_used: Callable[[FormattedProject], bool] = lambda project: True
     environment: Mapping[str, str] = field(default_factory=dict)
+    is_configured: bool = False
+    """It is run whatever the project says, and where its program is not found, too: that it fails is told."""
 
     def formats(self, path: Path) -> bool:
         return path.name.endswith(self.extensions)
@@ -138,8 +134,7 @@ def configured(config: bool | Mapping[str, FormatterConfig] | None) -> list[Form
 
 
 def _changed(kind: FormatterKind, entry: FormatterConfig) -> FormatterKind:
-    """With a command of its own it is used whatever the project says."""
     kind = replace(kind, environment=entry.environment)
     if entry.extensions is not None:
         kind = replace(kind, extensions=tuple(entry.extensions))
-    return replace(kind, command=tuple(entry.command), is_used=lambda project: True) if entry.command else kind
+    return replace(kind, command=tuple(entry.command), is_configured=True) if entry.command else kind

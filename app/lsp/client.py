@@ -263,3 +263,32 @@ def symbols_of(uri: str) -> LspMessage:
 
 def symbols_named(query: str) -> LspMessage:
     return types.WORKSPACE_SYMBOL, types.WorkspaceSymbolParams(query=query)
+
+
+_ABOUT_A_PLACE = {
+    "goToDefinition": (types.TEXT_DOCUMENT_DEFINITION, types.DefinitionParams),
+    "hover": (types.TEXT_DOCUMENT_HOVER, types.HoverParams),
+    "goToImplementation": (types.TEXT_DOCUMENT_IMPLEMENTATION, types.ImplementationParams),
+    "prepareCallHierarchy": (types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, types.CallHierarchyPrepareParams),
+}
+_CALLS = {"incomingCalls": types.CALL_HIERARCHY_INCOMING_CALLS, "outgoingCalls": types.CALL_HIERARCHY_OUTGOING_CALLS}
+
+
+async def answer_to(client: LspClient, operation: str, uri: str, line: int, character: int) -> Any:
+    """One of OpenCode's operations; places count from 0. Raises LspFailure."""
+    named, place = types.TextDocumentIdentifier(uri=uri), types.Position(line=line, character=character)
+    match operation:
+        case "documentSymbol":
+            return await client.request(*symbols_of(uri))
+        case "workspaceSymbol":
+            return await client.request(*symbols_named(""))
+        case "findReferences":
+            context = types.ReferenceContext(include_declaration=True)
+            params = types.ReferenceParams(text_document=named, position=place, context=context)
+            return await client.request(types.TEXT_DOCUMENT_REFERENCES, params)
+        case "incomingCalls" | "outgoingCalls":
+            items = await answer_to(client, "prepareCallHierarchy", uri, line, character)
+            return await client.request(_CALLS[operation], {"item": items[0]}) if isinstance(items, list) and items else []
+        case _:
+            method, make = _ABOUT_A_PLACE[operation]
+            return await client.request(method, make(text_document=named, position=place))

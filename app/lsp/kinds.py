@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.schema.config import LspConfig
-from app.util.project_programs import above, find_program
+from app.util.project_programs import above, find_program, has_file, text_of
 
 Initialization = Callable[[Path, Path], Mapping[str, Any] | None]
 """Of a root and the checkout's top. None: the server cannot work there."""
@@ -26,6 +26,8 @@ class ServerKind:
     unless: tuple[str, ...] = ()
     initialization: Initialization = lambda root, top: {}
     env: Mapping[str, str] | None = None
+    is_configured: bool = False
+    """Its program is started where it is not found, too: that it fails is told."""
 
     def serves(self, path: Path) -> bool:
         return not self.extensions or path.suffix in self.extensions or path.name in self.extensions
@@ -33,26 +35,24 @@ class ServerKind:
     def root_of(self, path: Path, directory: Path, top: Path) -> Path | None:
         """None where it has nothing to do."""
         places = list(above(path, directory if path.is_relative_to(directory) else top))
-        if any(_has(place, self.unless) for place in places):
+        if any(_has(place, self.unless, top) for place in places):
             return None
-        return next((place for place in places if _has(place, self.markers)), None if self.strict else directory)
+        return next((place for place in places if _has(place, self.markers, top)), None if self.strict else directory)
 
     def command(self, root: Path, top: Path, search_path: str | None) -> list[str] | None:
         """With the program's absolute path: the project's own before that of `PATH`. None where none is there."""
         for name, *arguments in self.commands:
             if program := find_program(name, root, top, search_path):
                 return [program, *arguments]
-        return None
+        return [*self.commands[0]] if self.is_configured else None
 
 
-def _has(place: Path, markers: Sequence[str]) -> bool:
-    return any(_is_marked(place, *marker.partition(":")) for marker in markers)
+def _has(place: Path, markers: Sequence[str], top: Path) -> bool:
+    return any(_is_marked(place, *marker.partition(":"), top) for marker in markers)
 
 
-def _is_marked(place: Path, name: str, _: str, text: str) -> bool:
-    if "*" in name:
-        return next(place.glob(name), None) is not None
-    return (place / name).exists() and (not text or text in (place / name).read_text(errors="replace"))
+def _is_marked(place: Path, name: str, _: str, text: str, top: Path) -> bool:
+    return has_file(place, name, top) and (not text or text in text_of(place / name, top))
 
 
 def _python(root: Path, top: Path) -> Mapping[str, Any]:
@@ -162,6 +162,7 @@ def _changed(kind: ServerKind, entry: LspConfig, command: Sequence[str]) -> Serv
         extensions=kind.extensions if entry.extensions is None else tuple(entry.extensions),
         initialization=lambda root, top: entry.initialization,
         env=entry.env,
+        is_configured=True,
         strict=False,
         unless=(),
     )

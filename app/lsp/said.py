@@ -1,6 +1,7 @@
 """What a language server says, read as a stranger's words: what is no path, error or symbol is left out, and all is short."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -14,6 +15,10 @@ _ERROR = 1
 _MAX_ERRORS = 20
 _MAX_CHARS = 500
 _MAX_NUMBER = 2**31
+
+_MAX_SYMBOLS = 10
+_FOUND_KINDS = {5, 6, 10, 11, 12, 13, 14, 23}
+"""Classes, methods, enumerations, interfaces, functions, variables, constants and structures, as LSP numbers them."""
 
 M = TypeVar("M", bound=BaseModel)
 _SaidNumber = Annotated[int, Field(ge=0, lt=_MAX_NUMBER)]
@@ -75,9 +80,6 @@ class FoundSymbol(BaseModel):
     kind: int
     location: SaidLocation
 
-    def shown(self) -> Symbol:
-        return Symbol.model_validate({**self.model_dump(), "name": plain(self.name)})
-
 
 class FileSymbol(BaseModel):
     """Of `textDocument/documentSymbol`: nested ones have a range, those of older servers a place."""
@@ -92,9 +94,19 @@ class FileSymbol(BaseModel):
         yield from ranges_of(self.children)
 
 
-def symbols_of(answer: Any) -> list[FoundSymbol]:
+def symbols(answer: Any, top: Path) -> list[Symbol]:
+    """Of `workspace/symbol`: the kinds that OpenCode finds, in files below `top`."""
     read = (_read(FoundSymbol, one) for one in answer) if isinstance(answer, list) else ()
-    return [symbol for symbol in read if symbol]
+    found = (_shown(symbol, top) for symbol in read if symbol and symbol.kind in _FOUND_KINDS)
+    return list(islice(filter(None, found), _MAX_SYMBOLS))
+
+
+def _shown(symbol: FoundSymbol, top: Path) -> Symbol | None:
+    path = path_of(symbol.location.uri)
+    if path is None or not path.is_relative_to(top):
+        return None
+    location = {"uri": path.as_uri(), "range": symbol.location.range.model_dump()}
+    return Symbol.model_validate({"name": plain(symbol.name), "kind": symbol.kind, "location": location})
 
 
 def ranges_of(answer: Any) -> Iterator[SaidRange]:

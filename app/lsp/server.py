@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -99,13 +99,30 @@ class LanguageServer:
         """Of all files that it has spoken of and that have some."""
         return self._errors
 
-    async def request(self, method: str, params: Any, deadline: float) -> Any:
-        """None where it does not answer until `deadline`, or answers with an error."""
-        if self._client is None or self.is_behind:
+    async def symbols(self, query: str, deadline: float) -> Any:
+        """What it answers to `workspace/symbol`; None where it does not until `deadline`."""
+        return await self._answered(lambda client: client.request(*self._module.symbols_named(query)), deadline)
+
+    async def answer(self, operation: str, path: Path, text: str, place: tuple[int, int], deadline: float) -> Any:
+        """To an operation of the tool `lsp`, about a file with this text. None where it does not until `deadline`."""
+
+        async def ask(client: LspClient) -> Any:
+            self._tell(path, text)
+            return await self._module.answer_to(client, operation, path.as_uri(), *place)
+
+        return await self._answered(ask, deadline)
+
+    async def _answered(self, ask: "Callable[[LspClient], Awaitable[Any]]", deadline: float) -> Any:
+        if self.is_behind:
             return None
-        with suppress(TimeoutError, self._module.LspFailure):
+        try:
             async with asyncio.timeout_at(deadline):
-                return await self._client.request(method, params)
+                await self._settled_start.wait()
+                return await ask(self._client) if self._client else None
+        except TimeoutError:
+            self.is_behind = True
+        except self._module.LspFailure as failure:
+            log.debug("the language server %s does not answer: %s", self.target.kind.id, failure)
         return None
 
     def _tell(self, path: Path, text: str) -> _SpokenFile | None:

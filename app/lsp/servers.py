@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
+from app.lsp import said
 from app.lsp.kinds import ServerKind, configured
 from app.lsp.server import LanguageServer, LspTarget
 from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
+from app.schema.browse import Symbol
 from app.schema.config import LspConfig
 from app.schema.event import AnnouncedEvent, DiagnosedFile, EventLspClientDiagnostics, EventLspUpdated, Nothing
 from app.schema.lsp import FileErrors, LSPStatus
@@ -71,7 +74,7 @@ class LanguageServers:
         """Whether some server could be: cheap, and without a look at the disk."""
         return any(kind.serves(path) for kind in self._kinds)
 
-    async def open(self, path: Path) -> tuple[Path, list[LanguageServer]]:
+    async def serving(self, path: Path) -> tuple[Path, list[LanguageServer]]:
         """Those of a file, started, and its path without links."""
         if not self._users or not self.is_for(path):
             return path, []
@@ -82,17 +85,17 @@ class LanguageServers:
         """The errors of files that have these texts by now, and of others that have some."""
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         names: dict[Path, Path] = {}
-        serving: dict[LanguageServer, list[Path]] = {}
+        asked: dict[LanguageServer, list[Path]] = {}
         for path in files:
-            real, servers = await self.open(path)
+            real, servers = await self.serving(path)
             names[real] = path
             for server in servers:
-                serving.setdefault(server, []).append(real)
+                asked.setdefault(server, []).append(real)
         await asyncio.gather(
-            *(server.check(real, files[names[real]], deadline) for server, served in serving.items() for real in served)
+            *(server.check(real, files[names[real]], deadline) for server, served in asked.items() for real in served)
         )
         found: dict[Path, FileErrors] = {}
-        for server in serving:
+        for server in asked:
             for real, errors in server.errors().items():
                 found.setdefault(names.get(real) or self._named(real), FileErrors()).add(errors)
         return found
@@ -107,8 +110,27 @@ class LanguageServers:
         settled = [server for server in self._servers.values() if server.is_ready or server.has_failed]
         return [self._status(server) for server in settled]
 
-    def ready(self) -> Sequence[LanguageServer]:
-        return [server for server in self._servers.values() if server.is_ready]
+    async def symbols(self, query: str) -> list[Symbol]:
+        """Of the project, as the servers that are ready find them: at most 10 of each."""
+        deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        ready = [server for server in self._servers.values() if server.is_ready and not server.is_behind]
+        answers = await asyncio.gather(*(server.symbols(query, deadline) for server in ready))
+        found = (said.symbols(answer, server.target.top) for server, answer in zip(ready, answers, strict=True))
+        return [symbol for symbols in found for symbol in symbols]
+
+    async def answers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
+        """To an operation of the tool `lsp`: what each server of the file says, those that say nothing left out. None where there
+        is no server for the file."""
+        real, servers = await self.serving(path)
+        deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        found = await asyncio.gather(*(server.answer(operation, real, text, place, deadline) for server in servers))
+        return [answer for answer in found if answer] if servers else None
+
+    async def symbol_length(self, path: Path, text: str, line: int) -> int | None:
+        """How many lines the symbol of a file has that begins at a line, which counts from 0. None where none does."""
+        answers = await self.answers("documentSymbol", path, text, (0, 0)) or ()
+        ranges = (found for answer in answers for found in said.ranges_of(answer))
+        return next((found.end.line - line + 1 for found in ranges if found.start.line == line), None)
 
     def _status(self, server: LanguageServer) -> LSPStatus:
         target, directory = server.target, self._workspace.directories()[-1].real

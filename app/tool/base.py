@@ -61,6 +61,16 @@ class FileFormatter:
     failed: Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class LanguageQuestion:
+    """One of the operations of the tool `lsp`. `text`: of the file. `place`: line and character, from 0."""
+
+    operation: str
+    path: Path
+    text: str
+    place: tuple[int, int]
+
+
 class ToolHost(Protocol):
     """The services of a turn that a tool may use."""
 
@@ -105,6 +115,10 @@ class ToolHost(Protocol):
 
     async def file_read(self, path: Path) -> None:
         """Starts what may be asked about the file soon."""
+        ...
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        """What each says; None where there is none for the file."""
         ...
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:

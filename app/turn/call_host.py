@@ -20,7 +20,7 @@ from app.schema.session import Session, Todo
 from app.session.store import Store
 from app.session.todos import read_todos
 from app.storage.writer import Lease
-from app.tool.base import FileFormatter, SubagentRequest, ToolError, ToolPermission, ToolResult
+from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.turn import hooks
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import ToolCalls
@@ -135,7 +135,11 @@ class CallHost:
         ]
 
     async def file_read(self, path: Path) -> None:
-        await self._caller.instance.extensions.language_servers.open(path)
+        await self._caller.instance.extensions.language_servers.serving(path)
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        servers = self._caller.instance.extensions.language_servers
+        return await servers.answers(question.operation, question.path, question.text, question.place)
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
         """By the paths that were given; not of files that are kept from the user."""
@@ -195,6 +199,9 @@ class UnattendedHost:
         return []
 
     async def file_read(self, path: Path) -> None:
+        return None
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
         return None
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 APP = Path(__file__).parents[2] / "app"
-ROOMS = ("config", "context", "project", "workspace", "agent", "plugin", "snapshot", "sandbox")
+ROOMS = ("config", "context", "project", "workspace", "agent", "plugin", "snapshot", "sandbox", "lsp", "formatter")
 METHODS = {"open", "read_text", "read_bytes", "fdopen", "scandir", "iterdir", "listdir", "glob", "iglob", "rglob"}
 OPENERS = {"open(", *(f".{name}(" for name in METHODS)}
 OTHERS = {

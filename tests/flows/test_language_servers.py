@@ -1,6 +1,8 @@
 """What language servers say of a file after an edit, and what one that is slow, silent, dead or hostile costs."""
 
+import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -200,3 +202,59 @@ async def ready(app: RunningApp) -> list[psutil.Process]:
 async def until_listed(app: RunningApp, status: str) -> None:
     while [server["status"] for server in await app.get("/lsp")] != [status]:
         pass
+
+
+async def test_symbols_are_found_in_the_project(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("x"), server=fake()) as app:
+        assert await app.get("/find/symbol", params={"query": "in"}) == []
+        await states(app)
+        (symbol,) = await app.get("/find/symbol", params={"query": "in"})
+    assert symbol["name"] == "inside" and symbol["kind"] == 12
+    assert symbol["location"]["uri"] == (app.directory / "a.fake").as_uri() and symbol["location"]["range"]["end"]["line"] == 2
+
+
+async def test_a_part_of_one_line_stands_for_the_symbol_that_begins_there(tmp_path: Path) -> None:
+    async with serving(tmp_path, server=fake()) as app:
+        (app.directory / "a.fake").write_text("one\ntwo\nthree\nfour\n")
+        session = (await app.create_session())["id"]
+        read = {}
+        for line in (1, 2):
+            url = f"{(app.directory / 'a.fake').as_uri()}?start={line}&end={line}"
+            parts = [{"type": "file", "mime": "text/plain", "url": url, "filename": "a.fake"}]
+            await app.post(f"/session/{session}/message", {"noReply": True, "parts": parts})
+            read[line] = str((await app.messages(session))[-1]["parts"])
+    assert "two" in read[2] and "three" in read[2] and "four" not in read[2]
+    assert "one" in read[1] and "two" not in read[1]
+
+
+async def test_the_tool_asks_where_its_flag_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = call("lsp", operation="hover", filePath="a.fake", line=1, character=1)
+    nowhere = call("lsp", operation="hover", filePath="a.txt", line=1, character=1)
+    async with serving(tmp_path, write("x"), asked, server=fake()) as app:
+        assert "lsp" not in await app.get("/experimental/tool/ids")
+        assert (await states(app))[1]["title"] != "hover a.fake:1:1"
+    for flag in ("OPENCODE_EXPERIMENTAL_LSP_TOOL", "OPENCODE_EXPERIMENTAL"):
+        monkeypatch.setenv(flag, "1")
+        async with serving(tmp_path / flag, write("x"), asked, nowhere, server=fake()) as app:
+            _, answered, refused = await states(app)
+        monkeypatch.delenv(flag)
+        assert answered["title"] == "hover a.fake:1:1" and "a hover" in answered["output"], answered
+        assert answered["metadata"]["result"] == [{"contents": "a hover"}]
+        assert refused["error"].endswith("No LSP server available for this file type.")
+
+
+async def test_a_project_without_servers_loads_nothing(tmp_path: Path) -> None:
+    """In a process of its own: other tests have loaded it."""
+    code = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom running_app import running_app, make_workspace\n"
+        "from turns import call, say\n"
+        "async def main(base):\n"
+        "    turns = [[call('write', filePath='b.unknown', content='x')], [say()]]\n"
+        "    async with running_app(base, workspace=make_workspace(base / 'w'), turns=turns) as app:\n"
+        "        await app.prompt((await app.create_session())['id'], 'Go')\n"
+        "    assert not {'pygls', 'lsprotocol', 'cattrs'} & set(sys.modules)\n"
+        "asyncio.run(main(Path(sys.argv[1])))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{FAKE.parent}:{FAKE.parents[2]}"}
+    done = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path / "base"), env=environment)
+    assert await done.wait() == 0

@@ -7,7 +7,7 @@ from typing import Any
 from app.schema.lsp import FileErrors
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.tool.base import FileFormatter, SubagentRequest, ToolContext, ToolPermission, ToolResult
+from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
@@ -86,6 +86,9 @@ class FakeHost:
 
     async def file_read(self, path: Path) -> None:
         pass
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
         return self.errors
