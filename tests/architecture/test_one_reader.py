@@ -13,6 +13,7 @@ OTHERS = {
     "config/loader.py": "key bindings of this package",
     "config/patch.py": "writes, in a folder that the reader has opened",
     "agent/definitions.py": "prompts of this package",
+    "lsp/client.py": "a pipe",
     "sandbox/git.py": "the processes of the machine",
     "sandbox/git_repository.py": "the names in a git directory",
     "sandbox/machine.py": "what there is on the machine",
