@@ -31,6 +31,7 @@ from app.intake.prompts import Prompts
 from app.intake.resolve import Resolver
 from app.intake.session_actions import SessionActions
 from app.intake.user_message import Intake, PromptLimits
+from app.lsp.servers import LspSettings
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpSettings
 from app.permission.service import Permissions
@@ -229,6 +230,7 @@ class Server(Services):
             ModelSources(self.known, self.auth, self.accounts, self.choices.scripted, self.observer, settings.max_part_bytes),
             data_dir,
             McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
+            LspSettings(self.toolbox.environment, self.sandbox, self.states.announce),
             PluginHost(
                 self.bus, api_access, project_code=settings.project_plugins, hook_seconds=self.choices.plugin_hook_seconds
             ),

@@ -8,12 +8,13 @@ from fastapi.responses import Response
 
 from app import __version__
 from app.api.access import AdminsOnly
-from app.api.deps import AppServices, Who, json_bytes
+from app.api.deps import AppServices, CurrentInstance, Who, json_bytes
 from app.api.documented import answer, documented
 from app.api.draining import ServerStopping
 from app.api.json_route import router
 from app.api.roles import ANSWERS, MANAGES, READS
 from app.schema.base import Wire
+from app.schema.lsp import FormatterStatus, LSPStatus
 from app.session.replicas import ReplicaHealth
 from app.util.log import client_log
 
@@ -80,12 +81,12 @@ async def doc(request: Request) -> Any:
 
 
 @routes.get("/lsp", tags=["lsp"], operation_id="lsp.status", dependencies=READS)
-async def lsp() -> list[dict[str, Any]]:
-    """No language servers run here."""
-    return []
+async def lsp(instance: CurrentInstance) -> list[LSPStatus]:
+    """The language servers of the directory that have started: each does so at the first file that it is for."""
+    return instance.extensions.language_servers.statuses()
 
 
 @routes.get("/formatter", tags=["formatter"], operation_id="formatter.status", dependencies=READS)
-async def formatter() -> list[dict[str, Any]]:
-    """No formatters run here."""
-    return []
+async def formatter(instance: CurrentInstance) -> list[FormatterStatus]:
+    """The formatters that there may be: `enabled` where the project uses one and its program is there."""
+    return await instance.extensions.formatters.statuses()

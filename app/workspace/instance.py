@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from app.config.flags import Flags
+from app.formatter.formatters import Formatters
+from app.lsp.servers import LanguageServers
 from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
 from app.plugin.runner import HookRunner
@@ -54,6 +56,8 @@ class InstanceExtensions:
     """What a directory's configuration adds to the server."""
 
     mcp: McpServers
+    language_servers: LanguageServers
+    formatters: Formatters
     commands: Sequence[Command] = ()
     skills: Sequence[Skill] = ()
     hooks: HookRunner = field(default_factory=HookRunner)
