@@ -2653,8 +2653,6 @@ class WorktreeName(Wire):
     branch: str
 
 
-SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
-
 Part = Annotated[
     TextPart
     | SubtaskPart
@@ -2670,6 +2668,8 @@ Part = Annotated[
     | CompactionPart,
     Field(discriminator="type"),
 ]
+
+SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
 
 Event = Annotated[
     EventServerConnected
