@@ -112,7 +112,7 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
     if principal is OPERATOR:
         return directory
     await app.users.all()
-    wanted = directory or app.instances.workspaces.home
+    wanted = directory or app.workspaces.home
     if _leads_to_own(app, principal, wanted):
         return directory
     if directory is None and principal.roots:
@@ -122,18 +122,6 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
 
 def _leads_to_own(app: "Services", principal: Principal, path: str) -> bool:
     try:
-        return may_enter(app, principal, os.path.realpath(path))
+        return app.workspaces.admits(principal, os.path.realpath(path))
     except OSError:  # a link on the way became something else while it was read
         return False
-
-
-async def roots_below(app: "Services", principal: Principal, real: str) -> list[str]:
-    """The principal's roots below a directory that they may not work in themselves. `real`: the directory without symlinks."""
-    if principal is not OPERATOR:
-        await app.users.all()
-    return app.instances.workspaces.roots_below(principal, real)
-
-
-def may_enter(app: "Services", principal: Principal, real: str) -> bool:
-    """Of a path without symlinks."""
-    return app.instances.workspaces.admits(principal, real)

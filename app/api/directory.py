@@ -1,4 +1,4 @@
-"""A directory's paths, project, agents, commands, skills and tools."""
+"""A directory's paths, project, agents, commands, skills, plugins and tools."""
 
 import os
 from typing import Annotated, Any
@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.access import may_enter
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directory, Here, Who, json_bytes, location_of
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import MANAGES, READS, WRITES
 from app.intake.mcp_commands import all_commands
+from app.plugin.loading import ExtensionStatus
 from app.schema.agent import Agent, Command, Skill
 from app.schema.base import Wire
 from app.schema.part import ModelRef
@@ -61,13 +61,13 @@ async def path(here: Here) -> Paths:
 async def projects(app: AppServices, who: Who) -> Response:
     if who.may_see_all:
         return json_bytes(await app.projects.all_json())
-    return json_bytes(await app.projects.visible_json(lambda path: may_enter(app, who, path)))
+    return json_bytes(await app.projects.visible_json(lambda path: app.workspaces.admits(who, path)))
 
 
 @project.get("/current", operation_id="project.current", responses=_PLACE, dependencies=READS)
 async def current_project(app: AppServices, who: Who, here: Here) -> Project:
     found = await app.projects.get(here.project_id)
-    return found if who.may_see_all else found.with_sandboxes_in(lambda path: may_enter(app, who, path))
+    return found if who.may_see_all else found.with_sandboxes_in(lambda path: app.workspaces.admits(who, path))
 
 
 @project.get("/{projectID}/directories", operation_id="project.directories", responses=documented(400), dependencies=READS)
@@ -76,7 +76,7 @@ async def project_directories(app: AppServices, who: Who, project_id: ProjectIdP
     found = await app.projects.find(project_id)
     known = found.directories() if found else []
     real = zip(known, map(os.path.realpath, known), strict=True)
-    return [ProjectDirectory(directory=path) for path, without_links in real if may_enter(app, who, without_links)]
+    return [ProjectDirectory(directory=path) for path, without_links in real if app.workspaces.admits(who, without_links)]
 
 
 @project.post("/git/init", responses=documented(400, 403, 409), dependencies=WRITES)
@@ -105,6 +105,12 @@ async def command_list(instance: CurrentInstance) -> list[Command]:
 @routes.get("/skill", tags=["skill"], operation_id="app.skills", dependencies=READS)
 async def skills(instance: CurrentInstance) -> list[Skill]:
     return list(instance.extensions.skills)
+
+
+@routes.get("/plugin", tags=["plugin"], operation_id="plugin.list", dependencies=READS)
+async def statuses(instance: CurrentInstance) -> list[ExtensionStatus]:
+    """What became of the plugins and tool files that the directory's configuration names."""
+    return list(instance.extensions.plugins)
 
 
 @routes.get("/experimental/tool/ids", tags=["tool"], operation_id="tool.ids", dependencies=READS)

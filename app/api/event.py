@@ -16,7 +16,6 @@ from fastapi import Depends, Header, Query, Request
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import AppStatus
 
-from app.api.access import may_enter
 from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
 from app.api.opencode_programs import is_opencode
@@ -169,7 +168,7 @@ def _audience(app: Services, who: Principal) -> Audience | None:
     """None for who hears of everything."""
     if who.may_see_all:
         return None
-    return Audience(who.name, lambda path: may_enter(app, who, path), app.event_cursors.for_user(who.name))
+    return Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
 
 
 class EventToken(Wire):

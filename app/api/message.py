@@ -1,14 +1,15 @@
 """Messages and parts: prompt, read, correct, remove."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
+from app.api.access import principal_of
 from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
 from app.api.deps import (
     AppServices,
-    Directory,
+    DirectoryQuery,
     MessageIdPath,
     PartIdPath,
     QueuedIdPath,
@@ -18,13 +19,14 @@ from app.api.deps import (
     Who,
     instance_of_session,
     json_bytes,
+    named_directory,
 )
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.keepalive_json import keeping_alive
 from app.api.opencode_programs import behind_its_events
 from app.api.roles import PROMPTS, READS, WRITES
-from app.api.services import Services
+from app.api.services import Services, services_of
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
@@ -55,47 +57,46 @@ async def messages(
 _PROMPTED = documented(409, 413, 429, 507)
 
 
-async def _prompted(app: AppServices, session_id: SessionIdPath) -> PromptedSession:
-    return await app.store.session_to_prompt(session_id)
+class PromptedInstance(NamedTuple):
+    session: PromptedSession
+    instance: Instance
 
 
-Prompted = Annotated[PromptedSession, Depends(_prompted)]
+async def _prompted(request: Request, session_id: SessionIdPath, where: DirectoryQuery = None) -> PromptedInstance:
+    """Raises NotFound, DirectoryForbidden."""
+    app, directory = services_of(request), await named_directory(request, where)
+    prompted = await app.store.session_to_prompt(session_id)
+    return PromptedInstance(prompted, await instance_of_session(app, principal_of(request.scope), prompted.session, directory))
 
 
-async def _its_instance(app: AppServices, who: Who, where: Directory, prompted: Prompted) -> Instance:
-    return await instance_of_session(app, who, prompted.session, where)
-
-
-ItsInstance = Annotated[Instance, Depends(_its_instance)]
+Prompted = Annotated[PromptedInstance, Depends(_prompted)]
 
 
 @routes.post(
     "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=_PROMPTED, dependencies=PROMPTS
 )
-async def prompt(
-    app: AppServices, prompted: Prompted, instance: ItsInstance, body: PromptInput, user_agent: UserAgent = ""
-) -> Response:
+async def prompt(app: AppServices, prompted: Prompted, body: PromptInput, user_agent: UserAgent = "") -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
-    accepted = await _accept(app, prompted, instance, body)
+    accepted = await _accept(app, prompted, body)
     if isinstance(accepted, Waiting):
         return keeping_alive(behind_its_events(user_agent, app.queue.answer(accepted)))
     if body.no_reply:
         return json_bytes(accepted.message.wire_json())
-    return keeping_alive(behind_its_events(user_agent, app.prompts.answer(prompted.session.id, accepted)))
+    return keeping_alive(behind_its_events(user_agent, app.prompts.answer(prompted.session.session.id, accepted)))
 
 
 @routes.post("/prompt_async", operation_id="session.prompt_async", status_code=204, responses=_PROMPTED, dependencies=PROMPTS)
-async def prompt_async(app: AppServices, prompted: Prompted, instance: ItsInstance, body: PromptInput) -> Response:
-    accepted = await _accept(app, prompted, instance, body)
+async def prompt_async(app: AppServices, prompted: Prompted, body: PromptInput) -> Response:
+    accepted = await _accept(app, prompted, body)
     if isinstance(accepted, AcceptedPrompt) and not body.no_reply:
-        app.prompts.answer_later(prompted.session.id, accepted)
+        app.prompts.answer_later(prompted.session.session.id, accepted)
     return Response(status_code=204, media_type="application/json")
 
 
-async def _accept(app: Services, prompted: PromptedSession, instance: Instance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+async def _accept(app: Services, prompted: PromptedInstance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
     if prompt.when_busy == "queue":
-        return await app.queue.accept(instance, prompted, prompt)
-    return await app.prompts.accept(instance, prompted, prompt)
+        return await app.queue.accept(prompted.instance, prompted.session, prompt)
+    return await app.prompts.accept(prompted.instance, prompted.session, prompt)
 
 
 @routes.get("/queue", operation_id="session.queue", dependencies=READS)

@@ -48,6 +48,7 @@ from app.webhook.service import Webhooks
 from app.workspace.branches import Branches
 from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances
+from app.workspace.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from app.intake.admission import Admissions
@@ -81,6 +82,7 @@ class Services:
     store: Store
     quota: ProjectQuota
 
+    workspaces: Workspaces
     instances: Instances
     projects: Projects
     branches: Branches

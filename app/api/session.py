@@ -1,5 +1,7 @@
 """Sessions: create, list, read, rename, delete, fork, abort."""
 
+import asyncio
+import os
 from typing import Annotated, Literal
 
 from fastapi import Query, Request
@@ -18,13 +20,15 @@ from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
 from app.schema.part import ModelRef
-from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
+from app.schema.session import CreateInput, FileDiff, ForkInput, GlobalSession, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_automatically
+from app.storage.repositories import session_rows
 from app.storage.repositories.session_rows import SessionFilter
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal
 
 routes = router("/session", 400, tags=["session"])
+everywhere = router("/experimental", 400, tags=["session"])
 
 _DEMANDS_PATH = "opencode-client-python/"
 """A client of OpenCode 1.18 that takes no session without a path, though the description has it as optional."""
@@ -164,3 +168,40 @@ async def abort(app: AppServices, session_id: SessionIdPath) -> bool:
     """Answers when the session is idle and its record finished; an idle or unknown session is idle already."""
     await app.runner.abort(session_id)
     return True
+
+
+# Of all directories that a client may work in.
+
+
+@everywhere.get("/session", operation_id="experimental.session.list", response_model=list[GlobalSession], dependencies=READS)
+async def list_all_sessions(
+    app: AppServices,
+    who: Who,
+    directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
+    roots: Annotated[bool, Query(description="Only sessions without a parent")] = False,
+    start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
+    cursor: Annotated[float | None, Query(description="From X-Next-Cursor: only sessions updated before this time (ms)")] = None,
+    search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
+    limit: Annotated[float, Query(ge=0, description="How many, newest updated first; more of one millisecond")] = 100,
+    archived: Annotated[bool, Query(description="Archived ones too")] = False,
+) -> Response:
+    wanted = SessionFilter(
+        directories=await _directories(app, who, directory),
+        roots_only=roots,
+        updated_since=start,
+        updated_before=cursor,
+        search=search,
+        archived=archived,
+        owner=who.visible_owner,
+    )
+    page = await app.sessions.page_of_all(wanted, page_size(limit, None) or 100)
+    return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
+
+
+async def _directories(app: Services, who: Principal, directory: str | None) -> list[str] | None:
+    """Those that the client may work in and wants to see; None for all of them."""
+    stored = session_rows.directories_of_sessions
+    known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]
+    real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
+    allowed = [each for each, without_links in zip(known, real, strict=True) if app.workspaces.admits(who, without_links)]
+    return None if directory is None and len(allowed) == len(known) else allowed

@@ -8,10 +8,10 @@ from fastapi import Path, Request
 from pydantic import Field
 
 from app.api.audit import CREATED
-from app.api.connect_tickets import LIFETIME_SECONDS
 from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
 from app.api.documented import NotFoundError, answer, documented
 from app.api.json_route import router
+from app.api.login import TICKET_SECONDS
 from app.api.roles import READS, WRITES
 from app.api.services import Services
 from app.pty.shells import installed_shells
@@ -101,4 +101,5 @@ async def connect_token(app: AppServices, who: Who, where: Directory, pty_id: Pt
 
 def issue_ticket(app: Services, who: Principal, pty_id: str) -> PtyTicket:
     app.terminals.own(who, pty_id)
-    return PtyTicket(ticket=app.login.connect_tickets.issue(who, pty_id), expires_in=LIFETIME_SECONDS)
+    ticket, _ = app.login.connect_tickets.issue((pty_id, who))
+    return PtyTicket(ticket=ticket, expires_in=TICKET_SECONDS)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from app.api.access import may_enter
 from app.api.deps import AppServices, Here, Who
 from app.api.documented import documented
 from app.api.json_route import router
@@ -22,7 +21,7 @@ routers = (routes,)
 
 
 def _may_enter(app: Services, who: Principal, path: str) -> bool:
-    return may_enter(app, who, os.path.realpath(path))
+    return app.workspaces.admits(who, os.path.realpath(path))
 
 
 async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:

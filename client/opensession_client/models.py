@@ -2706,8 +2706,6 @@ class WorktreeName(Wire):
     branch: str
 
 
-SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
-
 Part = Annotated[
     TextPart
     | SubtaskPart
@@ -2723,6 +2721,8 @@ Part = Annotated[
     | CompactionPart,
     Field(discriminator="type"),
 ]
+
+SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
 
 Event = Annotated[
     EventServerConnected

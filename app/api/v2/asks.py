@@ -3,9 +3,8 @@
 from typing import Annotated
 
 from fastapi import Path, Query
-from fastapi.responses import Response
 
-from app.api.deps import AppServices, SessionIdPath, Who, no_content
+from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.roles import ANSWERS, READS, WRITES
 from app.api.services import Services
 from app.api.v2.answers import Data, Located, data, located, router
@@ -85,10 +84,9 @@ async def saved(
 @permissions.delete(
     "/saved/{id}", operation_id="v2.permission.saved.remove", status_code=204, responses=_FORBIDDEN, dependencies=WRITES
 )
-async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path(alias="id")]) -> Response:
+async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path(alias="id")]) -> None:
     """It is asked for again. One that is not there is gone already."""
     await app.permissions.saved.remove(who.visible_owner, saved_id)
-    return no_content()
 
 
 @session_permissions.post("", operation_id="v2.session.permission.create", responses=_FORBIDDEN, dependencies=WRITES)
@@ -117,10 +115,9 @@ async def permission(app: AppServices, session_id: SessionIdPath, request_id: Pe
 @session_permission.post(
     "/reply", operation_id="v2.session.permission.reply", status_code=204, responses=_FORBIDDEN, dependencies=ANSWERS
 )
-async def reply(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath, body: ReplyInput) -> Response:
+async def reply(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath, body: ReplyInput) -> None:
     await _find(app, session_id, request_id, app.permissions.pending)
     await app.permissions.reply(request_id, body.reply, body.message)
-    return no_content()
 
 
 @questions.get("/request", operation_id="v2.question.request.list", dependencies=READS)
@@ -135,14 +132,12 @@ async def questions_of_session(app: AppServices, session_id: SessionIdPath) -> D
 
 
 @session_question.post("/reply", operation_id="v2.session.question.reply", status_code=204, dependencies=ANSWERS)
-async def answer(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath, body: AnswerInput) -> Response:
+async def answer(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath, body: AnswerInput) -> None:
     await _find(app, session_id, request_id, app.questions.pending)
     await app.questions.reply(request_id, body.answers)
-    return no_content()
 
 
 @session_question.post("/reject", operation_id="v2.session.question.reject", status_code=204, dependencies=ANSWERS)
-async def reject(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath) -> Response:
+async def reject(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath) -> None:
     await _find(app, session_id, request_id, app.questions.pending)
     await app.questions.reject(request_id)
-    return no_content()
