@@ -76,9 +76,9 @@ class SessionTx:
         """Another session in the same change."""
         return SessionTx(self.tx, session_id, self.directory)
 
-    def announce(self, event: AnnouncedEvent | RenderedEvent, *, journaled: bool = True, owner: str | None = None) -> None:
+    def announce(self, event: AnnouncedEvent | RenderedEvent, *, owner: str | None = None) -> None:
         """To `owner`, if not to whom the session belongs."""
-        announced = Event.of(event, self.directory, self.session_id, journaled=journaled)
+        announced = Event.of(event, self.directory, self.session_id)
         self.tx.announce(announced if owner is None else announced.stored(owner, None))
 
     # The session.
