@@ -190,7 +190,8 @@ class Server(Services):
         return SharedBus(self.settings.redis_url, identity, head, self._events_after)
 
     async def _events_after(self, cursor: int) -> list[Event]:
-        rows, _ = await self.database.read(lambda connection: journal_rows.events_after(connection, cursor))
+        page = partial(journal_rows.events_after, seq=cursor, directory=None, max_bytes=journal_rows.PAGE_BYTES)
+        rows, _ = await self.database.read(page)
         return list(map(journal_rows.event_of, rows))
 
     def _make_users(self) -> None:

@@ -253,10 +253,12 @@ class PendingRequests(Generic[R, T]):
 
     async def _remove(self, pending: PendingRequest[R, T], removed: asyncio.Future[None]) -> None:
         delay = RETRY_SECONDS
-        while (await asyncio.wait({removed})) and removed.exception() is not None:
+        await asyncio.wait({removed})
+        while removed.exception() is not None:
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_RETRY_SECONDS)
             removed = self._post_removal(pending)
+            await asyncio.wait({removed})
         self._withdrawn.discard(pending.request.id)
 
     async def find(self, request_id: str) -> PendingRequest[R, T]:

@@ -43,14 +43,14 @@ class Replay:
         return await self._database.read(journal_rows.newest_event)
 
     async def page(self, cursor: int, directory: str | None, audience: Audience | None = None) -> ReplayPage:
-        """What comes after a cursor, of one directory or with None of all, as much as `events_after` reads at once."""
+        """What comes after a cursor, of one directory or with None of all, up to `journal_rows.PAGE_BYTES`, or one event."""
         owner = audience.owner if audience else None
 
         def read(connection: Connection) -> ReplayPage:
             oldest, newest = journal_rows.journal_span(connection)
             if cursor < oldest - 1 or cursor > newest:
                 return ReplayPage([], newest, resync=True)
-            rows, last = journal_rows.events_after(connection, cursor, directory, owner=owner)
+            rows, last = journal_rows.events_after(connection, cursor, directory, journal_rows.PAGE_BYTES, owner)
             events = map(journal_rows.event_of, rows)
             heard = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
             return ReplayPage(heard, newest if last else rows[-1].seq, last)

@@ -1,6 +1,7 @@
 """Finding messages by their words."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -51,6 +52,7 @@ MAX_OCCURRENCES = 500
 """That are looked at for the best place."""
 
 Occurrence = tuple[int, int, str]
+_GAP = re.compile(r"[ \n]")
 
 
 def snippet(text: str, words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
@@ -81,9 +83,8 @@ def _start(text: str, first: int) -> int:
     if first <= BEFORE:
         return 0
     start = first - BEFORE
-    space = max(text.rfind(separator, start - 1, first) for separator in (" ", "\n"))
-    gap = min((at for at in (text.find(separator, start - 1, first) for separator in (" ", "\n")) if at >= 0), default=-1)
-    return gap + 1 if space >= 0 else start
+    gap = _GAP.search(text, start - 1, first)
+    return gap.end() if gap else start
 
 
 def _merged(found: Sequence[Occurrence], start: int, end: int) -> list[tuple[int, int]]:

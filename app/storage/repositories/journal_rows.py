@@ -14,7 +14,7 @@ _ROW_BY_ROW = {"stream_results": True, "max_row_buffer": 4}
 
 
 def events_after(
-    connection: Connection, seq: int, directory: str | None = None, max_bytes: int = PAGE_BYTES, owner: str | None = None
+    connection: Connection, seq: int, directory: str | None, max_bytes: int, owner: str | None = None
 ) -> tuple[list[Row[Any]], bool]:
     """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
     these are all. `owner`: without those of other users' sessions. Reads hardly more rows than it returns."""
