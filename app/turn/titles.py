@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from io import StringIO
+from weakref import WeakKeyDictionary
 
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
 from app.context.history import to_model_messages
-from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
+from app.provider.base import Finish, ModelRequest, Provider, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
 from app.provider.models.cost import tokens_and_cost
 from app.provider.models.selection import small_model
 from app.schema.errors import NotFound
@@ -37,6 +38,8 @@ from app.workspace.instance import Instance
 log = logging.getLogger(__name__)
 
 MAX_LENGTH = 100
+MOST_AT_ONCE = 4
+"""Of one provider: each at the same time takes a connection of its own, and all requests after it look at each of those."""
 PAUSE_SECONDS, MOST_PAUSES = 0.1, 10
 """Answers go first: a title is requested when none has begun for a moment, or after a second."""
 MAX_REMEMBERED = 10_000
@@ -54,6 +57,7 @@ class Titles:
         self._tasks = tasks
         self._requested: dict[str, None] = {}
         self._answer_began = -math.inf
+        self._slots: WeakKeyDictionary[Provider, asyncio.Semaphore] = WeakKeyDictionary()
 
     def start(self, instance: Instance, session: Session, history: Sequence[MessageWithParts]) -> asyncio.Task[None] | None:
         """To be called when an answer begins. The task that sets the title of the session and of its first prompt's summary; None
@@ -115,9 +119,10 @@ class Titles:
         )
         request = await hooks.request(instance, request, agent, prompt)
         provider = instance.models.providers.provider_for(model)
+        slots = self._slots.setdefault(provider, asyncio.Semaphore(MOST_AT_ONCE))
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                async with aclosing(provider.stream(request)) as events:
+                async with slots, aclosing(provider.stream(request)) as events:
                     return await _read(events, model)
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:
