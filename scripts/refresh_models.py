@@ -81,6 +81,8 @@ def can_be_asked(listed: dict[str, Any]) -> bool:
 
 def model(listed: dict[str, Any]) -> dict[str, Any]:
     kept = {name: listed[name] for name in FIELDS if listed.get(name)} | {"tool_call": listed["tool_call"]}
+    if listed["reasoning"] and "reasoning_options" in listed:
+        kept["reasoning_options"] = listed["reasoning_options"]
     prices = {name: price for name, price in listed.get("cost", {}).items() if name in PRICES}
     return kept | ({"cost": prices} if prices else {})
 

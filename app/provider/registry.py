@@ -31,9 +31,9 @@ def adapter_of(model: Model) -> Adapter:
     return _ADAPTER_OF.get(model.api.npm, "openai_chat")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Connection:
-    """A provider with what each of its calls passes."""
+    """A provider with what each of its calls passes. One is another's equal only if it is the same."""
 
     stream: Ask
     close: Callable[[], Coroutine[Any, Any, None]]

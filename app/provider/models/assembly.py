@@ -161,7 +161,8 @@ def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> I
     listed = known.entries(provider_id) if configured else {}
     for model_id, said in configured.items():
         meant: str = said.get("id") or model_id
-        merged = merge_entry({**listed.get(meant, {}), **({} if meant == model_id else {"name": model_id})}, said)
+        name = {} if meant == model_id else {"name": model_id}
+        merged = merge_entry({"family": "", **listed.get(meant, {}), **name}, said)
         yield model_id, make_model(provider_id, model_id, merged, entry)
 
 

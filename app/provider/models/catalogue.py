@@ -11,7 +11,7 @@ import orjson
 
 from app.provider import npm
 from app.provider.models.entries import RawEntry, make_model
-from app.schema.model import Model, ModelApi, ModelLimit, ProviderInfo
+from app.schema.model import Model, ProviderInfo
 
 LISTED = Path(__file__).with_name("models.jsonl")
 
@@ -57,23 +57,9 @@ def known_info(known: Catalogue, provider_id: str) -> ProviderInfo:
 
 def scripted_info() -> ProviderInfo:
     """The provider of a server without keys, which answers by rules."""
-    return ProviderInfo(
-        id="scripted",
-        name="Scripted (no language model)",
-        source="custom",
-        models={
-            "rules": _scripted_model("rules", "Rules"),
-            "title": _scripted_model("title", "Titles"),
-        },
-    )
-
-
-def _scripted_model(model_id: str, name: str) -> Model:
-    return Model(
-        id=model_id,
-        provider_id="scripted",
-        api=ModelApi(id=model_id, npm=npm.SCRIPTED),
-        name=name,
-        family="scripted",
-        limit=ModelLimit(context=200_000, output=32_000),
-    )
+    limit = {"context": 200_000, "output": 32_000}
+    models = {
+        id_: make_model("scripted", id_, {"name": name, "family": "scripted", "limit": limit}, {"npm": npm.SCRIPTED})
+        for id_, name in (("rules", "Rules"), ("title", "Titles"))
+    }
+    return ProviderInfo(id="scripted", name="Scripted (no language model)", source="custom", models=models)

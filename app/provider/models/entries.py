@@ -44,7 +44,7 @@ def make_model(provider_id: str, model_id: str, entry: RawEntry, provider: RawEn
             npm=own.get("npm") or provider.get("npm") or npm.OPENAI_COMPATIBLE,
         ),
         name=entry.get("name") or model_id,
-        family=entry.get("family") or "",
+        family=entry.get("family"),
         capabilities=_capabilities(entry),
         cost=_cost(entry.get("cost") or {}),
         limit=ModelLimit(**{kind: int(limit[kind]) for kind in ModelLimit.model_fields if limit.get(kind) is not None}),
@@ -53,7 +53,7 @@ def make_model(provider_id: str, model_id: str, entry: RawEntry, provider: RawEn
         headers=entry.get("headers") or {},
         release_date=entry.get("release_date") or "",
     )
-    model.variants = _variants(deep_merge(derive_variants(model), entry.get("variants") or {}))
+    model.variants = _variants(deep_merge(derive_variants(model, entry.get("reasoning_options")), entry.get("variants") or {}))
     return model
 
 

@@ -49,6 +49,7 @@ def listed(model_id: str, status: str) -> dict[str, Any]:
     return {
         "id": model_id,
         "name": model_id.title(),
+        "family": "bigs",
         "temperature": True,
         "reasoning": True,
         "cost": {"input": 1, "output": 2, "cache_read": 0.1, "tiers": [DEARER]},
@@ -288,6 +289,7 @@ def reasoning_model(model_id: str, package: str) -> Model:
         ("gpt-5.2", npm.OPENAI, ["none", "low", "medium", "high", "xhigh"]),
         ("gpt-5.1-codex", npm.OPENAI, ["low", "medium", "high"]),
         ("gpt-5-pro", npm.OPENAI, []),
+        ("anthropic/claude-opus-4.6", npm.OPENROUTER, []),
         ("openai/gpt-5", npm.OPENROUTER, ["none", "minimal", "low", "medium", "high", "xhigh"]),
         ("deepseek-reasoner", npm.OPENAI_COMPATIBLE, []),
         ("glm-4.7", npm.OPENAI_COMPATIBLE, []),
@@ -297,6 +299,20 @@ def reasoning_model(model_id: str, package: str) -> Model:
 )
 def test_which_efforts_a_model_offers(model_id, package, names):
     assert list(derive_variants(reasoning_model(model_id, package))) == names
+
+
+@pytest.mark.parametrize(
+    ("model_id", "package", "stated", "names"),
+    [
+        ("glm-5.3", npm.OPENAI_COMPATIBLE, [{"type": "toggle"}, {"type": "effort", "values": ["low", "max"]}], ["low", "max"]),
+        ("grok-4.7", "@ai-sdk/xai", [{"type": "effort", "values": [None, "high"]}], ["none", "high"]),
+        ("kimi-k2.6", npm.OPENAI_COMPATIBLE, [{"type": "toggle"}], ["low", "medium", "high"]),
+        ("anything", npm.OPENAI_COMPATIBLE, [], []),
+        ("claude-opus-4-5", npm.ANTHROPIC, [{"type": "effort", "values": ["low"]}], ["high", "max"]),
+    ],
+)
+def test_efforts_that_models_dev_states_take_the_place_of_guesses(model_id, package, stated, names):
+    assert list(derive_variants(reasoning_model(model_id, package), stated)) == names
 
 
 def test_a_model_that_does_not_reason_has_no_variants():
