@@ -14,7 +14,7 @@ from app.bus.redis_server import RedisUnusable, find_redis
 from app.session.lease import DEAD_AFTER_MS
 from app.settings import Settings
 from app.storage import server_facts
-from app.storage.engine import Connection, Engine, make_engine
+from app.storage.engine import Connection, Engine, make_engine, transaction
 from app.storage.migrate import HEAD, revision
 from app.storage.repositories import lease_rows
 from app.util.finding import Finding
@@ -33,7 +33,7 @@ def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
         if settings.redis_url:
             yield Finding("Redis", "note", "not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)")
         return
-    with engine.connect() as connection, connection.begin():
+    with transaction(engine) as connection:
         replicas = lease_rows.replicas(connection) if revision(connection) == HEAD else []
         yield from _postgres(connection)
         yield _clock(connection)

@@ -14,10 +14,9 @@ from app.runs.turn_end_retries import TurnEndRetries
 from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy as BusyStatus
-from app.schema.session import Idle
 from app.session.gate import Hold, HoldKind, SessionGate
 from app.session.lease import POLL_SECONDS, Leases
-from app.session.status import Statuses, busy_in
+from app.session.status import EndOfRun, Statuses, busy_in
 from app.session.store import Store
 from app.storage.engine import StorageError
 from app.storage.repositories import message_rows, session_rows
@@ -63,10 +62,12 @@ class Run:
     ending: bool = False
     aborted: bool = False
     discarded: bool = False
-    newest_elsewhere: str | None = None
-    """The newest prompt that another server has accepted meanwhile."""
+    tried: str | None = None
+    """The prompt that another server has accepted, and for which it was started."""
+    finished: bool = False
+    """Its last turn has ended by itself."""
     answer: bytes | None = None
-    """What its last turn has left as the newest answer. None where the run did not end with that turn."""
+    """What that turn has left as the newest answer."""
     task: asyncio.Task[Any] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -311,7 +312,7 @@ class Runner:
             await self._answer_with(session_id, run, ended_with)
         finally:
             run.ending = True
-            await asyncio.shield(self._end(session_id, run))
+            await asyncio.shield(self._end(session_id, run, run_turn))
 
     async def _answer(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
         await self._acquire_lease(session_id, run)
@@ -347,22 +348,13 @@ class Runner:
         return self._slots
 
     async def _turns(self, session_id: str, run: Run, run_turn: RunTurn) -> None:
-        goes_on = True
-        while goes_on:
+        while True:
             assert run.instance is not None
-            run.answer = None
             with run.instance.resources.in_use():
                 await run_turn(session_id, run.instance, run.take_joined)
-            # A prompt may join while another is looked for.
-            goes_on = run.joined or await self._has_new_prompt_elsewhere(session_id, run) or run.joined
-
-    async def _has_new_prompt_elsewhere(self, session_id: str, run: Run) -> bool:
-        """Whether another server has accepted a prompt meanwhile. One that this run has tried to answer counts no more. Notes
-        the newest answer, which is read together with that."""
-        prompt, run.answer = await self._store.end_of_turn(session_id)
-        is_new = prompt is not None and prompt != run.newest_elsewhere
-        run.newest_elsewhere = prompt
-        return is_new
+            if not run.joined:
+                break
+        run.finished = True
 
     async def _answer_aborted(self, session_id: str, run: Run) -> None:
         """Under the lease: without it the answer may be one that another server writes."""
@@ -393,19 +385,21 @@ class Runner:
             log.exception("the end of the turn of %s could not be stored", session_id)
             self._turn_end_retries.add(session_id, run.directory)
 
-    async def _end(self, session_id: str, run: Run, *, announced: bool = True) -> None:
+    async def _end(self, session_id: str, run: Run, run_turn: RunTurn | None = None, *, announced: bool = True) -> None:
         """Idle is announced last, when all else of the turn is stored, be it later; not while another run waits, whose prompt is
         open. It is stored under the lease: the prompts of a session that another server runs are not closed."""
         runs = self._runs[session_id]
         is_last = runs[-1] is run and not (run.discarded or run.fenced)
         ends = announced and run.started and is_last and not self.has_unstored_end(session_id)
         try:
-            idle = self._statuses.set(session_id, run.directory, Idle(), releases_lease=True) if ends else None
+            idle = self._set_idle(session_id, run) if ends else None
             if run.started:
                 self._store.release(session_id)
                 self._leases.release(session_id, idle)
             if idle is not None:
-                await idle
+                self._go_on(session_id, run, await idle, run_turn)
+            elif run.finished:
+                run.answer = await self._store.answer_json(session_id)
         except StaleLease:
             self._statuses.forget(session_id)
         except Exception:
@@ -419,3 +413,12 @@ class Runner:
                 del self._runs[session_id]
             run.ended.set()
             self._gate.release(run.hold)
+
+    def _set_idle(self, session_id: str, run: Run) -> asyncio.Future[EndOfRun]:
+        return self._statuses.set_idle(session_id, run.directory, releases_lease=True, joins=run.finished, tried=run.tried)
+
+    def _go_on(self, session_id: str, run: Run, end: EndOfRun, run_turn: RunTurn | None) -> None:
+        """With a turn for the prompt that another server has accepted meanwhile, if there is one."""
+        run.answer = self._store.only_json(session_id, end.answer) if end.answer else None
+        if end.waiting is not None and run_turn is not None and run.instance is not None:
+            self.start(session_id, run.instance, run_turn).tried = end.waiting

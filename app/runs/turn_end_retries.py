@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.message import MessagePath
-from app.schema.session import Idle
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.status import Statuses
@@ -78,7 +77,7 @@ class TurnEndRetries:
     async def _close_record(self, session_id: str, directory: str) -> None:
         error = to_message_error(TurnFailure(REASON))
         await stored_error.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
-        await self._statuses.set(session_id, directory, Idle())
+        await self._statuses.set_idle(session_id, directory)
 
     async def _retry(self, session_id: str) -> None:
         failures, delay = FailureLog(log, f"storing the end of the turn of {session_id}"), FIRST_DELAY_SECONDS

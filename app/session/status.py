@@ -1,6 +1,7 @@
 """Which sessions are busy. Kept in memory; announced through the store, so that the order among all events holds."""
 
 import asyncio
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -9,7 +10,8 @@ from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.lease import LeaseStatus
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.storage.repositories import lease_rows
+from app.storage.repositories import lease_rows, message_rows
+from app.storage.repositories.message_rows import StoredMessages
 
 _STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
 SHOWN_FOR_MS = 60_000
@@ -19,6 +21,13 @@ SHOWN_FOR_MS = 60_000
 def busy_in(directory: str) -> LeaseStatus:
     """What other servers show of a session that is being answered."""
     return LeaseStatus(directory, Busy().wire_json().decode())
+
+
+class EndOfRun(NamedTuple):
+    """`waiting`: the prompt for which the session is not idle yet; `answer`: the newest in the session, if it was looked for."""
+
+    waiting: str | None = None
+    answer: StoredMessages | None = None
 
 
 class Statuses:
@@ -39,34 +48,44 @@ class Statuses:
         """In whatever directory, on whatever server."""
         return {*await self._store.query(lease_rows.held_sessions, None), *self._busy}
 
-    def set(
-        self, session_id: str, directory: str, status: SessionStatus, *, releases_lease: bool = False
-    ) -> asyncio.Future[None]:
-        """The future is done when the status is announced. A session is idle for readers from then on; it stays busy if the
-        change cannot be stored. `releases_lease`: the session is free from then on."""
+    def set(self, session_id: str, directory: str, status: Busy | Retry) -> asyncio.Future[None]:
+        """The future is done when the status is announced."""
         before = self._busy.get(session_id)
-        lease = self._store.lease(session_id) if releases_lease else None
         is_shown_elsewhere = any(isinstance(each, Retry) for each in (status, before and before[1]))
 
         def change(tx: SessionTx) -> None:
-            if isinstance(status, Idle):
-                tx.close_prompts()
-            elif is_shown_elsewhere:
+            if is_shown_elsewhere:
                 tx.put_status(status)
             _announce(tx, status)
+
+        self._busy[session_id] = (directory, status)
+        return self._store.post(session_id, directory, change)
+
+    def set_idle(
+        self, session_id: str, directory: str, *, releases_lease: bool = False, joins: bool = False, tried: str | None = None
+    ) -> asyncio.Future[EndOfRun]:
+        """A session is idle for readers when the future is done; it stays busy if the change cannot be stored. `releases_lease`:
+        it is free from then on. `joins`: it stays busy, too, for a prompt that another server has accepted, unless it was
+        `tried`."""
+        before = self._busy.get(session_id)
+        lease = self._store.lease(session_id) if releases_lease else None
+
+        def change(tx: SessionTx) -> EndOfRun:
             if lease is not None:
                 tx.release(lease)
+            end = _end_of_run(tx, tried) if joins else EndOfRun()
+            if end.waiting is None:
+                tx.close_prompts()
+                _announce(tx, Idle())
+            return end
 
-        if not isinstance(status, Idle):
-            self._busy[session_id] = (directory, status)
-        done = self._store.post(session_id, directory, change)
-        if isinstance(status, Idle):
-            done.add_done_callback(lambda stored: self._end(session_id, before) if stored.exception() is None else None)
+        done = self._store.post(session_id, directory, change, releases=releases_lease)
+        done.add_done_callback(lambda stored: self._end(session_id, before, stored) if stored.exception() is None else None)
         return done
 
-    def _end(self, session_id: str, ended: tuple[str, Busy | Retry] | None) -> None:
-        """Does nothing if the session's next turn has begun."""
-        if self._busy.get(session_id) is ended:
+    def _end(self, session_id: str, ended: tuple[str, Busy | Retry] | None, stored: asyncio.Future[EndOfRun]) -> None:
+        """Does nothing if the session's next turn has begun, or will."""
+        if stored.result().waiting is None and self._busy.get(session_id) is ended:
             self._busy.pop(session_id, None)
 
     def mark_busy(self, session_id: str, directory: str) -> None:
@@ -76,6 +95,11 @@ class Statuses:
     def forget(self, session_id: str) -> None:
         """Of a session that is deleted, or that another server has taken over: that one announces what becomes of it."""
         self._busy.pop(session_id, None)
+
+
+def _end_of_run(tx: SessionTx, tried: str | None) -> EndOfRun:
+    waiting = message_rows.unanswered_prompt(tx.connection, tx.session_id)
+    return EndOfRun(None if waiting == tried else waiting, message_rows.newest_answer(tx.connection, tx.session_id))
 
 
 def _announce(tx: SessionTx, status: SessionStatus) -> None:

@@ -95,11 +95,18 @@ class Store:
         return await asyncio.shield(self.post(session_id, directory, work))
 
     def post(
-        self, session_id: str, directory: str, work: Callable[[SessionTx], T], chain: Chain | None = None
+        self,
+        session_id: str,
+        directory: str,
+        work: Callable[[SessionTx], T],
+        chain: Chain | None = None,
+        *,
+        releases: bool = False,
     ) -> asyncio.Future[T]:
         """Put in line behind all earlier changes; the future is done when it is stored and announced. It is refused if the lease
-        that this server holds now does not stand any more. `chain`: it fails if an earlier change of it did."""
-        lease = self._leases.get(session_id)
+        that this server holds now does not stand any more; one that `releases` it finds that out itself. `chain`: it fails if an
+        earlier change of it did."""
+        lease = None if releases else self._leases.get(session_id)
 
         def change(tx: Tx) -> T:
             tx.require(lease)
@@ -213,7 +220,7 @@ class Store:
 
     async def message_json(self, session_id: str, message_id: str) -> bytes:
         _, stored = await self._with_message(session_id, message_id)
-        found = self._only_json(session_id, stored)
+        found = self.only_json(session_id, stored)
         if found is None:
             raise DamagedMessage(session_id, message_id)
         return found
@@ -248,17 +255,7 @@ class Store:
         """The newest answer in a session, or the newest to one prompt. Raises NotFound where there is no such session."""
         query = partial(message_rows.newest_answer, prompt_id=prompt_id)
         _, stored = await self.as_announced(session_id, lambda: self._with_session(session_id, query))
-        return self._only_json(session_id, stored)
-
-    async def end_of_turn(self, session_id: str) -> tuple[str | None, bytes | None]:
-        """The newest prompt that waits and came after all that was answered; the newest answer."""
-
-        def read(connection: Connection) -> tuple[str | None, StoredMessages]:
-            unanswered = message_rows.unanswered_prompt(connection, session_id)
-            return unanswered, message_rows.newest_answer(connection, session_id)
-
-        unanswered, stored = await self.as_announced(session_id, lambda: self._database.read(read))
-        return unanswered, self._only_json(session_id, stored)
+        return self.only_json(session_id, stored)
 
     async def accepts_writes(self) -> bool:
         """Whether the database can be written now. Writes something that changes nothing."""
@@ -283,7 +280,7 @@ class Store:
             self.note_owners()
         return session
 
-    def _only_json(self, session_id: str, stored: StoredMessages) -> bytes | None:
+    def only_json(self, session_id: str, stored: StoredMessages) -> bytes | None:
         """None where there is none, or a damaged one."""
         messages = rows.message_values(session_id, stored, self.live.of(session_id))
         return orjson.dumps(messages[0]) if messages else None

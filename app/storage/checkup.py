@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
 from app.storage import part_texts, space, tables
 from app.storage.bodies import parsed
-from app.storage.engine import StorageError, hold_writer_lock, writer_lock
+from app.storage.engine import StorageError, hold_writer_lock, transaction, writer_lock
 from app.storage.migrate import HEAD, revision, unknown_schema
 from app.storage.repositories import lease_rows, webhook_rows
 from app.storage.text_index import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
@@ -23,7 +23,7 @@ _MAX_NAMED = 5
 
 def check(engine: Engine) -> list[Finding]:
     try:
-        with engine.connect() as connection, connection.begin():
+        with transaction(engine) as connection:
             return [*_library_findings(engine), *_findings(engine, connection)]
     except StorageError as error:
         return [Finding(SUBJECT, "fault", f"cannot be read: {getattr(error, 'orig', None) or error}. Restore a backup.")]
@@ -174,7 +174,7 @@ def _write_all(engine: Engine, statements: Sequence[Any]) -> None:
 
 def _write(engine: Engine, work: Callable[[Connection], object]) -> None:
     lock = writer_lock(engine)
-    with hold_writer_lock(lock), engine.execution_options(immediate=True).begin() as connection:
+    with hold_writer_lock(lock), transaction(engine, writes=True) as connection:
         work(connection)
     if lock:
         lock.close()

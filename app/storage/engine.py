@@ -8,9 +8,9 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from sqlalchemy import Engine as Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.storage.locks import Locks, locks_of
-from app.storage.reconnecting import Reconnecting
+from app.storage.reconnecting import Begin, Reconnecting
 from app.storage.writer_lock import WriterLock, has_reset_bug
 
 T = TypeVar("T")
@@ -76,7 +76,6 @@ def _sqlite_engine(url: URL) -> Engine:
         require_writable(Path(url.database).parent, Path(url.database))
     engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 2, paramstyle="named")
     event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin_transaction)
     return engine
 
 
@@ -111,7 +110,7 @@ def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    """Transactions begin explicitly (`_begin_transaction`), so that reads are consistent and a write takes its lock at once."""
+    """Transactions begin explicitly (`transaction`), so that reads are consistent and a write takes its lock at once."""
     connection.isolation_level = None
     connection.text_factory = _readable  # one damaged row must not hide the others
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
@@ -144,16 +143,29 @@ def _use_wal(connection: Any) -> None:
             time.sleep(0.01)
 
 
-def _begin_transaction(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("immediate") else "BEGIN")
+@contextmanager
+def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]:
+    """What is read in it is of one moment. One that writes has the database for itself from its beginning, so that what it
+    decides by stays true.
+
+    Begun by a statement of its own: an engine with SQLAlchemy's event "begin" asks its listeners three times for every statement,
+    which takes as long as the statement."""
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        elif writes:
+            from app.storage.postgres import wait_for_writers
+
+            wait_for_writers(connection, _BUSY_TIMEOUT_MS)
+        yield connection
 
 
 class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
-        self._in_write = _transactions(self.engine.execution_options(immediate=True))
-        self._in_read = _transactions(_reading(self.engine))
+        self._in_write = _transactions(self.engine, writes=True)
+        self._in_read = _transactions(_reading(self.engine), writes=False)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
@@ -190,13 +202,14 @@ class Database:
             return result
 
 
-def _transactions(engine: Engine) -> Callable[[Callable[[Connection], Any]], Any]:
+def _transactions(engine: Engine, *, writes: bool) -> Callable[[Callable[[Connection], Any]], Any]:
     """What runs a function in a transaction of its own, and rolls back if it raises."""
-    return Reconnecting(engine).run if engine.dialect.name == "postgresql" else partial(_in_transaction, engine)
+    begin = partial(transaction, engine, writes=writes)
+    return Reconnecting(engine, begin).run if engine.dialect.name == "postgresql" else partial(_in_transaction, begin)
 
 
-def _in_transaction(engine: Engine, work: Callable[[Connection], T]) -> T:
-    with engine.begin() as connection:
+def _in_transaction(begin: Begin, work: Callable[[Connection], T]) -> T:
+    with begin() as connection:
         return work(connection)
 
 

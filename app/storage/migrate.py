@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from app import __version__
-from app.storage.engine import DatabaseUnusable, hold_writer_lock, writer_lock
+from app.storage.engine import DatabaseUnusable, hold_writer_lock, transaction, writer_lock
 from app.storage.tables import COUNTER, METADATA
 from app.storage.text_index import LACKS_FTS5, create_text_index, lacks_fts5
 
@@ -31,7 +31,7 @@ def revision(connection: Connection) -> str | None:
 
 def _usable_revision(engine: Engine) -> str | None:
     """None of an empty database. Raises DatabaseUnusable."""
-    with engine.begin() as connection:
+    with transaction(engine) as connection:
         if lacks_fts5(connection):
             raise DatabaseUnusable(LACKS_FTS5)
         return revision(connection)
@@ -85,7 +85,7 @@ def upgrade(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(migrations_dir()))
     lock = writer_lock(engine)
-    with hold_writer_lock(lock), engine.connect().execution_options(immediate=True) as connection, connection.begin():
+    with hold_writer_lock(lock), transaction(engine, writes=True) as connection:
         config.attributes["connection"] = connection
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from functools import partial
 from typing import Any
 
 from psycopg.abc import Buffer
@@ -55,15 +54,13 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
         connect_args={"client_encoding": "utf8", **limits},
     )
     event.listen(engine, "connect", configure)
-    event.listen(engine, "begin", partial(_begin_transaction, timeout_ms=timeout_ms))
     return engine
 
 
-def _begin_transaction(connection: Connection, *, timeout_ms: int) -> None:
+def wait_for_writers(connection: Connection, timeout_ms: int) -> None:
     """Serializes the writers of all servers, as SQLite does: the journal's numbers are committed in order, and what a writer
     reads stays valid until it commits. Each notes the transaction's number, by which its outcome is found."""
-    if connection.get_execution_options().get("immediate"):
-        connection.info[TRANSACTION] = _wait_for_writers(connection, timeout_ms)
+    connection.info[TRANSACTION] = _wait_for_writers(connection, timeout_ms)
 
 
 def _wait_for_writers(connection: Connection, timeout_ms: int) -> int:
@@ -81,6 +78,7 @@ def _wait_for_writers(connection: Connection, timeout_ms: int) -> int:
         except OperationalError as error:
             if not isinstance(error.orig, LockNotAvailable) or time.monotonic() > deadline:
                 raise
+        connection.connection.rollback()  # to PostgreSQL the transaction is over, and nothing was done in it yet
         if connection.exec_driver_sql(_END_STANDSTILL).all():
             log.warning("a server stands still, or is cut off, within a transaction: its connection to the database was ended")
 

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Literal, TypeVar
 
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
 T = TypeVar("T")
+
+Begin = Callable[[], AbstractContextManager[Connection]]
 
 RECONNECT_SECONDS = 5.0
 """Longer than a server goes on with its turns without a heartbeat: they are taken over then, rather than ended with an error."""
@@ -35,8 +38,9 @@ class Reconnecting:
     """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. When it is lost
     during the commit, the database is asked for the outcome."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, begin: Begin) -> None:
         self._engine = engine
+        self._begin = begin
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """Raises OutcomeUnknown."""
@@ -44,7 +48,7 @@ class Reconnecting:
         while True:
             committing: list[int | None] = []
             try:
-                with self._engine.begin() as connection:
+                with self._begin() as connection:
                     result = work(connection)
                     committing.append(connection.info.pop(TRANSACTION, None))
                 return result
@@ -71,7 +75,7 @@ class Reconnecting:
     def _outcome(self, number: int) -> Literal["committed", "aborted", "in progress"]:
         """In progress also while the database does not answer."""
         try:
-            with self._engine.execution_options(immediate=False).connect() as connection:
+            with self._engine.connect() as connection:
                 outcome: Literal["committed", "aborted", "in progress"] | None = connection.execute(
                     _OUTCOME, {"number": number}
                 ).scalar_one()

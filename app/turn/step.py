@@ -28,7 +28,7 @@ from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage
 from app.schema.model import Model
 from app.schema.part import Part, StepStartPart, ToolPart
-from app.schema.session import Busy, Retry, SessionStatus
+from app.schema.session import Busy, Retry
 from app.schema.tool_state import Running
 from app.session.store import Store
 from app.telemetry.records import TurnRecord
@@ -75,7 +75,7 @@ class StepTools:
     directory: str
     trees: Trees | None
     hooks: HookRunner
-    set_status: Callable[[SessionStatus], object]
+    set_status: Callable[[Busy | Retry], object]
     cancelled: Callable[[], MessageError]
     """The error of a step that was cancelled."""
     on_answer: Callable[[], object] = lambda: None

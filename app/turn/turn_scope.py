@@ -10,7 +10,7 @@ from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
 from app.schema.model import Model
 from app.schema.part import ModelRef, Part, TextPart, ToolPart
-from app.schema.session import Session, SessionStatus
+from app.schema.session import Busy, Retry, Session
 from app.session.rows import message_row, part_row
 from app.session.session_tasks import SessionTasks
 from app.session.session_tx import SessionTx
@@ -110,7 +110,7 @@ class TurnScope:
         """Raises ProviderModelNotFoundError."""
         return self.instance.models.find(ref)
 
-    def set_status(self, status: SessionStatus) -> None:
+    def set_status(self, status: Busy | Retry) -> None:
         self.services.statuses.set(self.session_id, self.directory, status)
 
     async def update_diffs(self, prompt_id: str) -> int:

@@ -14,6 +14,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -94,12 +95,17 @@ class Refusals:
         self._random = random.Random(seed)
         self._left = 0
 
-    def before_execute(self, connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
+    def before_execute(self, _connection: Connection, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if statement == "BEGIN IMMEDIATE" and self._random.random() < 0.5:
+            self._refuse_now_and_then(statement)
+
+    def before_commit(self, _connection: Connection) -> None:
         """Reads are not refused."""
-        if not connection.get_execution_options().get("immediate"):
-            return
-        begins = statement == "BEGIN IMMEDIATE" and self._random.random() < 0.5
-        if (begins or statement == "COMMIT") and self._is_next():
+        if current_thread().name.startswith("database-writer"):
+            self._refuse_now_and_then("COMMIT")
+
+    def _refuse_now_and_then(self, statement: str) -> None:
+        if self._is_next():
             raise OperationalError(statement, {}, sqlite3.OperationalError(REFUSED))
 
     def _is_next(self) -> bool:
@@ -121,6 +127,7 @@ def main() -> None:
     if REFUSALS_FILE in os.environ:
         refusals = Refusals(Path(os.environ[REFUSALS_FILE]), int(os.environ[REFUSALS_SEED]))
         event.listen(Engine, "before_cursor_execute", refusals.before_execute)
+        event.listen(Engine, "commit", refusals.before_commit)
     http_server(application, settings).run(sockets=[bound])
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import current_thread
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -21,17 +22,14 @@ class RefusedCommits:
         self.starts_with: str | None = None
         self.refused_text: str | None = None
 
-    def before_execute(self, connection: Connection, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
-        if statement == "COMMIT":
-            self.before_commit(connection)
+    def before_execute(self, _connection: Connection, _cursor: Any, _statement: str, parameters: Any, *_rest: Any) -> None:
         if self.starts_with is not None and self.starts_with in repr(parameters):
             self.refuses, self.starts_with = True, None
         if self.refused_text is not None and self.refused_text in repr(parameters):
             raise FULL
 
-    def before_commit(self, connection: Connection) -> None:
-        """SQLite is told of it by a statement, PostgreSQL by SQLAlchemy."""
-        if not connection.get_execution_options().get("immediate"):
+    def before_commit(self, _connection: Connection) -> None:
+        if not current_thread().name.startswith("database-writer"):
             return
         if self.refuses or (self.when is not None and self.when()):
             raise FULL

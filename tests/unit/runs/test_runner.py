@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from bare_instance import bare_instance
-from session_parts import Sessions, session
+from session_parts import Sessions, session, user
 from storage_parts import put_lease
 
 from app.runs.runner import Runner
@@ -12,6 +12,7 @@ from app.schema.errors import SessionBusy
 from app.schema.session import Busy
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
+from app.session.rows import message_row
 from app.session.status import Statuses
 from app.storage.engine import StorageError
 from app.storage.repositories import lease_rows
@@ -367,3 +368,18 @@ async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
             await asyncio.sleep(0.01)
     assert await running.statuses.of_directory("/w") == {}
     await running.runner.close()
+
+
+async def test_a_prompt_that_another_server_has_accepted_gets_a_turn_before_the_session_is_idle(running: Running) -> None:
+    """One turn: what that leaves without an answer does not keep the session busy for ever."""
+    first = running.prompt()
+    turn = await running.next_turn()
+    await running.sessions.store.write(running.id, "/w", lambda tx: tx.put_message(message_row(user("msg_2"), waits=True)))
+    turn.may_end.set()
+    second = await running.next_turn()
+    await first
+    assert running.runner.is_running(running.id) and running.statuses.is_busy(running.id)
+    assert "session.idle" not in [event["type"] for event in running.sessions.announced]
+    second.may_end.set()
+    await running.runner.idle(running.id)
+    assert running.sessions.announced[-1]["type"] == "session.idle" and len(running.turns.running) == 2

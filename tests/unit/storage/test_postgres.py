@@ -31,7 +31,7 @@ from app.schema.errors import SessionBusy
 from app.schema.part import Tokens
 from app.session.lease import Leases
 from app.session.session_sums import Sums
-from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine
+from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine, transaction
 from app.storage.migrate import HEAD, require_current, revision, upgrade
 from app.storage.postgres import IDLE_IN_TRANSACTION_MS
 from app.storage.reconnecting import OutcomeUnknown
@@ -90,8 +90,7 @@ def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
 
 async def test_a_server_that_stops_within_a_transaction_does_not_hold_the_others_up(storage: Storage, other: Storage) -> None:
     """Its connection ends, and it goes on with a new one."""
-    engine = storage.database.engine.execution_options(immediate=True)
-    with pytest.raises(StorageError), engine.begin() as frozen:
+    with pytest.raises(StorageError), transaction(storage.database.engine, writes=True) as frozen:
         began = time.monotonic()
         async with asyncio.timeout(60):
             await other.writer.commit(writing((other.sql.put_session, [session_row()])))
@@ -367,12 +366,13 @@ async def test_a_lock_held_too_long_is_given_up_on(url: str, monkeypatch: pytest
     """A server that hangs in its transaction does not hang the others."""
     from sqlalchemy import make_url
 
-    from app.storage.postgres import postgres_engine
+    from app.storage.postgres import postgres_engine, wait_for_writers
 
     hanging, waiting = postgres_engine(make_url(url), 1, 100), postgres_engine(make_url(url), 1, 100)
-    with hanging.execution_options(immediate=True).begin():
-        with pytest.raises(StorageError, match="lock timeout"), waiting.execution_options(immediate=True).begin():
-            pass
+    with hanging.begin() as holding, waiting.begin() as held_up:
+        wait_for_writers(holding, 100)
+        with pytest.raises(StorageError, match="lock timeout"):
+            wait_for_writers(held_up, 100)
     for engine in (hanging, waiting):
         engine.dispose()
 
