@@ -106,7 +106,7 @@ class LanguageServer:
     async def answer(self, operation: str, path: Path, text: str, place: tuple[int, int], deadline: float) -> Any:
         """To an operation of the tool `lsp`, about a file with this text. None where it does not until `deadline`."""
 
-        async def ask(client: LspClient) -> Any:
+        async def ask(client: "LspClient") -> Any:
             self._tell(path, text)
             return await self._module.answer_to(client, operation, path.as_uri(), *place)
 

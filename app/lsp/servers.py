@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ ANSWER_SECONDS = 3.0
 """That a call waits for all servers together."""
 MAX_SERVERS = 10
 """Of a directory: each nested project has its own."""
+LOOK_AGAIN_SECONDS = 10.0
+"""After which a server is looked for again where there was none."""
+_MAX_PLACES = 100
 _TOLD_AFTER = 0.1
 _MAX_TOLD = 20
 
@@ -49,6 +54,8 @@ class LanguageServers:
         self._users = 0
         self._servers: dict[tuple[str, Path], LanguageServer] = {}
         self._closing = TaskSet()
+        self._none_until: dict[tuple[Path, str], float] = {}
+        """By folder and extension: where there is no server."""
         self._told: dict[tuple[str, Path], None] = {}
 
     def serves(self, workspace: SandboxWorkspace, config: LspChoice) -> bool:
@@ -76,9 +83,12 @@ class LanguageServers:
 
     async def serving(self, path: Path) -> tuple[Path, list[LanguageServer]]:
         """Those of a file, started, and its path without links."""
-        if not self._users or not self.is_for(path):
+        place, now = (path.parent, path.suffix), time.monotonic()
+        if not self._users or not self.is_for(path) or now < self._none_until.get(place, 0):
             return path, []
         real, targets = await asyncio.to_thread(self._found, path)
+        if not targets:
+            self._none_until = {place: now + LOOK_AGAIN_SECONDS, **dict(islice(self._none_until.items(), _MAX_PLACES))}
         return real, [server for target in targets if (server := self._server(target))]
 
     async def check(self, files: Mapping[Path, str]) -> dict[Path, FileErrors]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ import pytest
 from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from turns import call, configured, say, tools, until
+from user_logins import user
 
 FAKE = Path(__file__).parents[1] / "support" / "fake_language_server.py"
 
@@ -30,9 +32,9 @@ async def serving(base: Path, *turns: Any, server: dict[str, Any], **options: An
         yield app
 
 
-async def states(app: RunningApp) -> list[dict[str, Any]]:
+async def states(app: RunningApp, directory: Path | None = None) -> list[dict[str, Any]]:
     """Of the calls of a session in which the model makes them one after the other."""
-    session = await app.create_session()
+    session = await app.post("/session", {}, params={"directory": str(directory)} if directory else None)
     await app.prompt(session["id"], "Go")
     return [part["state"] for part in tools(await app.messages(session["id"]))]
 
@@ -181,6 +183,34 @@ async def test_a_servers_program_reaches_the_project_alone(tmp_path: Path, place
         (state,) = await states(app)
     assert "ERROR [1:1]" in state["output"] and ("written" in state["output"]) is is_open, state["output"]
     assert target.exists() is is_open
+
+
+async def test_a_change_of_other_settings_leaves_them_running(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("x"), server=fake()) as app:
+        await states(app)
+        before = fakes(app)
+        await app.call("PATCH", "/config", {"username": "somebody"})
+        assert (await app.get("/config"))["username"] == "somebody"
+        assert [one["status"] for one in await app.get("/lsp")] == ["connected"] and fakes(app) == before
+        await app.call("PATCH", "/config", {"lsp": {"fake": {**fake("unversioned"), "command": [sys.executable, "-c", "0"]}}})
+        await app.get("/config")
+        await until(lambda: not fakes(app))
+
+
+async def test_users_are_told_of_nothing_in_the_roots_of_others(tmp_path: Path) -> None:
+    """Where there is no sandbox, too, a server may speak of what is not the user's."""
+    turns = [[write("x")], [say()], [write("x")], [say()]]
+    workspace = configured(tmp_path, {"lsp": {"fake": fake("others")}})
+    async with running_app(tmp_path, workspace=workspace, turns=turns, sandbox="off") as app:
+        ada_root, bob_root = app.directory / "ada", app.directory / "bob"
+        for root in (ada_root, bob_root):
+            root.mkdir()
+            shutil.copy(app.directory / "opencode.json", root)
+        async with user(app, "ada", roots=[ada_root]) as ada, user(app, "bob", roots=[bob_root]) as bob:
+            of_ada, of_bob = [await states(each, root) for each, root in ((ada, ada_root), (bob, bob_root))]
+            symbols = await ada.get("/find/symbol", params={"query": "x", "directory": str(ada_root)})
+    assert str(ada_root / "other2.fake") in json.dumps(of_ada) and str(bob_root) not in json.dumps([of_ada, symbols])
+    assert str(bob_root / "other2.fake") in json.dumps(of_bob) and str(ada_root) not in json.dumps(of_bob)
 
 
 def fakes(app: RunningApp) -> list[psutil.Process]:

@@ -76,7 +76,8 @@ def changed(params: dict[str, Any]) -> None:
     if MODE == "others":
         for number in range(8):
             publish(f"{Path.cwd().as_uri()}/other{number}.fake", [error(0, f"other {number}")], None)
-        publish("file:///etc/passwd", [error(0, "a secret")], None)
+        for private in (Path("/etc/passwd"), Path.cwd().parent / "bob" / "secret.fake"):
+            publish(private.as_uri(), [error(0, "a secret")], None)
     if MODE == "escape":
         outcome = "written"
         try:
