@@ -337,19 +337,14 @@ class PendingRequests(Generic[R, T]):
 
     async def all_json(self, directory: str, owner: str | None = None) -> bytes:
         """With `owner` those of one user's sessions."""
-        return b"[%b]" % b",".join(body.encode() for body, _ in await self._all(directory, owner))
+        return b"[%b]" % b",".join(request.wire_json() for request in await self.all(directory, owner))
 
     async def all(self, directory: str, owner: str | None = None) -> list[R]:
-        return [request for _, request in await self._all(directory, owner)]
-
-    async def _all(self, directory: str, owner: str | None) -> list[tuple[str, R]]:
         withdrawn = set(self._withdrawn)  # a row may be read that is gone, and forgotten here, when it has been read
-        bodies = await self._database.read(
+        rows = await self._database.read(
             lambda connection: pending_rows.pending_requests(connection, self._kind.name, directory, owner)
         )
-        requests = [(body, self._kind.parse(body)) for body in bodies]
-        hidden = withdrawn | self._withdrawn
-        return [(body, request) for body, request in requests if request and request.id not in hidden]
+        return [pending.request for pending in self._read(rows) if pending.request.id not in withdrawn]
 
     async def adopt_orphans(self, sessions: Collection[str] | None = None) -> list[R]:
         """Takes over the requests of dead servers in `sessions`, or in all sessions without a lease. An answer to one is kept

@@ -40,21 +40,17 @@ class UserKeys:
 
     async def for_user(self, name: str) -> Mapping[str, Auth]:
         """By provider, as they were a second ago at most; the same object while they do not change."""
-        known = self._read.get(name)
-        if known is None or time.monotonic() - known.at > FRESH_SECONDS:
-            known = await self._read_again(name, known)
-        return known.keys
-
-    async def _read_again(self, name: str, before: _ReadKeys | None) -> _ReadKeys:
-        at = time.monotonic()
+        before, at = self._read.get(name), time.monotonic()
+        if before is not None and at - before.at <= FRESH_SECONDS:
+            return before.keys
         found = await self._database.read(lambda connection: account_rows.user_keys(connection, name))
         rows = tuple((row.provider_id, row.body) for row in found)
         keys = before.keys if before and before.rows == rows else self._decrypted(name, rows)
-        self._read[name] = read = _ReadKeys(at, rows, keys)
+        self._read[name] = _ReadKeys(at, rows, keys)
         self._read.move_to_end(name)
         if len(self._read) > MOST_USERS:
             self._read.popitem(last=False)
-        return read
+        return keys
 
     def _decrypted(self, name: str, rows: tuple[tuple[str, str], ...]) -> dict[str, Auth]:
         """Without those of another secret: their users have to store them again."""

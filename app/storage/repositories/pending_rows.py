@@ -18,10 +18,10 @@ _OWNED = select(SESSION.c.id).where(SESSION.c.owner == bindparam("owner"))
 _SEEN_BY = _IN_DIRECTORY.where(PENDING_REQUEST.c.session_id.in_(_OWNED))
 
 
-def pending_requests(connection: Connection, kind: str, directory: str, owner: str | None = None) -> list[str]:
+def pending_requests(connection: Connection, kind: str, directory: str, owner: str | None = None) -> Sequence[Row[Any]]:
     """`owner`: only those of the sessions of a user."""
     query = _IN_DIRECTORY if owner is None else _SEEN_BY
-    return [row.body for row in connection.execute(query, {"kind": kind, "directory": directory, "owner": owner})]
+    return connection.execute(query, {"kind": kind, "directory": directory, "owner": owner}).all()
 
 
 _IN_SESSION = _WAITING.where(_OF_KIND, PENDING_REQUEST.c.session_id == bindparam("session"))
