@@ -8,7 +8,6 @@ from typing import Generic, Protocol, TypeVar
 
 import orjson
 
-from app.storage.statements import Statements
 from app.storage.writer import Tx, Writer
 from app.users.principal import OPERATOR, Principal, Role
 from app.util import clock
@@ -65,8 +64,7 @@ class MemoryEventTokens:
 class StoredEventTokens:
     """Of all servers of a database, by its clock. It has the hashes alone."""
 
-    def __init__(self, sql: Statements, writer: Writer) -> None:
-        self._sql = sql
+    def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
@@ -75,8 +73,8 @@ class StoredEventTokens:
         row = {"hash": _hash(token), "principal": orjson.dumps(principal).decode()}
 
         def issue(tx: Tx) -> None:
-            tx.execute(self._sql.delete_old_event_tokens, {"lifetime": LIFETIME_MS})
-            tx.execute(self._sql.put_event_token, row)
+            tx.execute(tx.sql.delete_old_event_tokens, {"lifetime": LIFETIME_MS})
+            tx.execute(tx.sql.put_event_token, row)
 
         await self._writer.commit(issue)
         return token, clock.now_ms() + LIFETIME_MS
@@ -84,7 +82,7 @@ class StoredEventTokens:
     async def redeem(self, token: str) -> Principal | None:
         """Raises StorageError."""
         wanted = {"given": _hash(token), "lifetime": LIFETIME_MS}
-        redeemed = await self._writer.commit(lambda tx: tx.execute(self._sql.redeem_event_token, wanted).scalar_one_or_none())
+        redeemed = await self._writer.commit(lambda tx: tx.execute(tx.sql.redeem_event_token, wanted).scalar_one_or_none())
         return _principal(redeemed) if redeemed else None
 
 

@@ -2,10 +2,11 @@
 
 import os
 from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
 
 from fastapi import Depends, Query
 
-from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who, search_place_of, workspace_of
+from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directory, Who, search_place_of, workspace_of
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import READS
@@ -76,9 +77,10 @@ async def find_files(
 
 
 @routes.get("/find/symbol", tags=["find"], operation_id="find.symbols", dependencies=READS)
-async def find_symbols(here: Here, query: Annotated[str, Query()]) -> list[Symbol]:
-    """Always empty, as OpenCode's: no language server is asked."""
-    return []
+async def find_symbols(instance: CurrentInstance, query: Annotated[str, Query(max_length=1000)]) -> list[Symbol]:
+    """As the language servers find them that have started: at most 10 of each."""
+    found = await instance.extensions.language_servers.symbols(query)
+    return [symbol for symbol in found if not instance.hides(unquote(urlsplit(symbol.location.uri).path))]
 
 
 @routes.get("/file", tags=["file"], operation_id="file.list", dependencies=READS)

@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from app import __version__
 from app.api.access import AdminsOnly
-from app.api.deps import AppServices, Who, json_bytes
+from app.api.deps import AppServices, CurrentInstance, Who, json_bytes
 from app.api.documented import answer, documented
 from app.api.draining import ServerStopping
 from app.api.json_route import router
@@ -18,9 +18,11 @@ from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS
 from app.runs.retention import PruneRule
 from app.schema.base import Wire
 from app.schema.errors import NotFound
+from app.schema.lsp import FormatterStatus, LSPStatus
 from app.schema.retention import PruneInput, PruneReport
 from app.schema.usage import UsageGroup, UsageReport
 from app.session.replicas import ReplicaHealth
+from app.session.usage import usage_report
 from app.storage.repositories.account_rows import UsageFilter
 from app.util.log import client_log
 
@@ -87,15 +89,15 @@ async def doc(request: Request) -> Any:
 
 
 @routes.get("/lsp", tags=["lsp"], operation_id="lsp.status", dependencies=READS)
-async def lsp() -> list[dict[str, Any]]:
-    """No language servers run here."""
-    return []
+async def lsp(instance: CurrentInstance) -> list[LSPStatus]:
+    """The language servers of the directory that have started: each does so at the first file that it is for."""
+    return instance.extensions.language_servers.statuses()
 
 
 @routes.get("/formatter", tags=["formatter"], operation_id="formatter.status", dependencies=READS)
-async def formatter() -> list[dict[str, Any]]:
-    """No formatters run here."""
-    return []
+async def formatter(instance: CurrentInstance) -> list[FormatterStatus]:
+    """The formatters that there may be: `enabled` where the project uses one and its program is there."""
+    return await instance.extensions.formatters.statuses()
 
 
 LATEST_MS = 2**53
@@ -111,7 +113,7 @@ async def usage(
 ) -> UsageReport:
     """A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it was
     when the session is given to another user."""
-    return await app.usage.report(UsageFilter(since, until, who.visible_owner), group)
+    return await app.store.query(usage_report, UsageFilter(since, until, who.visible_owner), group)
 
 
 @routes.post("/prune", tags=["session"], response_model=PruneReport, responses=documented(400, 403), dependencies=MANAGES)

@@ -15,25 +15,23 @@ from app.intake.session_actions import SessionActions
 from app.permission.service import Permissions
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
-from app.provider.models.catalogue import Known
+from app.provider.models.catalogue import Catalogue
 from app.pty.terminals import Terminals
 from app.question.service import Questions
 from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
 from app.runs.retention import Retention
 from app.runs.runner import Runner
-from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.health import HealthCheck
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
-from app.session.search import MessageSearch
+from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
-from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
@@ -90,7 +88,7 @@ class Services:
     branches: Branches
     states: DirectoryStates
     toolbox: Toolbox
-    known: Known
+    known: Catalogue
     auth: AuthStore
     global_config: GlobalConfig
     patching: Patching
@@ -99,12 +97,10 @@ class Services:
     terminals: Terminals
 
     sessions: SessionService
-    all_sessions: AllSessions
     forks: Forks
     shares: Shares
     statuses: Statuses
-    usage: UsageLedger
-    search: MessageSearch
+    reverts: Reverts
     permissions: Permissions
     questions: Questions
 

@@ -22,6 +22,7 @@ from app.schema.errors import BadRequest
 from app.schema.part import ModelRef
 from app.schema.session import CreateInput, FileDiff, ForkInput, GlobalSession, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_automatically
+from app.storage.repositories import session_rows
 from app.storage.repositories.session_rows import SessionFilter
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal
@@ -50,17 +51,17 @@ async def list_sessions(
     ] = None,
 ) -> Response:
     cursors = PageCursors(app, who, "cursor", NEXT_CURSOR)
-    page = await app.sessions.page(
-        here,
-        directory=directory if scope is None and path is None else None,
-        roots_only=bool(roots) and roots != "false",
-        updated_since=start,
-        search=search,
-        limit=page_size(limit, cursor),
-        owner=who.visible_owner,
+    wanted = SessionFilter(
+        here.project_id,
+        directories=[directory] if directory is not None and scope is None and path is None else None,
         path=path.rstrip("/") if path else None,
-        before=None if cursor is None else cursors.read(cursor),
+        roots_only=bool(roots) and roots != "false",
+        owner=who.visible_owner,
+        search=search,
+        updated_since=start,
     )
+    before = None if cursor is None else cursors.read(cursor)
+    page = await app.store.sessions_page(wanted, page_size(limit, cursor) or None, before)
     return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
@@ -136,7 +137,9 @@ async def delete(app: AppServices, here: SessionPlace, session_id: SessionIdPath
 
 @routes.get("/{sessionID}/children", response_model=list[Session], responses=documented(404), dependencies=READS)
 async def children(app: AppServices, who: Who, session_id: SessionIdPath) -> Response:
-    return json_bytes(await app.sessions.children_json(session_id, who.visible_owner))
+    session = await app.store.session(session_id)
+    wanted = SessionFilter(session.project_id, parent_id=session_id, owner=who.visible_owner)
+    return json_bytes((await app.store.sessions_page(wanted)).body)
 
 
 @routes.get("/{sessionID}/todo", response_model=list[Todo], responses=documented(404), dependencies=READS)
@@ -191,13 +194,14 @@ async def list_all_sessions(
         archived=archived,
         owner=who.visible_owner,
     )
-    page = await app.all_sessions.page(wanted, page_size(limit, None) or 100)
+    page = await app.sessions.page_of_all(wanted, page_size(limit, None) or 100)
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 
 async def _directories(app: Services, who: Principal, directory: str | None) -> list[str] | None:
     """Those that the client may work in and wants to see; None for all of them."""
-    known = await app.all_sessions.directories(who.visible_owner) if directory is None else [directory]
+    stored = session_rows.directories_of_sessions
+    known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]
     real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
     allowed = [each for each, without_links in zip(known, real, strict=True) if app.workspaces.admits(who, without_links)]
     return None if directory is None and len(allowed) == len(known) else allowed

@@ -3,7 +3,7 @@
 import getpass
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from importlib import resources
@@ -14,7 +14,7 @@ from app.config import markdown
 from app.config.errors import ConfigInvalidError
 from app.config.extensions import SUFFIXES, Extension, distinct
 from app.config.flags import Flags
-from app.config.merge import deep_merge, merge_layer, servers_apart
+from app.config.merge import deep_merge, merge_layer, programs_apart, servers_apart
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
 from app.config.unused import unused_keys
@@ -78,8 +78,8 @@ def load(
     layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
     split = None if trusts_project else _split(layers)
     merged = _merged(layers)
-    if split is not None and "mcp" in merged:
-        merged["mcp"] = servers_apart(split.operators.get("mcp", {}), split.projects.get("mcp", {}))
+    if split is not None:
+        merged |= _programs(split, merged.keys())
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch_code([*plugins, *loader.tools])
@@ -104,6 +104,12 @@ class _Layer:
 
 def _merged(layers: Iterable[_Layer]) -> dict[str, Any]:
     return reduce(lambda merged, layer: merge_layer(merged, layer.content), layers, {})
+
+
+def _programs(split: SplitConfig, named: Collection[str]) -> dict[str, Any]:
+    """What starts programs, none of parts of both."""
+    rules = {"mcp": servers_apart, "lsp": programs_apart, "formatter": programs_apart}
+    return {key: rule(split.operators.get(key, {}), split.projects.get(key, {})) for key, rule in rules.items() if key in named}
 
 
 def _split(layers: Sequence[_Layer]) -> SplitConfig:

@@ -63,5 +63,19 @@ def servers_apart(operators: Mapping[str, Any], projects: Mapping[str, Any]) -> 
     return {name: of(name) for name in {**operators, **projects}}
 
 
+def programs_apart(operators: Any, projects: Any) -> Any:
+    """The same of language servers and formatters. Either may switch all of them off."""
+    if not isinstance(operators, Mapping) or not isinstance(projects, Mapping):
+        return False if False in (operators, projects) else operators or projects
+
+    def of(name: str) -> Mapping[str, Any]:
+        operator, project = operators.get(name, {}), projects.get(name, {})
+        if "command" in project or not operator:
+            return dict(project)
+        return {**operator, **{key: value for key, value in project.items() if key == "disabled"}}
+
+    return {name: of(name) for name in {**operators, **projects}}
+
+
 def _switch(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return {} if "type" in entry else entry

@@ -6,6 +6,7 @@ import mimetypes
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,7 +125,18 @@ class FileReader:
             return await self._directory(file, path)
         if embeds:
             return self._embedded(file, path, found)
-        return await self._text(file, path, line_range(url.query))
+        return await self._text(file, path, await self._lines(file, path, url.query))
+
+    async def _lines(self, file: _AttachedFile, path: Path, query: str) -> tuple[int | None, int | None]:
+        """`line_range` of the query, or, where that is one line that a symbol of the file begins at, of all of the symbol."""
+        offset, limit = line_range(query)
+        servers = file.instance.extensions.language_servers
+        if offset is None or limit != 1 or not servers.is_for(path):
+            return offset, limit
+        with suppress(BadRequest):  # too long to be asked about
+            text = (await asyncio.to_thread(_look, file, path, True)).data.decode("utf-8", "replace")
+            limit = await servers.symbol_length(path, text, offset) or limit
+        return offset, limit
 
     async def _directory(self, file: _AttachedFile, path: Path) -> list[Part]:
         called = file.called("list", {"path": str(path)})

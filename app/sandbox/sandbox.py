@@ -60,7 +60,7 @@ class Sandbox:
         if self._machine is None:
             _require_in_place(workspace.held)
             return Program(argv, directory, env)
-        named = named_by(argv, self._machine, workspace.walls) if shows_named else ()
+        named = _beside(workspace, named_by(argv, self._machine, workspace.walls)) if shows_named else ()
         scope = scope_of(self._machine, workspace, directory, granted, approved, named)
         assert scope.private is not None
         for name, mode in (("home", 0o700), ("tmp", 0o1777)):
@@ -105,6 +105,12 @@ def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS
     named = [opened_for(path, machine) for path in words if path.is_absolute() and path.exists()]
     found = found_paths([*(installed if program.is_absolute() and program.exists() else ()), *named])
     return [place for place in found if _may_be_named(place.real, machine, walls)]
+
+
+def _beside(workspace: SandboxWorkspace, named: Iterable[FoundPath]) -> list[FoundPath]:
+    """What lies in the project is open anyway, and writable."""
+    own = workspace.real_directories()
+    return [place for place in named if not any(place.real.is_relative_to(directory) for directory in own)]
 
 
 def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:

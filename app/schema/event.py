@@ -454,6 +454,25 @@ class EventFileEdited(AnnouncedEvent):
     properties: FileRef
 
 
+class EventLspUpdated(AnnouncedEvent):
+    """A language server is ready, or is not any more."""
+
+    type: Literal["lsp.updated"] = "lsp.updated"
+    properties: Nothing
+
+
+class DiagnosedFile(Wire):
+    server_id: str
+    path: str
+
+
+class EventLspClientDiagnostics(AnnouncedEvent):
+    """A language server has said what it finds wrong with a file, be it nothing."""
+
+    type: Literal["lsp.client.diagnostics"] = "lsp.client.diagnostics"
+    properties: DiagnosedFile
+
+
 class McpServerRef(Wire):
     server: str
 

@@ -1,7 +1,7 @@
 """The interface of a tool, the services of the turn that calls it, and its result."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from app.permission.rules import Subject
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.agent import Agent
 from app.schema.file import FileContent
+from app.schema.lsp import FileErrors
 from app.schema.model import Model
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
@@ -51,6 +52,25 @@ class SubagentRequest:
     command: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FileFormatter:
+    """A program that rewrites the file. `run` returns the reason if it failed, None if not; `failed` is told each reason."""
+
+    name: str
+    run: Callable[[], Awaitable[str | None]]
+    failed: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageQuestion:
+    """One of the operations of the tool `lsp`. `text`: of the file. `place`: line and character, from 0."""
+
+    operation: str
+    path: Path
+    text: str
+    place: tuple[int, int]
+
+
 class ToolHost(Protocol):
     """The services of a turn that a tool may use."""
 
@@ -87,6 +107,22 @@ class ToolHost(Protocol):
 
     async def file_edited(self, path: Path) -> None:
         """Publishes `file.edited`."""
+        ...
+
+    async def formatters(self, path: Path) -> Sequence[FileFormatter]:
+        """Those that the project uses for the file, in their order."""
+        ...
+
+    async def file_read(self, path: Path) -> None:
+        """Starts what may be asked about the file soon."""
+        ...
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        """What each says; None where there is none for the file."""
+        ...
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        """What language servers find wrong with files that have these texts by now, and with others."""
         ...
 
 

@@ -21,6 +21,7 @@ from app.tool.builtin.glob import GlobTool
 from app.tool.builtin.grep import GrepTool
 from app.tool.builtin.invalid import InvalidTool
 from app.tool.builtin.list_files import ListTool
+from app.tool.builtin.lsp import LspTool
 from app.tool.builtin.multiedit import MultiEditTool
 from app.tool.builtin.question import QuestionTool
 from app.tool.builtin.read import ReadTool
@@ -84,6 +85,7 @@ class Toolbox:
             TodoReadTool(),
             ApplyPatchTool(self.times, self.locks),
             BatchTool(),
+            *([LspTool()] if settings.flags.experimental_lsp_tool else []),
         )
 
         self._names = frozenset(self.ids())

@@ -1,6 +1,8 @@
 """The tool host: what a turn offers to one tool call."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,6 +12,7 @@ from app.question.errors import QuestionRejected
 from app.question.service import Questions
 from app.schema.agent import Agent
 from app.schema.event import EventFileEdited, FileRef
+from app.schema.lsp import FileErrors
 from app.schema.part import ToolPart
 from app.schema.permission import CallRef, PermissionRequest
 from app.schema.question import Answer, QuestionInfo, QuestionRequest
@@ -17,7 +20,7 @@ from app.schema.session import Session, Todo
 from app.session.store import Store
 from app.session.todos import read_todos
 from app.storage.writer import Lease
-from app.tool.base import SubagentRequest, ToolError, ToolPermission, ToolResult
+from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.turn import hooks
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import ToolCalls
@@ -123,6 +126,27 @@ class CallHost:
         directory = self._caller.instance.location.directory
         self._services.store.post(self._caller.session.id, directory, lambda tx: tx.announce(event))
 
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        instance = self._caller.instance
+        formatters, workspace = instance.extensions.formatters, instance.sandbox_workspace
+        return [
+            FileFormatter(one.name, partial(formatters.run, one, workspace), partial(formatters.failed, one))
+            for one in await formatters.due(path)
+        ]
+
+    async def file_read(self, path: Path) -> None:
+        await self._caller.instance.extensions.language_servers.serving(path)
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        servers = self._caller.instance.extensions.language_servers
+        return await servers.answers(question.operation, question.path, question.text, question.place)
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        """By the paths that were given; not of files that are kept from the user."""
+        instance = self._caller.instance
+        found = await instance.extensions.language_servers.check(files)
+        return {path: errors for path, errors in found.items() if not instance.hides(path)}
+
     def _lease(self) -> Lease | None:
         return self._services.store.lease(self._caller.session.id)
 
@@ -170,3 +194,15 @@ class UnattendedHost:
 
     async def file_edited(self, path: Path) -> None:
         return None
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return []
+
+    async def file_read(self, path: Path) -> None:
+        return None
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return {}

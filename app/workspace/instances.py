@@ -11,6 +11,8 @@ from pathlib import Path
 from app.agent.definitions import define
 from app.config.commands import commands
 from app.config.loader import LoadedConfig
+from app.formatter.formatters import Formatters
+from app.lsp.servers import LanguageServers, LspSettings
 from app.mcp.servers import McpServers, McpSettings
 from app.plugin.host import PluginHost
 from app.plugin.loading import Plugins
@@ -18,7 +20,7 @@ from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
 from app.provider.bounded import MAX_ANSWER_BYTES
 from app.provider.models.assembly import ProviderSettings, ServerKeys, assemble, connect
-from app.provider.models.catalogue import Known
+from app.provider.models.catalogue import Catalogue
 from app.provider.models.selection import Connected, ProviderModelNotFoundError, default_model, find
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
@@ -32,7 +34,7 @@ from app.snapshot.snapshots import Snapshots
 from app.storage.locks import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
-from app.users.accounts import ModelAccount, ModelAccounts
+from app.users.budgets import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
@@ -83,7 +85,7 @@ class ModelSources:
     """What the models of a directory are put together from: the catalogue, the server's keys, users' keys. `scripted` makes the
     scripted provider of every directory."""
 
-    known: Known
+    known: Catalogue
     auth: AuthStore
     accounts: ModelAccounts
     scripted: Callable[[], Provider] = shared_scripted
@@ -106,6 +108,7 @@ class Instances:
         models: ModelSources,
         data_dir: Path,
         mcp: McpSettings,
+        lsp: LspSettings,
         plugins: PluginHost,
         *,
         hide: Callable[[Iterable[str]], None],
@@ -115,6 +118,7 @@ class Instances:
         self._models = models
         self._tool_output_dir = data_dir / "tool-output"
         self._mcp_settings = mcp
+        self._lsp_settings = lsp
         self.plugins = plugins
         self._cached: dict[str, _CachedInstance] = {}
         self._locks = ProcessLocks()
@@ -156,7 +160,7 @@ class Instances:
         server = ServerKeys(cached.config.environ, cached.auth) if shared else ServerKeys({}, {})
         connected = connect(self._models.known, settings, server, account.keys, shares=shared)
         providers = self._models.providers(connected, account)
-        models = InstanceModels(connected, self._models.known, providers)
+        models = InstanceModels(connected, providers)
         walls = self.walls_of(account.principal)
         return replace(base, models=models, may_read=walls.admits, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
 
@@ -199,6 +203,18 @@ class Instances:
             made.follow(await self._mcp_settings.states.in_directory(directory))
         return made
 
+    def _language_servers(self, sandbox: SandboxWorkspace, config: Config) -> LanguageServers:
+        """Those that the directory has, where they still serve."""
+        cached = self._cached.get(str(sandbox.directory))
+        before = cached.instance.extensions.language_servers if cached else None
+        if before is not None and before.serves(sandbox, config.lsp):
+            return before
+        return LanguageServers(sandbox, self._lsp_settings, config.lsp)
+
+    def _formatters(self, sandbox: SandboxWorkspace, config: Config) -> Formatters:
+        shared = self._lsp_settings
+        return Formatters(sandbox, shared.sandbox, shared.environment, config.formatter)
+
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
         return [cached.instance.snapshots for cached in self._cached.values() if cached.instance.snapshots]
@@ -236,15 +252,17 @@ class Instances:
         agents = define(config, self._tool_output_dir)
         self._loading.start(providers.load(_unnamed_models(config, agents, connected)), "load the SDKs of models")
         mcp = await self._mcp(workspace.sandboxed(config), config)
+        language_servers = self._language_servers(workspace.sandboxed(config), config)
+        formatters = self._formatters(workspace.sandboxed(config), config)
         snapshots, walls = workspace.snapshots(config), self.walls_of(OPERATOR)
         return Instance(
             location=workspace.location,
             flags=workspace.flags,
             config=config,
             agents=agents,
-            models=InstanceModels(connected, known, providers),
-            extensions=_extensions(workspace, loaded, plugins, mcp, self._mcp_settings),
-            resources=Resources(providers, mcp, self._closing),
+            models=InstanceModels(connected, providers),
+            extensions=_extensions(workspace, loaded, plugins, (mcp, language_servers, formatters), self._mcp_settings),
+            resources=Resources(providers, mcp, language_servers, self._closing),
             sandbox_workspace=replace(workspace.sandboxed(config), walls=walls),
             may_read=walls.admits,
             trees=SnapshotTrees(snapshots) if snapshots else None,
@@ -264,10 +282,17 @@ def _unnamed_models(config: Config, agents: Mapping[str, Agent], connected: Conn
 
 
 def _extensions(
-    workspace: Workspace, loaded: LoadedConfig, plugins: Plugins, mcp: McpServers, shared: McpSettings
+    workspace: Workspace,
+    loaded: LoadedConfig,
+    plugins: Plugins,
+    programs: tuple[McpServers, LanguageServers, Formatters],
+    shared: McpSettings,
 ) -> InstanceExtensions:
+    mcp, language_servers, formatters = programs
     return InstanceExtensions(
         mcp=mcp,
+        language_servers=language_servers,
+        formatters=formatters,
         commands=commands(plugins.config, Path(workspace.location.worktree)),
         skills=loaded.skills,
         hooks=plugins.hooks,

@@ -3,21 +3,22 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.lsp.servers import LanguageServers
 from app.mcp.servers import McpServers
 from app.provider.registry import Providers
 from app.util.tasks import TaskSet
 
 
 class Resources:
-    """MCP servers and connections to providers, open from the first `acquire` to the last `release`. A directory holds those of
-    its current instance, a turn those that it began with. A later `acquire` opens them again. `closing` holds the closing
-    tasks."""
+    """MCP servers, language servers and connections to providers, open from the first `acquire` to the last `release`. A
+    directory holds those of its current instance, a turn those that it began with. A later `acquire` opens them again. `closing`
+    holds the closing tasks."""
 
-    def __init__(self, providers: Providers, mcp: McpServers, closing: TaskSet) -> None:
+    def __init__(self, providers: Providers, mcp: McpServers, language_servers: LanguageServers, closing: TaskSet) -> None:
         self._providers = [providers]
         self._outdated: list[Providers] = []
         """Replaced, and maybe in use by a turn that began before."""
-        self._mcp = mcp
+        self._programs = (mcp, language_servers)
         self._users = self._turns = 0
         self._closing = closing
 
@@ -50,16 +51,19 @@ class Resources:
     def acquire(self) -> None:
         self._users += 1
         if self._users == 1:
-            self._mcp.start()
+            for programs in self._programs:
+                programs.start()
 
     def release(self) -> None:
         self._users -= 1
         if self._users == 0:
-            self._mcp.stop()
+            for programs in self._programs:
+                programs.stop()
             self._closing.start(self._close(), "close an instance")
 
     async def _close(self) -> None:
         if self._users == 0:
             for providers in self._providers:
                 await providers.close()
-        await self._mcp.stopped()
+        for programs in self._programs:
+            await programs.stopped()

@@ -375,6 +375,13 @@ class CopyNameInput(Wire):
     context: str | None = None
 
 
+class CostTier(Wire):
+    """Above `size` tokens of a prompt, cached ones included, all of it has another price."""
+
+    type: Literal["context"] = "context"
+    size: int
+
+
 class CreateInput(Wire):
     parent_id: Annotated[str | None, Field(alias="parentID")] = None
     title: str | None = None
@@ -390,6 +397,11 @@ class CreatedWorktree(Wire):
     name: str
     branch: str
     directory: str
+
+
+class DiagnosedFile(Wire):
+    server_id: Annotated[str, Field(alias="serverID")]
+    path: str
 
 
 class DiffOfSession(Wire):
@@ -440,6 +452,22 @@ class EventGlobalDisposed(Wire):
 
     id: str
     type: Literal["global.disposed"] = "global.disposed"
+    properties: Nothing
+
+
+class EventLspClientDiagnostics(Wire):
+    """A language server has said what it finds wrong with a file, be it nothing."""
+
+    id: str
+    type: Literal["lsp.client.diagnostics"] = "lsp.client.diagnostics"
+    properties: DiagnosedFile
+
+
+class EventLspUpdated(Wire):
+    """A language server is ready, or is not any more."""
+
+    id: str
+    type: Literal["lsp.updated"] = "lsp.updated"
     properties: Nothing
 
 
@@ -928,6 +956,14 @@ class FormatterConfig(Wire):
     extensions: list[str] | None = None
 
 
+class FormatterStatus(Wire):
+    """`enabled`: the program is there, and the project uses it."""
+
+    name: str
+    extensions: list[str]
+    enabled: bool
+
+
 class FoundPart(Wire):
     """`snippet`: some of the part's text, as it is stored. `ranges`: where the words are in it, [start, end) in UTF-16 code
     units, which JavaScript counts strings in. `time`: when the part began, in milliseconds; `title`: the session's.
@@ -1063,6 +1099,15 @@ class JsonSchemaFormat(Wire):
     """A JSON schema of an object; a $ref stays within it"""
     retry_count: Annotated[int | None, Field(alias="retryCount")] = None
     """How often a model that gives no such answer is asked again: 2 if absent, at most 10"""
+
+
+class LSPStatus(Wire):
+    """`root` is relative to the directory that the request works in."""
+
+    id: str
+    name: str
+    root: str
+    status: Literal["connected", "error"]
 
 
 class LocalReferenceConfig(Wire):
@@ -1258,6 +1303,7 @@ class ModelPrice(Wire):
     input: float
     output: float
     cache: CachePrice
+    tiers: list[PriceTier] | None = None
     experimental_over200_k: Annotated[Price | None, Field(alias="experimentalOver200K")] = None
 
 
@@ -1463,6 +1509,13 @@ class PriceConfig(Wire):
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+
+
+class PriceTier(Wire):
+    input: float
+    output: float
+    cache: CachePrice
+    tier: CostTier
 
 
 class Project(Wire):
@@ -2709,6 +2762,8 @@ Event = Annotated[
     | EventTodoUpdated
     | EventCommandExecuted
     | EventFileEdited
+    | EventLspUpdated
+    | EventLspClientDiagnostics
     | EventMcpToolsChanged
     | EventMcpBrowserOpenFailed
     | EventPtyCreated

@@ -233,20 +233,20 @@ def app_log(body: models.LogEntry) -> Operation[bool]:
     return Operation("POST", "/log", bool, body=body)
 
 
-def lsp_status() -> Operation[list[dict[str, Any]]]:
+def lsp_status(*, directory: str | None = None) -> Operation[list[models.LSPStatus]]:
     """GET /lsp
 
-    No language servers run here.
+    The language servers of the directory that have started: each does so at the first file that it is for.
     """
-    return Operation("GET", "/lsp", list[dict[str, Any]])
+    return Operation("GET", "/lsp", list[models.LSPStatus], query={"directory": directory})
 
 
-def formatter_status() -> Operation[list[dict[str, Any]]]:
+def formatter_status(*, directory: str | None = None) -> Operation[list[models.FormatterStatus]]:
     """GET /formatter
 
-    No formatters run here.
+    The formatters that there may be: `enabled` where the project uses one and its program is there.
     """
-    return Operation("GET", "/formatter", list[dict[str, Any]])
+    return Operation("GET", "/formatter", list[models.FormatterStatus], query={"directory": directory})
 
 
 def usage_get(
@@ -496,7 +496,7 @@ def find_files(
 def find_symbols(*, query: str, directory: str | None = None) -> Operation[list[models.Symbol]]:
     """GET /find/symbol
 
-    Always empty, as OpenCode's: no language server is asked.
+    As the language servers find them that have started: at most 10 of each.
     """
     return Operation("GET", "/find/symbol", list[models.Symbol], query={"query": query, "directory": directory})
 

@@ -89,7 +89,6 @@ async def test_tools_and_their_parameters(app: RunningApp) -> None:
     ("path", "empty"),
     [
         ("/lsp", []),
-        ("/formatter", []),
         ("/mcp", {}),
         ("/experimental/resource", {}),
         ("/permission", []),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 APP = Path(__file__).parents[2] / "app"
-ROOMS = ("config", "context", "project", "workspace", "agent", "plugin", "snapshot", "sandbox")
+ROOMS = ("config", "context", "project", "workspace", "agent", "plugin", "snapshot", "sandbox", "lsp", "formatter")
 METHODS = {"open", "read_text", "read_bytes", "fdopen", "scandir", "iterdir", "listdir", "glob", "iglob", "rglob"}
 OPENERS = {"open(", *(f".{name}(" for name in METHODS)}
 OTHERS = {
@@ -13,6 +13,7 @@ OTHERS = {
     "config/loader.py": "key bindings of this package",
     "config/patch.py": "writes, in a folder that the reader has opened",
     "agent/definitions.py": "prompts of this package",
+    "lsp/client.py": "a pipe",
     "sandbox/git.py": "the processes of the machine",
     "sandbox/git_repository.py": "the names in a git directory",
     "sandbox/machine.py": "what there is on the machine",

@@ -15,7 +15,6 @@ from sse_reader import EventReader, Received
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.part import TextPart
-from app.session import replay as replaying
 from app.session.live_parts import LivePart
 from app.storage.repositories import journal_rows
 from app.storage.writer import Writer
@@ -311,7 +310,7 @@ async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path)
 
 
 async def test_a_server_that_stops_ends_a_long_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
+    monkeypatch.setattr(journal_rows, "PAGE_BYTES", 1)
     async with running_app(tmp_path) as app:
         for _ in range(3):
             await app.create_session()

@@ -90,7 +90,7 @@ class CredentialUpdate(Wire):
 async def _integrations(app: AppServices, who: Who, instance: PlaceInstance) -> dict[str, IntegrationInfo]:
     """Of every provider that needs nothing but a key, and of those that are configured."""
     connected, keys = instance.models.connected, await stored_keys(app, who)
-    names = {id_: (provider.name, list(provider.env)) for id_, provider in app.known.providers.items()}
+    names = {id_: (provider["name"], provider["env"]) for id_, provider in app.known.providers.items()}
     names |= {id_: (info.name, info.env) for id_, info in connected.items() if id_ in instance.config.provider}
     return {
         id_: IntegrationInfo(

@@ -31,7 +31,7 @@ from app.schema.timeline import LocationRef, SessionInputAdmitted, SessionPrompt
 from app.session.revert_state import revert_state
 from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.storage.repositories.session_rows import SessionFilter
-from app.timeline.sessions import session_info
+from app.timeline.entries import session_info
 from app.workspace.instance import Instance
 
 routes = router("/session", tags=["session"])

@@ -1,9 +1,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import Field
 
@@ -11,13 +11,16 @@ from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tool.files import diff_text, patch_text, text_file
+from app.tool.files import diff_text, error_report, patch_text, text_file
 from app.tool.files.beneath import Root
 from app.tool.files.diff_text import FileDelta
+from app.tool.files.error_report import Errors
 from app.tool.files.file_batch import FileBatch, write_batch
 from app.tool.files.file_times import FileTimes
+from app.tool.files.formatting import format_file, format_metadata
 from app.tool.files.locks import FileLocks
 from app.tool.files.patch_text import AddFile, DeleteFile, PatchChange, PatchError, UpdateFile
+from app.tool.files.text_file import TextFile
 
 _MARKS = {"add": "A", "update": "M", "move": "M", "delete": "D"}
 
@@ -47,6 +50,12 @@ class _PlannedChange:
     @property
     def result_path(self) -> Path:
         return self.move_path or self.path
+
+    def formatted(self, file: TextFile) -> Self:
+        after = text_file.json_text(file.text)
+        if after == self.after:
+            return self
+        return replace(self, after=after, delta=diff_text.compare(str(self.path), self.before, after))
 
     def wire(self, ctx: ToolContext) -> dict[str, Any]:
         entry = {
@@ -88,10 +97,35 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
             require_in_place(ctx, *paths)
             for path, stamp in (await text_file.finish_in_thread(write_batch, batch)).items():
                 self._times.record(ctx.session_id, path, stamp)
+            planned, format_errors = await self._formatted(ctx, planned)
         for plan in planned:
             if plan.type != "delete":
                 await ctx.host.file_edited(plan.result_path)
-        return _result(ctx, planned, metadata)
+        written = {path: planned[at].after for path, at in _left(planned).items()}
+        metadata = _metadata(ctx, planned) | format_metadata(format_errors)
+        return _result(ctx, planned, metadata, await ctx.host.errors_in(written))
+
+    async def _formatted(self, ctx: ToolContext, planned: list[_PlannedChange]) -> tuple[list[_PlannedChange], dict[str, str]]:
+        """The changes with the texts that formatters have made of them: of two of one file the last."""
+        errors: dict[str, str] = {}
+        changed = list(planned)
+        for path, at in _left(planned).items():
+            formatted = await format_file(ctx, path, root_of(ctx, path))
+            errors |= formatted.errors
+            if formatted.file is not None:
+                self._times.record(ctx.session_id, path, formatted.file.stamp)
+                changed[at] = await asyncio.to_thread(changed[at].formatted, formatted.file)
+        return changed, errors
+
+
+def _left(planned: Sequence[_PlannedChange]) -> dict[Path, int]:
+    """The files that are there after the changes, and which of them was each file's last."""
+    left: dict[Path, int] = {}
+    for at, plan in enumerate(planned):
+        left.pop(plan.path, None)
+        if plan.type != "delete":
+            left[plan.result_path] = at
+    return left
 
 
 def _parsed(text: str) -> list[PatchChange]:
@@ -192,7 +226,8 @@ def _edit_permission(ctx: ToolContext, paths: list[Path], metadata: dict[str, An
     )
 
 
-def _result(ctx: ToolContext, planned: Sequence[_PlannedChange], metadata: dict[str, Any]) -> ToolResult:
+def _result(ctx: ToolContext, planned: Sequence[_PlannedChange], metadata: dict[str, Any], errors: Errors) -> ToolResult:
     lines = [f"{_MARKS[plan.type]} {relative_name(ctx, plan.result_path)}" for plan in planned]
-    output = "\n".join(["Success: the patch is applied. Files changed:", *lines])
-    return ToolResult(output, output, metadata)
+    names = {plan.result_path: relative_name(ctx, plan.result_path) for plan in planned if plan.type != "delete"}
+    output = "\n".join(["Success: the patch is applied. Files changed:", *lines]) + error_report.of_patch(names, errors)
+    return ToolResult(output, output, {**metadata, "diagnostics": error_report.metadata([*names], errors)})

@@ -6,6 +6,7 @@ from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name
+from app.tool.files import error_report
 from app.tool.files.file_change import FileEditor, Requirement
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
@@ -57,4 +58,6 @@ class EditTool(Tool[EditParameters]):
         change = await self._editor.change(ctx, path, args.apply, args.requirement)
         metadata = change.edit_metadata()
         await ctx.host.update(metadata=metadata)
-        return ToolResult(relative_name(ctx, path), "Edit applied successfully.", metadata)
+        errors = await ctx.host.errors_in({path: change.after})
+        output = "Edit applied successfully." + error_report.of_file(path, errors)
+        return ToolResult(relative_name(ctx, path), output, {**metadata, "diagnostics": error_report.metadata([path], errors)})

@@ -7,6 +7,7 @@ from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name
 from app.tool.builtin.edit import TextEdit
+from app.tool.files import error_report
 from app.tool.files.file_change import FileEditor
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
@@ -34,7 +35,10 @@ class MultiEditTool(Tool[MultiEditParameters]):
         path = locate(ctx, args.file_path)
         await ask_if_outside(ctx, path)
         change = await self._editor.change(ctx, path, lambda text: _apply_all(text, args.edits), args.edits[0].requirement)
-        return ToolResult(relative_name(ctx, path), f"Applied {len(args.edits)} edits successfully.", change.edit_metadata())
+        errors = await ctx.host.errors_in({path: change.after})
+        output = f"Applied {len(args.edits)} edits successfully." + error_report.of_file(path, errors)
+        metadata = {**change.edit_metadata(), "diagnostics": error_report.metadata([path], errors)}
+        return ToolResult(relative_name(ctx, path), output, metadata)
 
 
 def _require_valid(args: MultiEditParameters) -> None:

@@ -87,6 +87,7 @@ class ReadTool(Tool[ReadParameters]):
             case _FilePage() as page:
                 self._times.record(ctx.session_id, path, opened.stamp)
                 result = _page_result(title, page)
+                await ctx.host.file_read(path)
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 

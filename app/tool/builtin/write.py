@@ -6,6 +6,7 @@ from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name
+from app.tool.files import error_report
 from app.tool.files.file_change import FileEditor
 from app.tool.files.file_times import FileTimes
 from app.tool.files.locks import FileLocks
@@ -32,8 +33,14 @@ class WriteTool(Tool[WriteParameters]):
         path = locate(ctx, args.file_path)
         await ask_if_outside(ctx, path)
         change = await self._editor.change(ctx, path, lambda _: args.content, "was read if it exists")
+        errors = await ctx.host.errors_in({path: change.after})
         return ToolResult(
             title=relative_name(ctx, path),
-            output="Wrote file successfully.",
-            metadata={"diagnostics": {}, "filepath": str(path), "exists": change.original is not None},
+            output="Wrote file successfully." + error_report.of_file(path, errors) + error_report.of_others(path, errors),
+            metadata={
+                "diagnostics": error_report.metadata([path], errors),
+                "filepath": str(path),
+                "exists": change.original is not None,
+                **change.format_metadata(),
+            },
         )

@@ -1,16 +1,17 @@
 """Shared by edit, multiedit and write: changes one file after a check, with a diff and a permission request."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from app.tool.base import ToolContext, ToolError, ToolPermission
 from app.tool.boundary import relative_name, require_in_place, root_of
 from app.tool.files import diff_text, text_file
 from app.tool.files.diff_text import FileDelta
 from app.tool.files.file_times import FileTimes
+from app.tool.files.formatting import FormattedFile, format_file, format_metadata
 from app.tool.files.locks import FileLocks
 from app.tool.files.text_file import TextFile
 
@@ -24,6 +25,8 @@ class TextChange:
     after: str
     data: bytes
     delta: FileDelta
+    format_errors: Mapping[str, str] = field(default_factory=dict)
+    """Why formatters failed, by their names."""
 
     @property
     def diff(self) -> str:
@@ -41,7 +44,18 @@ class TextChange:
         }
 
     def edit_metadata(self) -> dict[str, Any]:
-        return {"diagnostics": {}, "diff": self.diff, "filediff": self.filediff()}
+        return {"diagnostics": {}, "diff": self.diff, "filediff": self.filediff(), **self.format_metadata()}
+
+    def format_metadata(self) -> dict[str, Any]:
+        return format_metadata(self.format_errors)
+
+    def formatted(self, formatted: FormattedFile) -> Self:
+        """With the text that formatters have made of it."""
+        if formatted.file is None or formatted.file.text == self.after:
+            return replace(self, format_errors=formatted.errors)
+        before, after = self.original.text if self.original else "", formatted.file.text
+        delta = diff_text.compare(str(self.path), text_file.json_text(before), text_file.json_text(after))
+        return replace(self, after=after, data=formatted.file.data(), delta=delta, format_errors=formatted.errors)
 
 
 class FileEditor:
@@ -63,6 +77,10 @@ class FileEditor:
             text_file.require_unchanged(path, original, root)
             stamp = await text_file.finish_in_thread(text_file.write, path, change.data, None, root)
             self._times.record(ctx.session_id, path, stamp)
+            formatted = await format_file(ctx, path, root)
+            if formatted.file is not None:
+                self._times.record(ctx.session_id, path, formatted.file.stamp)
+                change = await asyncio.to_thread(change.formatted, formatted)
         await ctx.host.file_edited(path)
         return change
 

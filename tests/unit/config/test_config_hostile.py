@@ -262,3 +262,22 @@ def test_all_files_of_a_project_are_bounded(world: Any) -> None:
         world.write(world.directory / f".opencode/command/{number}.md", "x" * MEGABYTE)
     loaded = world.load()
     assert 0 < len([name for name in loaded.config.command if name.isdigit()]) < 20 and named(loaded) != []
+
+
+@pytest.mark.parametrize(("key", "variables"), [("lsp", "env"), ("formatter", "environment")])
+def test_a_distrusted_project_gets_nothing_of_the_operators_programs(world: Any, key: str, variables: str) -> None:
+    """No program of the project's is given the operator's variables, nor a program of the operator's the project's."""
+    kept = {"command": ["theirs"], variables: {"SECRET": SECRET}}
+    world.write(world.global_dir / "opencode.json", {key: {"a": kept, "b": kept, "c": kept}})
+    own = {"a": {"command": ["own"]}, "c": {"disabled": True, "command": ["x"], variables: {"PATH": "evil"}}}
+    changed = {"b": {"disabled": True, "command": ["theirs"]}, "d": {"command": ["own"]}}
+    world.write(world.directory / "opencode.json", {key: {**own, **changed}})
+    loaded = getattr(load(world.directory, world.worktree, Flags(), trusts_project=False).config, key)
+    assert all(SECRET not in str(entry.layer()) for name, entry in loaded.items())
+    world.write(
+        world.directory / "opencode.json", {key: {"a": {"disabled": True}} if key == "lsp" else {"a": {variables: {"X": "1"}}}}
+    )
+    loaded = getattr(load(world.directory, world.worktree, Flags(), trusts_project=False).config, key)
+    assert loaded["a"].command == ["theirs"] and getattr(loaded["a"], variables) == {"SECRET": SECRET}
+    world.write(world.directory / "opencode.json", {key: False})
+    assert getattr(load(world.directory, world.worktree, Flags(), trusts_project=False).config, key) is False

@@ -1,12 +1,13 @@
 """A turn that does nothing but remember: what the tools' tests run against."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from app.schema.lsp import FileErrors
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.tool.base import SubagentRequest, ToolContext, ToolPermission, ToolResult
+from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
@@ -20,6 +21,8 @@ class FakeHost:
         self.asks: list[ToolPermission] = []
         self.updates: list[dict[str, Any]] = []
         self.edited: list[Path] = []
+        self.due: list[FileFormatter] = []
+        self.errors: dict[Path, FileErrors] = {}
         self.instructions: dict[str, str] = {}
         self.stored_todos: list[Todo] = []
         self.questions: list[list[QuestionInfo]] = []
@@ -77,3 +80,15 @@ class FakeHost:
 
     async def file_edited(self, path: Path) -> None:
         self.edited.append(path)
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return self.due
+
+    async def file_read(self, path: Path) -> None:
+        pass
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return self.errors

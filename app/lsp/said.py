@@ -1,0 +1,140 @@
+"""What a language server says, read as a stranger's words: what is no path, error or symbol is left out, and all is short."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, Field, ValidationError
+
+from app.schema.browse import Symbol
+from app.schema.lsp import FileErrors
+
+_ERROR = 1
+_MAX_ERRORS = 20
+_MAX_CHARS = 500
+_MAX_NUMBER = 2**31
+
+_MAX_SYMBOLS = 10
+_FOUND_KINDS = {5, 6, 10, 11, 12, 13, 14, 23}
+"""Classes, methods, enumerations, interfaces, functions, variables, constants and structures, as LSP numbers them."""
+
+M = TypeVar("M", bound=BaseModel)
+_SaidNumber = Annotated[int, Field(ge=0, lt=_MAX_NUMBER)]
+
+
+class SaidPosition(BaseModel):
+    line: _SaidNumber
+    character: _SaidNumber
+
+
+class SaidRange(BaseModel):
+    start: SaidPosition
+    end: SaidPosition
+
+
+class SaidError(BaseModel):
+    range: SaidRange
+    message: str
+    source: str | None = None
+    code: int | str | None = None
+
+    def shown(self) -> dict[str, Any]:
+        """As LSP has it."""
+        named = {"source": self.source, "code": self.code}
+        rest = {name: plain(str(value)) for name, value in named.items() if value is not None}
+        return {"range": self.range.model_dump(), "severity": _ERROR, "message": plain(self.message), **rest}
+
+
+class Diagnosis(BaseModel):
+    """The parameters of `textDocument/publishDiagnostics`."""
+
+    uri: str
+    version: int | None = None
+    diagnostics: list[Any]
+
+    @classmethod
+    def of(cls, params: Any) -> Self | None:
+        return _read(cls, params)
+
+    @property
+    def path(self) -> Path | None:
+        return path_of(self.uri)
+
+    def errors(self) -> FileErrors:
+        errors = [one for one in self.diagnostics if isinstance(one, Mapping) and one.get("severity") == _ERROR]
+        read = (_read(SaidError, one) for one in errors[:_MAX_ERRORS])
+        return FileErrors([error.shown() for error in read if error], len(errors))
+
+
+class SaidLocation(BaseModel):
+    uri: str
+    range: SaidRange
+
+
+class FoundSymbol(BaseModel):
+    """Of `workspace/symbol`."""
+
+    name: str
+    kind: int
+    location: SaidLocation
+
+
+class FileSymbol(BaseModel):
+    """Of `textDocument/documentSymbol`: nested ones have a range, those of older servers a place."""
+
+    range: SaidRange | None = None
+    location: SaidLocation | None = None
+    children: list[Any] | None = None
+
+    def ranges(self) -> Iterator[SaidRange]:
+        own = self.range or (self.location and self.location.range)
+        yield from [own] if own else []
+        yield from ranges_of(self.children)
+
+
+def symbols(answer: Any, top: Path) -> list[Symbol]:
+    """Of `workspace/symbol`: the kinds that OpenCode finds, in files below `top`."""
+    read = (_read(FoundSymbol, one) for one in answer) if isinstance(answer, list) else ()
+    found = (_shown(symbol, top) for symbol in read if symbol and symbol.kind in _FOUND_KINDS)
+    return list(islice(filter(None, found), _MAX_SYMBOLS))
+
+
+def _shown(symbol: FoundSymbol, top: Path) -> Symbol | None:
+    path = path_of(symbol.location.uri)
+    if path is None or not path.is_relative_to(top):
+        return None
+    location = {"uri": path.as_uri(), "range": symbol.location.range.model_dump()}
+    return Symbol.model_validate({"name": plain(symbol.name), "kind": symbol.kind, "location": location})
+
+
+def ranges_of(answer: Any) -> Iterator[SaidRange]:
+    """Of the symbols of a file. Raises RecursionError for what no program nests."""
+    for one in answer if isinstance(answer, list) else ():
+        if symbol := _read(FileSymbol, one):
+            yield from symbol.ranges()
+
+
+def path_of(uri: str) -> Path | None:
+    """Of a `file:` URI. None for what is no path to show."""
+    try:
+        split = urlsplit(uri)
+    except ValueError:
+        return None
+    path = unquote(split.path)
+    is_plain = path.startswith("/") and path.isprintable() and not set(path) & set('"<>') and "/../" not in f"{path}/"
+    return Path(path) if split.scheme == "file" and is_plain else None
+
+
+def plain(text: str) -> str:
+    """Without what would move a terminal's cursor or end a tag, and short."""
+    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in text[:_MAX_CHARS])
+    return shown.replace("</", "< /")
+
+
+def _read(model: type[M], value: Any) -> M | None:
+    try:
+        return model.model_validate(value)
+    except ValidationError:
+        return None

@@ -1,0 +1,290 @@
+"""What language servers say of a file after an edit, and what one that is slow, silent, dead or hostile costs."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from running_app import RunningApp, running_app
+from sandboxed import needs_sandbox
+from turns import call, configured, say, tools, until
+from user_logins import user
+
+FAKE = Path(__file__).parents[1] / "support" / "fake_language_server.py"
+
+
+def fake(mode: str = "plain", *words: str, **entry: Any) -> dict[str, Any]:
+    return {"command": [sys.executable, str(FAKE), mode, *words], "extensions": [".fake"], **entry}
+
+
+@asynccontextmanager
+async def serving(base: Path, *turns: Any, server: dict[str, Any], **options: Any) -> AsyncIterator[RunningApp]:
+    workspace = configured(base, {"lsp": {"fake": {**server, "command": [*server["command"], str(base)]}}})
+    async with running_app(base, workspace=workspace, turns=[*([turn] for turn in turns), [say()]], **options) as app:
+        yield app
+
+
+async def states(app: RunningApp, directory: Path | None = None) -> list[dict[str, Any]]:
+    """Of the calls of a session in which the model makes them one after the other."""
+    session = await app.post("/session", {}, params={"directory": str(directory)} if directory else None)
+    await app.prompt(session["id"], "Go")
+    return [part["state"] for part in tools(await app.messages(session["id"]))]
+
+
+def write(text: str, path: str = "a.fake") -> dict[str, Any]:
+    return call("write", filePath=path, content=text)
+
+
+def took(state: dict[str, Any]) -> float:
+    return float(state["time"]["end"] - state["time"]["start"]) / 1000
+
+
+async def test_errors_are_told_and_gone_when_they_are_mended(tmp_path: Path) -> None:
+    edit = call("edit", filePath="a.fake", oldString="wrong", newString="right")
+    async with serving(tmp_path, write("one\n wrong\n"), edit, server=fake()) as app:
+        written, mended = await states(app)
+        path = app.directory / "a.fake"
+        listed = await app.get("/lsp")
+    assert written["output"] == (
+        "Wrote file successfully.\n\nLSP errors detected in this file, please fix:\n"
+        f'<diagnostics file="{path}">\nERROR [2:1] this is wrong: wrong\n</diagnostics>'
+    )
+    (error,) = written["metadata"]["diagnostics"][str(path)]
+    assert error["severity"] == 1 and error["range"]["start"] == {"line": 1, "character": 0}
+    assert mended["output"] == "Edit applied successfully." and mended["metadata"]["diagnostics"] == {}
+    assert listed == [{"id": "fake", "name": "fake", "root": ".", "status": "connected"}]
+
+
+@pytest.mark.parametrize("mode", ["silent", "mute", "slow-start 9", "slow 9"])
+async def test_one_that_does_not_answer_costs_three_seconds_once(tmp_path: Path, mode: str) -> None:
+    writes = [call("edit", filePath="a.fake", oldString="", newString=f"wrong {number}") for number in range(4)]
+    async with serving(tmp_path, *writes, server=fake(*mode.split())) as app:
+        first, *others = await states(app)
+    assert 2.5 < took(first) < 4 and first["output"] == "Edit applied successfully."
+    assert all(took(state) < 1 and state["output"] == first["output"] for state in others)
+
+
+@pytest.mark.parametrize("mode", ["dead", "crash", "garbage", "huge", "hostile", "flood"])
+async def test_one_that_is_dead_or_hostile_costs_little_and_breaks_nothing(tmp_path: Path, mode: str) -> None:
+    before = psutil.Process().memory_info().rss
+    writes = [call("edit", filePath="a.fake", oldString="", newString=f"wrong {number}") for number in range(3)]
+    async with serving(tmp_path, *writes, server=fake(mode)) as app:
+        found = await states(app)
+        session = await app.create_session()
+        began = time.monotonic()
+        assert (await app.get("/session/" + session["id"]))["id"] == session["id"]
+        assert time.monotonic() - began < 1
+    assert [state["status"] for state in found] == ["completed"] * 3
+    assert sum(map(took, found)) < 9
+    assert psutil.Process().memory_info().rss - before < 150 * 1024 * 1024
+    if mode == "hostile":
+        assert "wrong 2" in found[-1]["output"]
+
+
+async def test_one_that_crashes_is_started_again_three_times_at_most(tmp_path: Path) -> None:
+    log = tmp_path / "workspace" / "log"
+    async with serving(tmp_path, write("a"), server=fake(env={"FAKE_LOG": str(log)})) as app:
+        await states(app)
+        for started in range(1, 5):
+            await until(lambda count=started: log.read_text().count("initialized") == count)  # type: ignore[misc]
+            (process,) = await ready(app)
+            process.kill()
+            await until(lambda killed=process: killed not in fakes(app))  # type: ignore[misc]
+        await until(lambda: not fakes(app))
+        await until_listed(app, "error")
+        assert log.read_text().count("initialized") == 4
+
+
+async def test_nothing_is_started_before_the_first_file_of_its_kind_or_left_at_the_end(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("x", "b.txt"), write("x"), server=fake()) as app:
+        assert await app.get("/lsp") == [] and not fakes(app)
+        await states(app)
+        assert len(fakes(app)) == 1
+        await app.post("/instance/dispose")
+        await until(lambda: not fakes(app))
+
+
+async def test_errors_of_other_files_of_the_project_are_told_after_a_write(tmp_path: Path) -> None:
+    edit = call("edit", filePath="a.fake", oldString="x", newString="wrong")
+    async with serving(tmp_path, write("x"), edit, server=fake("others")) as app:
+        written, edited = await states(app)
+    assert written["output"].count("LSP errors detected in other files:\n<diagnostics file=") == 5
+    assert "passwd" not in json.dumps(written) and len(written["metadata"]["diagnostics"]) == 5
+    assert "other files" not in edited["output"] and "ERROR [1:1] this is wrong" in edited["output"]
+
+
+async def test_twenty_errors_are_told_and_the_rest_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("wrong\n" * 50), server=fake()) as app:
+        (state,) = await states(app)
+    assert state["output"].count("ERROR") == 20 and "\n... and 30 more\n</diagnostics>" in state["output"]
+
+
+async def test_a_server_without_versions_is_believed_when_it_has_no_more_to_say(tmp_path: Path) -> None:
+    edit = call("edit", filePath="a.fake", oldString="wrong", newString="right")
+    async with serving(tmp_path, write("wrong"), edit, server=fake("unversioned")) as app:
+        written, mended = await states(app)
+    assert "ERROR [1:1]" in written["output"] and mended["output"] == "Edit applied successfully."
+
+
+async def test_a_patch_and_several_edits_tell_errors_too(tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: b.fake\n+wrong\n*** Add File: c.fake\n+right\n*** End Patch"
+    edits = [{"oldString": "one", "newString": "wrong"}]
+    steps = [write("one"), call("multiedit", filePath="a.fake", edits=edits)]
+    async with serving(tmp_path, *steps, server=fake()) as app:
+        _, edited = await states(app)
+    assert edited["output"].startswith("Applied 1 edits successfully.\n\nLSP errors detected in this file, please fix:\n")
+    model = {"model": "acme/gpt-5", "provider": {"acme": {"npm": "scripted", "models": {"gpt-5": {}}}}}
+    workspace = configured(tmp_path / "patch", {"lsp": {"fake": fake()}, **model})
+    async with running_app(
+        tmp_path / "patch", workspace=workspace, turns=[[call("apply_patch", patchText=patch)], [say()]]
+    ) as app:
+        (state,) = await states(app)
+    assert "\n\nLSP errors detected in b.fake, please fix:\n<diagnostics file=" in state["output"]
+    assert "c.fake, please" not in state["output"] and len(state["metadata"]["diagnostics"]) == 1
+
+
+@pytest.mark.parametrize("choice", [False, {"fake": {"disabled": True}}])
+async def test_what_is_switched_off_is_not_started(tmp_path: Path, choice: Any) -> None:
+    workspace = configured(tmp_path, {"lsp": choice})
+    (workspace / ".venv" / "bin").mkdir(parents=True)
+    marker = workspace / "started"
+    program = workspace / ".venv" / "bin" / "pyright-langserver"
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o755)
+    turns = [[write("x", "a.py")], [say()]]
+    async with running_app(tmp_path, workspace=workspace, turns=turns) as app:
+        await states(app)
+        if choice is not False:
+            await until(marker.exists)
+    assert marker.exists() is (choice is not False)
+
+
+async def test_events_tell_of_servers_and_of_what_they_say(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("wrong"), server=fake()) as app, app.events() as events:
+        await states(app)
+        await events.until("lsp.updated")
+        told = await events.until("lsp.client.diagnostics")
+        assert told.properties == {"serverID": "fake", "path": str(app.directory / "a.fake")}
+
+
+@needs_sandbox
+@pytest.mark.parametrize(("place", "is_open"), [("outside", False), ("workspace/inside", True)])
+async def test_a_servers_program_reaches_the_project_alone(tmp_path: Path, place: str, is_open: bool) -> None:
+    target = tmp_path / place
+    async with serving(tmp_path, write("x"), server=fake("escape", str(target)), sandbox="require") as app:
+        (state,) = await states(app)
+    assert "ERROR [1:1]" in state["output"] and ("written" in state["output"]) is is_open, state["output"]
+    assert target.exists() is is_open
+
+
+async def test_a_change_of_other_settings_leaves_them_running(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("x"), server=fake()) as app:
+        await states(app)
+        before = fakes(app)
+        await app.call("PATCH", "/config", {"username": "somebody"})
+        assert (await app.get("/config"))["username"] == "somebody"
+        assert [one["status"] for one in await app.get("/lsp")] == ["connected"] and fakes(app) == before
+        await app.call("PATCH", "/config", {"lsp": {"fake": {**fake("unversioned"), "command": [sys.executable, "-c", "0"]}}})
+        await app.get("/config")
+        await until(lambda: not fakes(app))
+
+
+async def test_users_are_told_of_nothing_in_the_roots_of_others(tmp_path: Path) -> None:
+    """Where there is no sandbox, too, a server may speak of what is not the user's."""
+    turns = [[write("x")], [say()], [write("x")], [say()]]
+    workspace = configured(tmp_path, {"lsp": {"fake": fake("others")}})
+    async with running_app(tmp_path, workspace=workspace, turns=turns, sandbox="off") as app:
+        ada_root, bob_root = app.directory / "ada", app.directory / "bob"
+        for root in (ada_root, bob_root):
+            root.mkdir()
+            shutil.copy(app.directory / "opencode.json", root)
+        async with user(app, "ada", roots=[ada_root]) as ada, user(app, "bob", roots=[bob_root]) as bob:
+            of_ada, of_bob = [await states(each, root) for each, root in ((ada, ada_root), (bob, bob_root))]
+            symbols = await ada.get("/find/symbol", params={"query": "x", "directory": str(ada_root)})
+    assert str(ada_root / "other2.fake") in json.dumps(of_ada) and str(bob_root) not in json.dumps([of_ada, symbols])
+    assert str(bob_root / "other2.fake") in json.dumps(of_bob) and str(ada_root) not in json.dumps(of_bob)
+
+
+def fakes(app: RunningApp) -> list[psutil.Process]:
+    """The servers' processes, as `serving` starts them."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if words[:2] == [sys.executable, str(FAKE)] and words[-1] == str(app.directory.parent):
+                found.append(process)
+    return found
+
+
+async def ready(app: RunningApp) -> list[psutil.Process]:
+    await until_listed(app, "connected")
+    return fakes(app)
+
+
+async def until_listed(app: RunningApp, status: str) -> None:
+    while [server["status"] for server in await app.get("/lsp")] != [status]:
+        pass
+
+
+async def test_symbols_are_found_in_the_project(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("x"), server=fake()) as app:
+        assert await app.get("/find/symbol", params={"query": "in"}) == []
+        await states(app)
+        (symbol,) = await app.get("/find/symbol", params={"query": "in"})
+    assert symbol["name"] == "inside" and symbol["kind"] == 12
+    assert symbol["location"]["uri"] == (app.directory / "a.fake").as_uri() and symbol["location"]["range"]["end"]["line"] == 2
+
+
+async def test_a_part_of_one_line_stands_for_the_symbol_that_begins_there(tmp_path: Path) -> None:
+    async with serving(tmp_path, server=fake()) as app:
+        (app.directory / "a.fake").write_text("one\ntwo\nthree\nfour\n")
+        session = (await app.create_session())["id"]
+        read = {}
+        for line in (1, 2):
+            url = f"{(app.directory / 'a.fake').as_uri()}?start={line}&end={line}"
+            parts = [{"type": "file", "mime": "text/plain", "url": url, "filename": "a.fake"}]
+            await app.post(f"/session/{session}/message", {"noReply": True, "parts": parts})
+            read[line] = str((await app.messages(session))[-1]["parts"])
+    assert "two" in read[2] and "three" in read[2] and "four" not in read[2]
+    assert "one" in read[1] and "two" not in read[1]
+
+
+async def test_the_tool_asks_where_its_flag_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = call("lsp", operation="hover", filePath="a.fake", line=1, character=1)
+    nowhere = call("lsp", operation="hover", filePath="a.txt", line=1, character=1)
+    async with serving(tmp_path, write("x"), asked, server=fake()) as app:
+        assert "lsp" not in await app.get("/experimental/tool/ids")
+        assert (await states(app))[1]["title"] != "hover a.fake:1:1"
+    for flag in ("OPENCODE_EXPERIMENTAL_LSP_TOOL", "OPENCODE_EXPERIMENTAL"):
+        monkeypatch.setenv(flag, "1")
+        async with serving(tmp_path / flag, write("x"), asked, nowhere, server=fake()) as app:
+            _, answered, refused = await states(app)
+        monkeypatch.delenv(flag)
+        assert answered["title"] == "hover a.fake:1:1" and "a hover" in answered["output"], answered
+        assert answered["metadata"]["result"] == [{"contents": "a hover"}]
+        assert refused["error"].endswith("No LSP server available for this file type.")
+
+
+async def test_a_project_without_servers_loads_nothing(tmp_path: Path) -> None:
+    """In a process of its own: other tests have loaded it."""
+    code = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom running_app import running_app, make_workspace\n"
+        "from turns import call, say\n"
+        "async def main(base):\n"
+        "    turns = [[call('write', filePath='b.unknown', content='x')], [say()]]\n"
+        "    async with running_app(base, workspace=make_workspace(base / 'w'), turns=turns) as app:\n"
+        "        await app.prompt((await app.create_session())['id'], 'Go')\n"
+        "    assert not {'pygls', 'lsprotocol', 'cattrs'} & set(sys.modules)\n"
+        "asyncio.run(main(Path(sys.argv[1])))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{FAKE.parent}:{FAKE.parents[2]}"}
+    done = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path / "base"), env=environment)
+    assert await done.wait() == 0
