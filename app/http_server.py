@@ -117,9 +117,10 @@ def _protocol(settings: Settings) -> type[HttpToolsProtocol]:
 
         def on_headers_complete(self) -> None:
             """Terminals alone are reached by WebSockets, whose library is loaded for the first. What is refused stays HTTP."""
-            has_room = len(self.connections) <= self.max_connections
-            if has_room and self.parser.should_upgrade() and connected_terminal(self.url.partition(b"?")[0].decode("latin-1")):
-                self.ws_protocol_class = _websocket_protocol()
+            if self.parser.should_upgrade():
+                is_terminal = connected_terminal(self.url.partition(b"?")[0].decode("latin-1")) is not None
+                has_room = len(self.connections) <= self.max_connections
+                self.ws_protocol_class = _websocket_protocol() if is_terminal and has_room else None
             super().on_headers_complete()
 
     return Protocol

@@ -13,9 +13,8 @@ from typing import Any
 from app.api.draining import Draining
 from app.api.event_tokens import MemoryEventTokens, StoredEventTokens
 from app.api.login import Login
-from app.api.rate_limits import RateLimits
+from app.api.rate_limits import RateLimits, Throttle
 from app.api.services import Services
-from app.api.throttle import Throttle
 from app.api.tokens import TokenStore
 from app.backup.opening import open_database
 from app.bus.base import Event

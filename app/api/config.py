@@ -1,19 +1,22 @@
 """Configuration, providers and their keys. Secrets go in and never come out."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
 from fastapi import Path
 from fastapi.responses import Response
 
+from app.api.access import AdminsOnly
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Here, Who, json_bytes
 from app.api.json_route import router
-from app.api.provider_keys import put_key, remove_key
 from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES
+from app.api.services import Services
 from app.config.masking import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.config import Config
-from app.schema.model import Auth, ProviderAuthMethod
+from app.schema.model import Auth, ProviderAuthMethod, WellKnownAuth
+from app.users.principal import Principal
 
 routes = router("", 400, 403)
 global_config = router("/global/config", 400, 403, tags=["global"])
@@ -76,3 +79,30 @@ async def set_key(app: AppServices, who: Who, provider_id: ProviderPath, body: A
 async def delete_key(app: AppServices, who: Who, provider_id: ProviderPath) -> bool:
     await remove_key(app, who, provider_id)
     return True
+
+
+# Whose keys of providers a request reads and changes: a member's own, stored encrypted, else the server's.
+
+
+async def stored_keys(app: Services, who: Principal) -> Mapping[str, Auth]:
+    """By provider."""
+    if who.may_manage:
+        return app.auth.all()
+    return await app.user_keys.for_user(who.name)
+
+
+async def put_key(app: Services, who: Principal, provider_id: str, key: Auth) -> None:
+    """The server's is kept in the data directory in a file that only the server's user can read. Raises AdminsOnly."""
+    if who.may_manage:
+        app.auth.set(provider_id, key)
+    elif isinstance(key, WellKnownAuth):
+        raise AdminsOnly  # an organisation's configuration is everybody's
+    else:
+        await app.user_keys.put(who.name, provider_id, key)
+
+
+async def remove_key(app: Services, who: Principal, provider_id: str) -> None:
+    if who.may_manage:
+        app.auth.remove(provider_id)
+    else:
+        await app.user_keys.remove(who.name, provider_id)

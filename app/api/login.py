@@ -13,8 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from app.api.event_tokens import EventTokens, MemoryEventTokens, OneTimeTokens
-from app.api.rate_limits import RateLimits
-from app.api.throttle import Throttle
+from app.api.rate_limits import RateLimits, Throttle
 from app.api.tokens import TokenEntry, TokenStore
 from app.storage.engine import StorageError
 from app.users.oidc import PREFIX as OIDC_PREFIX

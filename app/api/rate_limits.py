@@ -1,5 +1,6 @@
 """Rate limits, counted by the library `limits`: in this server's memory, or in Redis for all servers at once."""
 
+import ipaddress
 import logging
 import math
 import time
@@ -17,6 +18,10 @@ log = logging.getLogger(__name__)
 
 REDIS_SECONDS = 1.0
 """For an answer, and for a connection."""
+FAILURES = 10
+WINDOW_SECONDS = 60.0
+LIMIT = f"{FAILURES}/minute"
+"""Of failed logins of an address."""
 
 
 class RateLimits:
@@ -79,3 +84,28 @@ async def _seconds(
     if await (limiter.hit if hits else limiter.test)(item, *key):
         return 0
     return max(1, math.ceil((await limiter.get_window_stats(item, *key)).reset_time - now()))
+
+
+class Throttle:
+    """After FAILURES wrong logins an address may not try again until WINDOW_SECONDS after the first of them."""
+
+    def __init__(self, limits: RateLimits) -> None:
+        self._limits = limits
+
+    async def wait(self, address: str) -> int:
+        """Seconds until the address may try again; 0 if it may now."""
+        return await self._limits.wait(LIMIT, "login", _network(address))
+
+    async def failed(self, address: str) -> None:
+        await self._limits.hit(LIMIT, "login", _network(address))
+
+
+def _network(address: str) -> str:
+    """Groups IPv6 addresses by /64, because one client has a whole /64."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))

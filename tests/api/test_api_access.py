@@ -1,14 +1,16 @@
 """The matrix: every route, as every kind of user, on what is theirs and what is another's."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from inspect import isasyncgenfunction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from every_route import Route
 from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 from route_roles import ROLES, api_routes, operation_of, roles_of
 from running_app import RunningApp, running_app
@@ -262,6 +264,18 @@ def test_a_route_that_does_not_say_so_is_for_admins() -> None:
     app = FastAPI()
     app.include_router(routes)
     assert list(roles_of(app).values()) == [[Permitted.ADMIN]]
+
+
+def test_nothing_that_a_route_depends_on_is_to_be_ended(tmp_path: Path) -> None:
+    """A dependency that yields costs each request a context of its own."""
+    app = create_app(Settings(data_dir=tmp_path))
+    assert [route.path for route in api_routes(app) if any(map(isasyncgenfunction, needed(route.dependant)))] == []
+
+
+def needed(dependant: Dependant) -> Iterator[Any]:
+    for each in dependant.dependencies:
+        yield each.call
+        yield from needed(each)
 
 
 async def test_the_matrix(tmp_path: Path, figure: Any) -> None:

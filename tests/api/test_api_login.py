@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from running_app import RunningApp, running_app
 
-from app.api.throttle import FAILURES
+from app.api.rate_limits import FAILURES
 from app.api.tokens import TokenStore
 
 PAGE = "https://app.example.com"

@@ -12,8 +12,7 @@ from long_form import LONG
 from running_app import RunningApp, running_app
 
 from app.api.login import Login, LoginDenied
-from app.api.rate_limits import RateLimits
-from app.api.throttle import FAILURES, Throttle
+from app.api.rate_limits import FAILURES, RateLimits, Throttle
 from app.api.tokens import TokenStore
 
 PASSWORD = "a password that nobody guesses"

@@ -224,7 +224,7 @@ async def test_five_hundred_connections(server: RealServer, figure: Any) -> None
     for _, writer in held:
         writer.close()
     await until_closed(server, opened)
-    refused = sum(answered == [429] for answered in more)
+    refused = sum(answered == [503] for answered in more)
     figure(
         f"{CONNECTIONS} connections: {served} served, of 250 more {refused} told that there are too many; "
         f"after them +{(server.memory - before) / MIB:.0f} MiB, +{server.descriptors - opened} open files"

@@ -20,7 +20,7 @@ from running_app import PATIENCE, RunningApp, running_app
 from running_server import clean_environment, free_port, this_checkout
 from turns import bash, call, requests, say, until
 
-from app.api.throttle import FAILURES
+from app.api.rate_limits import FAILURES
 from app.api.tokens import TokenStore
 from app.session.store import Store
 from app.telemetry.log_lines import JsonLines, TextLines

@@ -12,8 +12,8 @@ from fastapi import Depends, Path
 from fastapi.responses import Response
 from pydantic import Field
 
+from app.api.config import put_key, remove_key, stored_keys
 from app.api.deps import AppServices, Who, json_bytes
-from app.api.provider_keys import put_key, remove_key, stored_keys
 from app.api.roles import READS, WRITES
 from app.api.v2.answers import Located, located, router
 from app.api.v2.errors import ForbiddenError

@@ -13,8 +13,7 @@ from storage_parts import open_storage
 from app.api.event_tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens
 from app.api.limit_storage import MOST_KEYS, BoundedMemory
 from app.api.login import ANYONE, AcceptedLogin, Login, LoginDenied
-from app.api.rate_limits import RateLimits
-from app.api.throttle import FAILURES, WINDOW_SECONDS, Throttle
+from app.api.rate_limits import FAILURES, WINDOW_SECONDS, RateLimits, Throttle
 from app.api.tokens import TokenNameTaken, TokenStore
 from app.storage.tables import EVENT_TOKEN
 from app.util import clock
