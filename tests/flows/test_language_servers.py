@@ -296,3 +296,12 @@ async def test_a_project_without_servers_loads_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{FAKE.parent}:{FAKE.parents[2]}"}
     done = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path / "base"), env=environment)
     assert await done.wait() == 0
+
+
+@pytest.mark.skipif(not (Path(sys.executable).parent / "ruff").exists(), reason="ruff is not installed")
+async def test_ruff_itself_tells_errors_and_none_when_they_are_mended(tmp_path: Path) -> None:
+    workspace = configured(tmp_path, {"lsp": {"ruff": {"command": [str(Path(sys.executable).parent / "ruff"), "server"]}}})
+    mend = call("edit", filePath="m.py", oldString="(", newString="1")
+    async with running_app(tmp_path, workspace=workspace, turns=[[write("x = (\n", "m.py")], [mend], [say()]]) as app:
+        written, mended = await states(app)
+    assert "ERROR [" in written["output"] and mended["output"] == "Edit applied successfully.", (written, mended)
