@@ -19,7 +19,7 @@ QUICK := $(addprefix tests/,flows api wire migrations architecture unit)
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-all faults check format conform bench bench-replicas openapi lock vendor docker clean
+.PHONY: help serve test test-all faults check format conform bench bench-replicas openapi lock models vendor docker clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ lock: $(VENV)/.dev ## Resolve the lock files anew; ARGS=--upgrade takes the newe
 	@$(LOCK) $(ARGS) --output-file requirements.lock pyproject.toml
 	@$(LOCK) $(ARGS) --extra replicas --extra otel --constraint requirements.lock --output-file requirements-replicas.lock pyproject.toml
 	@$(LOCK) $(ARGS) --all-extras --constraint requirements-replicas.lock --output-file requirements-dev.lock pyproject.toml
+
+models: $(VENV)/.dev ## Fetch the list of models anew from models.dev; ARGS="api.json 2026-09-28" takes a file of that day
+	@$(BIN)/python scripts/refresh_models.py $(ARGS)
 
 vendor: ## Copy the page's libraries anew, at the versions that app/page/vendor/package.json names (needs npm)
 	@scripts/vendor.sh

@@ -13,8 +13,8 @@ from uvicorn.config import LOGGING_CONFIG, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server
 
-from app.api.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
-from app.api.connect_tickets import connected_terminal
+from app.api.login import connected_terminal
+from app.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
 from app.pty.pseudo_terminal import INPUT_BYTES
 from app.settings import Settings
 
@@ -80,12 +80,13 @@ def http_server(application: Any, settings: Settings) -> DrainingServer:
     """`application` is what create_app gives."""
     config = Config(
         application,
-        http=_bounded_protocol(settings),
+        http=_protocol(settings),
         log_level="error" if settings.log_level == "error" else "warning",
         access_log=False,
         log_config=LOGGING_CONFIG if settings.log_format == "text" else None,
         timeout_keep_alive=IDLE_CONNECTION_SECONDS,
         timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        limit_concurrency=settings.max_connections + 1,
         server_header=False,
         proxy_headers=False,
         ws="none",
@@ -109,16 +110,16 @@ def _websocket_protocol() -> type[asyncio.Protocol]:
     return TerminalProtocol
 
 
-def _bounded_protocol(settings: Settings) -> type[HttpToolsProtocol]:
-    class BoundedProtocol(BoundedRequests, HttpToolsProtocol):
+def _protocol(settings: Settings) -> type[HttpToolsProtocol]:
+    class Protocol(BoundedRequests):
         max_head_bytes = settings.max_head_bytes
         max_connections = settings.max_connections
 
-        def _should_upgrade_to_ws(self) -> bool:
-            """Terminals alone are reached by WebSockets. The library is loaded for the first."""
-            if self.is_above_limit or connected_terminal(self.url.partition(b"?")[0].decode("latin-1")) is None:
-                return False
-            self.ws_protocol_class = _websocket_protocol()
-            return True
+        def on_headers_complete(self) -> None:
+            """Terminals alone are reached by WebSockets, whose library is loaded for the first. What is refused stays HTTP."""
+            has_room = len(self.connections) <= self.max_connections
+            if has_room and self.parser.should_upgrade() and connected_terminal(self.url.partition(b"?")[0].decode("latin-1")):
+                self.ws_protocol_class = _websocket_protocol()
+            super().on_headers_complete()
 
-    return BoundedProtocol
+    return Protocol

@@ -2,13 +2,14 @@
 
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from starlette.types import Lifespan
 
 from app import __version__
@@ -16,18 +17,14 @@ from app.api import error_handler
 from app.api.all_routes import ROUTERS
 from app.api.application import Application
 from app.api.audit import Audit, AuditLog
-from app.api.continue_trace import ContinueTrace
-from app.api.count_requests import CountRequests
-from app.api.log_failures import LogFailures
-from app.api.login import Login
-from app.api.security import Access, BodyLimits, Guard, is_loopback
-from app.api.throttle import Throttle
-from app.api.tokens import TokenStore
+from app.api.cursors import NEXT_CURSOR
+from app.api.incoming_body import BodyLimit
+from app.api.observe_requests import ObserveRequests
+from app.api.security import LOOPBACK_ORIGIN, Access, Guard, is_loopback
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
 from app.server import Choices, Server
 from app.settings import Settings
-from app.users.oidc import OidcLogins, OidcSettings
 
 
 def create_app(
@@ -46,50 +43,45 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        try:
-            await server.start()
-            yield
-        finally:
+        with closing(audit_log):
             try:
-                await server.stop()
+                await server.start()
+                yield
             finally:
-                audit_log.close()
+                await server.stop()
 
     app = _routes(lifespan)
     api_access = _api_access(app, flags, settings.public_url or f"http://{hostname}:{port}")
     host = socket.gethostname()
-    server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{host}:{port}")
+    server = Server(settings, workspace or Path.cwd(), choices, api_access, f"{host}:{port}", flags)
     audit_log = AuditLog(settings.data_dir, f"{host}-{port}" if server.is_shared else None)
     server.retention.on_deleted = audit_log.write_pruned
-    login = _login(settings, flags, server)
-    app.state.services = server.services
     app.state.server = server
-    app.state.login = login
-    app.add_middleware(Audit, audit_log=audit_log)
-    limits = BodyLimits(settings.max_body_bytes, settings.max_import_bytes)
-    app.add_middleware(Guard, access=access_of(settings, hostname), login=login, limits=limits)
-    if server.telemetry.metrics is not None:
-        app.add_middleware(CountRequests, metrics=server.telemetry.metrics)
-    if server.telemetry.traces is not None:
-        app.add_middleware(ContinueTrace, traces=server.telemetry.traces)
-    app.add_middleware(LogFailures)
+    _add_middleware(app, server, access_of(settings, hostname), audit_log)
     return app
 
 
-def _login(settings: Settings, flags: Flags, server: Server) -> Login:
-    users, tokens = server.users, TokenStore(settings.data_dir)
-    oidc = None
-    if settings.oidc_issuer and settings.oidc_audience:
-        oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), users)
-    return Login(
-        flags.server_username,
-        flags.server_password,
-        tokens,
-        Throttle(server.rates),
-        server.event_tokens,
-        users,
-        oidc,
+def _add_middleware(app: FastAPI, server: Server, access: Access, audit_log: AuditLog) -> None:
+    """The last one is around the others."""
+    settings = server.settings
+    app.add_middleware(Audit, audit_log=audit_log)
+    app.add_middleware(
+        Guard,
+        access=access,
+        login=server.login,
+        body=BodyLimit(settings.max_body_bytes, "OPENSESSION_MAX_BODY_BYTES"),
+        imported=BodyLimit(settings.max_import_bytes, "OPENSESSION_MAX_IMPORT_BYTES"),
     )
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.allowed_origins,
+            allow_origin_regex=LOOPBACK_ORIGIN if settings.allows_loopback_origins else None,
+            allow_methods=["GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"],
+            allow_headers=["*"],
+            expose_headers=[NEXT_CURSOR],
+        )
+    app.add_middleware(ObserveRequests, metrics=server.metrics, traces=server.telemetry.traces)
 
 
 def _api_access(app: FastAPI, flags: Flags, url: str) -> ApiAccess:
@@ -126,6 +118,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # ours: telemetry/
     )
     for routes in ROUTERS:
         app.include_router(routes)

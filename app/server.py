@@ -6,26 +6,19 @@ import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from app.api.draining import Draining
-from app.api.event_tokens import EventTokens, MemoryEventTokens, StoredEventTokens
+from app.api.event_tokens import MemoryEventTokens, StoredEventTokens
+from app.api.login import Login
 from app.api.rate_limits import RateLimits
-from app.api.services import (
-    DirectoryServices,
-    EventServices,
-    PendingServices,
-    RunServices,
-    SecondApiServices,
-    Services,
-    SessionServices,
-    TransferServices,
-    UserServices,
-    VcsServices,
-)
+from app.api.services import Services
+from app.api.throttle import Throttle
+from app.api.tokens import TokenStore
 from app.backup.opening import open_database
+from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
 from app.config.flags import Flags
@@ -47,7 +40,7 @@ from app.plugin.runner import HOOK_SECONDS
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
-from app.provider.models.catalogue import KnownCatalogue
+from app.provider.models.catalogue import Catalogue
 from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals
@@ -61,7 +54,6 @@ from app.runs.recovery import Recovery, UnfinishedReverts
 from app.runs.retention import Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import open_sandbox
-from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.health import HealthCheck
@@ -71,22 +63,18 @@ from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
-from app.session.search import MessageSearch
-from app.session.search_index import SearchIndex
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
-from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
-from app.storage.directory_state import DirectoryStates, LocalDirectoryStates, SharedDirectoryStates
-from app.storage.journal import Journal
-from app.storage.repositories import session_rows
-from app.storage.statements import Statements
+from app.storage.directory_state import DirectoryStates
+from app.storage.repositories import journal_rows, session_rows
+from app.storage.statements import statements
 from app.storage.writer import Writer
 from app.telemetry.telemetry import open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
@@ -95,16 +83,15 @@ from app.tool.web.pinned import PinnedRequests
 from app.turn.call_host import HostServices
 from app.turn.titles import Titles
 from app.turn.turn_scope import TurnServices
-from app.users.accounts import ModelAccounts
-from app.users.budgets import Budgets, DayLimits
+from app.users.budgets import Budgets, DayLimits, ModelAccounts
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
+from app.users.oidc import OidcLogins, OidcSettings
 from app.users.server_secret import ServerSecret
 from app.users.users import Users
 from app.util import marks
-from app.util.server_locks import ServerLocks
+from app.util.server_locks import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
-from app.util.volume import volume_id
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
 from app.vcs.start_command import StartCommands
@@ -134,7 +121,7 @@ class Choices:
     """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
 
 
-class Server:
+class Server(Services):
     """Everything a running server has, made in the order in which it is needed. `start` before the first request, `stop` after
     the last."""
 
@@ -145,12 +132,15 @@ class Server:
         choices: Choices = Choices(),
         api_access: ApiAccess = ApiAccess(),
         address: str = "",
+        flags: Flags | None = None,
     ) -> None:
         """`home` is the server's own directory, `api_access` is for plugins; `address` is how other servers list this one."""
         self.settings = settings
         self.choices = choices
-        self.flags = Flags.from_env(os.environ)
+        self.heartbeat_seconds = choices.heartbeat_seconds
+        self.flags = flags or Flags.from_env()
         self.telemetry = open_telemetry(settings.metrics, os.environ)
+        self.observer, self.metrics = self.telemetry.observer, self.telemetry.metrics
         self.sandbox = open_sandbox(settings)
         self.draining = Draining()
         self._make_storage(address)
@@ -161,7 +151,6 @@ class Server:
         self._make_vcs()
         self._make_webhooks()
         self._make_what_repeats()
-        self.services = self._services()
         self._read_gauges()
         self._skip_grace_period = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -174,16 +163,15 @@ class Server:
         self.database = open_database(settings)
         self.is_shared = self.database.dialect != "sqlite"
         """Whether other servers may use the database too."""
-        self.sql = Statements(self.database.dialect)
+        sql = statements(self.database.dialect)
         self.bus: MemoryBus = self._make_bus()
         publisher = SessionPublisher(self.bus)
-        self.writer = Writer(self.database, self.sql, publisher, observer=self.telemetry.observer)
-        self.store = Store(self.database, self.sql, self.writer, publisher)
+        self.writer = Writer(self.database, sql, publisher, observer=self.observer)
+        self.store = Store(self.database, sql, self.writer, publisher)
         self.locks = None if self.is_shared else ServerLocks(settings.data_dir / "servers")
-        self.leases = Leases(self.database, self.sql, self.writer, self.locks)
+        self.leases = Leases(self.database, self.writer, self.locks)
         self.replicas = Replicas(
             self.database,
-            self.sql,
             self.writer,
             self.leases,
             self.locks,
@@ -195,34 +183,52 @@ class Server:
         self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
 
     def _make_bus(self) -> MemoryBus:
-        journal = Journal(self.database)
+        head = partial(self.database.read, journal_rows.newest_event)
         if not self.is_shared:
-            return MemoryBus(journal.head)
-        return SharedBus(self.settings.redis_url, journal.identity, journal.head, journal.after)
+            return MemoryBus(head)
+        identity = partial(self.database.read, journal_rows.database_identity)
+        return SharedBus(self.settings.redis_url, identity, head, self._events_after)
+
+    async def _events_after(self, cursor: int) -> list[Event]:
+        page = partial(journal_rows.events_after, seq=cursor, directory=None, max_bytes=journal_rows.PAGE_BYTES)
+        rows, _ = await self.database.read(page)
+        return list(map(journal_rows.event_of, rows))
 
     def _make_users(self) -> None:
-        settings, database, sql = self.settings, self.database, self.sql
+        settings, database = self.settings, self.database
         self.secret = ServerSecret(settings.secret_key, settings.data_dir)
-        self.users = Users(database, sql, expected=settings.oidc_issuer is not None)
-        self.user_keys = UserKeys(database, sql, self.secret)
-        budgets = Budgets(database, sql, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
+        self.users = Users(database, expected=settings.oidc_issuer is not None)
+        self.user_keys = UserKeys(database, self.secret)
+        budgets = Budgets(database, self.users, DayLimits(settings.user_max_cost, settings.user_max_tokens))
         self.accounts = ModelAccounts(self.users, self.user_keys, budgets, settings.shared_keys)
         self.event_cursors = EventCursors(self.secret)
-        self.event_tokens: EventTokens = StoredEventTokens(sql, self.writer) if self.is_shared else MemoryEventTokens()
         self.rates = RateLimits(settings.redis_url)
+        self.login = self._make_login()
+
+    def _make_login(self) -> Login:
+        settings, oidc = self.settings, None
+        if settings.oidc_issuer and settings.oidc_audience:
+            oidc = OidcLogins(OidcSettings(settings.oidc_issuer, settings.oidc_audience, settings.oidc_role_claim), self.users)
+        return Login(
+            self.flags.server_username,
+            self.flags.server_password,
+            TokenStore(settings.data_dir),
+            Throttle(self.rates),
+            StoredEventTokens(self.writer) if self.is_shared else MemoryEventTokens(),
+            self.users,
+            oidc,
+        )
 
     def _make_directories(self, home: Path, api_access: ApiAccess) -> None:
         settings, data_dir = self.settings, self.settings.data_dir
-        self.states: DirectoryStates = self._make_states()
-        self.projects = Projects(self.database, self.sql, self.writer)
-        self.auth, self.known = AuthStore(data_dir), KnownCatalogue()
+        self.states = DirectoryStates(self.database, self.writer, self.leases.owner if self.is_shared else None)
+        self.projects = Projects(self.database, self.writer)
+        self.auth, self.known = AuthStore(data_dir), Catalogue()
         self.toolbox = self._make_toolbox()
         self.workspaces = self._make_workspaces(home)
         self.instances = Instances(
             self.workspaces,
-            ModelSources(
-                self.known, self.auth, self.accounts, self.choices.scripted, self.telemetry.observer, settings.max_part_bytes
-            ),
+            ModelSources(self.known, self.auth, self.accounts, self.choices.scripted, self.observer, settings.max_part_bytes),
             data_dir,
             McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
             LspSettings(self.toolbox.environment, self.sandbox, self.states.announce),
@@ -241,14 +247,9 @@ class Server:
             " on this server. A terminal is reached through the server that made it." if self.is_shared else "",
         )
 
-    def _make_states(self) -> DirectoryStates:
-        if not self.is_shared:
-            return LocalDirectoryStates(self.writer.announce)
-        return SharedDirectoryStates(self.database, self.sql, self.writer, self.leases.owner)
-
     def _make_toolbox(self) -> Toolbox:
         """Commands see no key of a known provider."""
-        key_names = frozenset(name for provider in self.known.providers.values() for name in provider.env)
+        key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
         settings = ToolSettings(self.flags, key_names, self.settings.allow_private_addresses)
         return Toolbox(settings, self.sandbox, self.database.locks)
 
@@ -272,17 +273,13 @@ class Server:
         self.tasks = SessionTasks()
         self.quota = ProjectQuota(store, self.settings.max_project_bytes)
         self.sessions = SessionService(store, self.gate, self.leases)
-        self.all_sessions = AllSessions(store)
         self.forks = Forks(store, self.quota, self.gate)
         self.shares = Shares(store)
         self.statuses = Statuses(store)
         self.reverts = Reverts(store)
         self.summaries = Summaries(store)
-        self.usage = UsageLedger(database)
-        self.search = MessageSearch(store)
-        self.search_index = SearchIndex(database, self.sql)
-        self.permissions = Permissions(database, self.sql, self.writer, self.telemetry.observer)
-        self.questions = Questions(database, self.sql, self.writer, self.telemetry.observer)
+        self.permissions = Permissions(database, self.writer, self.observer)
+        self.questions = Questions(database, self.writer, self.observer)
         self.steering = Steering(self.writer, ControlQueues(self.bus))
         self.health = HealthCheck(self.leases)
 
@@ -328,7 +325,7 @@ class Server:
             toolbox=self.toolbox,
             outputs=self.outputs,
             instruction_pages=self.instruction_pages,
-            observer=self.telemetry.observer,
+            observer=self.observer,
         )
 
     def _make_vcs(self) -> None:
@@ -390,70 +387,14 @@ class Server:
             outputs=self.outputs,
             data_dir=settings.data_dir,
             idle_seconds=settings.idle_seconds,
-            search_index=self.search_index,
+            database=self.database,
             retention=self.retention,
             retention_days=settings.retention_days,
         )
 
-    def _services(self) -> Services:
-        return Services(
-            settings=self.settings,
-            directories=DirectoryServices(
-                self.instances,
-                self.projects,
-                self.branches,
-                self.toolbox,
-                self.known,
-                self.auth,
-                self.global_config,
-                self.states,
-            ),
-            sessions=SessionServices(
-                self.store,
-                self.sessions,
-                self.all_sessions,
-                self.forks,
-                self.shares,
-                self.statuses,
-                self.reverts,
-                self.usage,
-                self.search,
-            ),
-            pending=PendingServices(self.permissions, self.questions),
-            runs=RunServices(self.runner, self.prompts, self.queue, self.actions, self.deletion, self.disposal, self.retention),
-            events=EventServices(self.bus, self.replay, self.choices.heartbeat_seconds),
-            users=UserServices(self.users, self.event_cursors, self.user_keys, self.rates),
-            second_api=cache(self._second_api),
-            transfer=cache(self._transfer),
-            vcs=VcsServices(self.patching, self.repository_init, self.worktrees),
-            steering=self.steering,
-            draining=self.draining,
-            replicas=self.replicas,
-            health=self.health,
-            webhooks=self.webhooks,
-            terminals=self.terminals,
-            observer=self.telemetry.observer,
-            metrics=self.telemetry.metrics,
-        )
-
-    def _second_api(self) -> SecondApiServices:
-        from app.intake.admission import Admissions
-        from app.timeline.service import Timeline
-
-        timeline = Timeline(self.database, self.store, self.bus)
-        return SecondApiServices(timeline, Admissions(self.store, self.prompts, self.queue, timeline))
-
-    def _transfer(self) -> TransferServices:
-        from app.transfer.exports import Exports
-        from app.transfer.importer import Importer
-        from app.transfer.imports import Imports
-
-        imports = Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
-        return TransferServices(Exports(self.store, self.settings.data_dir), imports)
-
     def _read_gauges(self) -> None:
         """What is looked up when somebody asks for the metrics."""
-        metrics, runner = self.telemetry.metrics, self.runner
+        metrics, runner = self.metrics, self.runner
         if metrics is None:
             return
 

@@ -83,7 +83,7 @@ class Settings(BaseSettings):
     """Bytes that a request's address and headers may have together (default 64 KiB); more are answered with 414 or 431."""
 
     max_connections: int = Field(default=700, gt=0)
-    """Connections at once (default 700); requests on more are answered with 429. Each takes a file descriptor (`ulimit -n`)."""
+    """Connections at once (default 700); requests on more are answered with 503. Each takes a file descriptor (`ulimit -n`)."""
 
     max_event_streams: int = Field(default=300, gt=0)
     """Event streams at once (default 300); more are answered with 429."""

@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import Path
-from fastapi.responses import Response
 
 from app.api.access import require_session
-from app.api.deps import AppServices, Here, SessionIdPath, Who, no_content
+from app.api.deps import AppServices, Here, SessionIdPath, Who
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import MANAGES, READS, WORK, WRITES
@@ -117,8 +116,8 @@ async def sync_history(here: Here, body: dict[str, int]) -> list[SyncEvent]:
 
 
 @experimental.post("/workspace/sync-list", operation_id="experimental.workspace.syncList", status_code=204, dependencies=WRITES)
-async def sync_workspaces(here: Here) -> Response:
-    return no_content()
+async def sync_workspaces(here: Here) -> None:
+    return
 
 
 # Refused.
@@ -145,7 +144,7 @@ async def copy_project(project_id: ProjectId, body: ProjectCopyInput) -> Project
 
 
 @copies.delete("", operation_id="v2.projectCopy.remove", status_code=204, dependencies=WRITES)
-async def remove_copy(project_id: ProjectId, body: ProjectCopyRemoval) -> Response:
+async def remove_copy(project_id: ProjectId, body: ProjectCopyRemoval) -> None:
     raise ProjectNotCopied(f"Project copy directory unavailable: {body.directory}. No copies are made here")
 
 
@@ -185,7 +184,7 @@ async def upgrade(body: UpgradeInput) -> UpgradeFailure:
 )
 async def background(app: AppServices, session_id: SessionIdPath) -> bool:
     """False: subagents are waited for, none is sent to the background."""
-    await app.sessions.store.session_json(session_id)
+    await app.store.session_json(session_id)
     return False
 
 
@@ -193,28 +192,26 @@ _WARP, _MOVE = "experimental.workspace.warp", "experimental.controlPlane.moveSes
 
 
 @experimental.post("/workspace/warp", operation_id=_WARP, status_code=204, responses=_UNKNOWN, dependencies=WRITES)
-async def warp(app: AppServices, who: Who, body: WorkspaceWarp) -> Response:
+async def warp(app: AppServices, who: Who, body: WorkspaceWarp) -> None:
     """Without an id it detaches the session from its workspace: every session here is in none."""
     await require_session(app, who, body.session_id)
-    await app.sessions.store.session_json(body.session_id)
+    await app.store.session_json(body.session_id)
     if body.id is not None:
         raise NotFound(f"Workspace not found: {body.id}. {NO_WORKSPACES}")
-    return no_content()
 
 
 @experimental.post("/control-plane/move-session", operation_id=_MOVE, status_code=204, responses=_UNKNOWN, dependencies=WRITES)
-async def move_session(app: AppServices, who: Who, body: SessionMove) -> Response:
+async def move_session(app: AppServices, who: Who, body: SessionMove) -> None:
     """To where it is already only."""
     await require_session(app, who, body.session_id)
-    session = await app.sessions.store.session(body.session_id)
+    session = await app.store.session(body.session_id)
     if session.directory != body.destination.directory:
         raise SessionNotMoved(f"Sessions stay in their directory: create one in {body.destination.directory}")
-    return no_content()
 
 
 @copies.post("/refresh", operation_id="v2.projectCopy.refresh", status_code=204, dependencies=WRITES)
-async def refresh_copies(project_id: ProjectId) -> Response:
-    return no_content()
+async def refresh_copies(project_id: ProjectId) -> None:
+    return
 
 
 @copies.post("/generate-name", operation_id="experimental.projectCopy.generateName", dependencies=[*READS, WORK])

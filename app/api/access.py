@@ -81,11 +81,11 @@ async def require_visible(app: "Services", principal: Principal, parameters: Map
 async def require_session(app: "Services", principal: Principal, session_id: str) -> None:
     """Raises NotFound."""
     if not principal.may_see_all:
-        await app.sessions.service.require_visible(session_id, principal.may_see)
+        await app.sessions.require_visible(session_id, principal.may_see)
 
 
 async def _require_request(app: "Services", principal: Principal, request_id: str) -> None:
-    await app.pending.permissions.pending.require_visible(request_id, principal.may_see)
+    await app.permissions.pending.require_visible(request_id, principal.may_see)
 
 
 _NAMED: Mapping[str, Callable[["Services", Principal, str], Awaitable[None]]] = {
@@ -102,7 +102,7 @@ async def require_rate(app: "Services", principal: Principal, who: str) -> None:
         return
     keys = [("prompts of user", principal.name)] if principal.name else []
     for key in [*keys, ("prompts of login", who)]:
-        if seconds := await app.users.rates.hit(limit, *key):
+        if seconds := await app.rates.hit(limit, *key):
             raise RateLimited(limit, seconds)
 
 
@@ -111,8 +111,8 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
     DirectoryForbidden, whether there is such a directory or not."""
     if principal is OPERATOR:
         return directory
-    await app.users.users.all()
-    wanted = directory or app.directories.instances.workspaces.home
+    await app.users.all()
+    wanted = directory or app.workspaces.home
     if _leads_to_own(app, principal, wanted):
         return directory
     if directory is None and principal.roots:
@@ -122,18 +122,6 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
 
 def _leads_to_own(app: "Services", principal: Principal, path: str) -> bool:
     try:
-        return may_enter(app, principal, os.path.realpath(path))
+        return app.workspaces.admits(principal, os.path.realpath(path))
     except OSError:  # a link on the way became something else while it was read
         return False
-
-
-async def roots_below(app: "Services", principal: Principal, real: str) -> list[str]:
-    """The principal's roots below a directory that they may not work in themselves. `real`: the directory without symlinks."""
-    if principal is not OPERATOR:
-        await app.users.users.all()
-    return app.directories.instances.workspaces.roots_below(principal, real)
-
-
-def may_enter(app: "Services", principal: Principal, real: str) -> bool:
-    """Of a path without symlinks."""
-    return app.directories.instances.workspaces.admits(principal, real)

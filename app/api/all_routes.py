@@ -1,16 +1,13 @@
 """The routers of both APIs, in the order in which a request is matched against them: what is asked for most stands first."""
 
 from app.api import (
-    all_sessions,
     ask,
     config,
     directory,
     event,
     file,
     message,
-    metrics,
     page,
-    plugin,
     server,
     session,
     session_actions,
@@ -19,11 +16,11 @@ from app.api import (
 from app.api.json_route import LaterRouter
 
 _FIRST = (
-    session.routes,
     message.routes,
+    session.routes,
+    session_actions.routes,
     event.routes,
     server.routes,
-    session_actions.routes,
     ask.permissions,
     ask.questions,
     config.routes,
@@ -34,7 +31,7 @@ _FIRST = (
     event.tokens,
     config.global_config,
     config.auth,
-    all_sessions.routes,
+    session.everywhere,
 )
 _LATER = (
     LaterRouter("app.api.v2.all_routes", "/api/"),
@@ -44,14 +41,12 @@ _LATER = (
     LaterRouter("app.api.mcp", "/mcp", "/experimental/resource"),
     LaterRouter("app.api.share", "/session/", "/s/"),
     LaterRouter("app.api.transfer", "/session/"),
-    LaterRouter("app.api.usage", "/usage"),
-    LaterRouter("app.api.retention", "/prune"),
     LaterRouter("app.api.webhook", "/webhook"),
     LaterRouter("app.api.terminals", "/pty"),
     LaterRouter("app.api.terminal_connection", "/pty/", "/api/pty/"),
     LaterRouter("app.api.tui", "/tui/"),
 )
-ROUTERS = (*_FIRST, *_LATER, page.routes, plugin.routes, metrics.routes)
+ROUTERS = (*_FIRST, *_LATER, page.routes)
 
 
 def load() -> None:

@@ -29,33 +29,33 @@ _LISTED, _ANSWERED = documented(403), documented(404)
     dependencies=READS,
 )
 async def list_permissions(app: AppServices, who: Who, here: Here) -> Response:
-    return json_bytes(await app.pending.permissions.pending_json(here.directory, who.visible_owner))
+    return json_bytes(await app.permissions.pending_json(here.directory, who.visible_owner))
 
 
 @permissions.post("/permission/{requestID}/reply", responses=_ANSWERED, dependencies=ANSWERS)
 async def reply(app: AppServices, request_id: RequestPath, body: ReplyInput) -> bool:
-    await app.pending.permissions.reply(request_id, body.reply, body.message)
+    await app.permissions.reply(request_id, body.reply, body.message)
     return True
 
 
 @permissions.post("/session/{sessionID}/permissions/{permissionID}", deprecated=True, responses=_ANSWERED, dependencies=ANSWERS)
 async def respond(app: AppServices, session_id: SessionIdPath, permission_id: PermissionPath, body: RespondInput) -> bool:
-    await app.pending.permissions.reply(permission_id, body.response)
+    await app.permissions.reply(permission_id, body.response)
     return True
 
 
 @questions.get("", operation_id="question.list", response_model=list[QuestionRequest], responses=_LISTED, dependencies=READS)
 async def list_questions(app: AppServices, who: Who, here: Here) -> Response:
-    return json_bytes(await app.pending.questions.pending_json(here.directory, who.visible_owner))
+    return json_bytes(await app.questions.pending_json(here.directory, who.visible_owner))
 
 
 @questions.post("/{requestID}/reply", operation_id="question.reply", responses=_ANSWERED, dependencies=ANSWERS)
 async def answer(app: AppServices, request_id: QuestionPath, body: AnswerInput) -> bool:
-    await app.pending.questions.reply(request_id, body.answers)
+    await app.questions.reply(request_id, body.answers)
     return True
 
 
 @questions.post("/{requestID}/reject", responses=_ANSWERED, dependencies=ANSWERS)
 async def reject(app: AppServices, request_id: QuestionPath) -> bool:
-    await app.pending.questions.reject(request_id)
+    await app.questions.reject(request_id)
     return True

@@ -74,11 +74,11 @@ class _RotatedFiles(RotatingFileHandler):
         if self.stream is not None and self._size + size > self.maxBytes:
             self.doRollover()
         if self.stream is None:
-            self.stream = self._open()
+            self.stream = self._opened()
             self._size = self.stream.tell()
         return self.stream
 
-    def _open(self) -> Any:
+    def _opened(self) -> Any:
         return open(self.baseFilename, "ab", opener=_private)
 
 

@@ -35,14 +35,14 @@ async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
 @global_config.get("", operation_id="global.config.get", response_model=Config, dependencies=ADMIN_READS)
 async def get_global(app: AppServices, who: Who) -> Response:
     """The user's own configuration, which holds in all directories."""
-    config = await app.directories.global_config.get()
+    config = await app.global_config.get()
     return json_bytes(orjson.dumps(masked(config, may_manage=who.may_manage)))
 
 
 @global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
 async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
     """Change the user's own configuration file; what is not named stays as it is."""
-    return json_bytes(orjson.dumps(masked(await app.directories.global_config.patch(body))))
+    return json_bytes(orjson.dumps(masked(await app.global_config.patch(body))))
 
 
 @routes.get("/config/providers", tags=["config"], operation_id="config.providers", dependencies=READS)
@@ -52,13 +52,12 @@ async def connected(instance: CurrentInstance) -> ConnectedProviders:
 
 @routes.get("/provider", tags=["provider"], operation_id="provider.list", dependencies=READS)
 async def providers(app: AppServices, instance: CurrentInstance) -> ProviderList:
-    directories = app.directories
-    return provider_list(directories.known, instance.models.connected, directories.instances.settings(instance))
+    return provider_list(app.known, instance.models.connected, app.instances.settings(instance))
 
 
 @routes.get("/provider/auth", tags=["provider"], operation_id="provider.auth", dependencies=READS)
 async def methods(app: AppServices, here: Here) -> dict[str, list[ProviderAuthMethod]]:
-    return auth_methods(app.directories.known)
+    return auth_methods(app.known)
 
 
 ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]

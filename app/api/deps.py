@@ -36,13 +36,13 @@ AppServices = Annotated[Services, Depends(_services)]
 Who = Annotated[Principal, Depends(_principal)]
 
 
-async def named_directory(
-    request: Request,
-    directory: Annotated[str | None, Query(description="Directory to work in; the server's own if absent")] = None,
-) -> str | None:
+DirectoryQuery = Annotated[str | None, Query(alias="directory", description="Directory to work in; the server's own if absent")]
+
+
+async def named_directory(request: Request, where: DirectoryQuery = None) -> str | None:
     """By the query, else by the header that OpenCode's clients send."""
-    if directory:
-        return directory
+    if where:
+        return where
     header = request.headers.get("x-opencode-directory")
     return unquote(header) if header else None
 
@@ -56,7 +56,7 @@ Directory = Annotated[str | None, Depends(named_directory)]
 async def workspace_of(app: Services, who: Principal, directory: str | None) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
     directory = await directory_to_enter(app, who, directory)
-    workspaces = app.directories.instances.workspaces
+    workspaces = app.workspaces
     workspace = await workspaces.get(directory)
     DIRECTORY_OF_LINES.set(workspace.location.directory)
     workspaces.require_admitted(who, workspace.directories[-1])
@@ -70,7 +70,7 @@ async def location_of(app: Services, who: Principal, directory: str | None) -> L
 async def instance_of(app: Services, who: Principal, directory: str | None, owner: str | None = None) -> Instance:
     """The same with all that a turn needs, the models of the `owner`, who is the one that asks if absent."""
     entered = await directory_to_enter(app, who, directory)
-    instance = await app.directories.instances.get(entered, who.name if owner is None else owner)
+    instance = await app.instances.get(entered, who.name if owner is None else owner)
     DIRECTORY_OF_LINES.set(instance.location.directory)
     return instance
 
@@ -81,35 +81,35 @@ async def instance_of_session(app: Services, who: Principal, session: Session, d
 
 def search_place_of(app: Services, who: Principal, workspace: Workspace) -> SearchPlace:
     """What others keep there is not found."""
-    return workspace.search_place(app.directories.instances.walls_of(who))
+    return workspace.search_place(app.instances.walls_of(who))
 
 
 # The first API's.
 
 
-async def _workspace(request: Request, where: Directory) -> Workspace:
-    return await workspace_of(services_of(request), principal_of(request.scope), where)
+async def _workspace(request: Request, where: DirectoryQuery = None) -> Workspace:
+    return await workspace_of(services_of(request), principal_of(request.scope), await named_directory(request, where))
 
 
-async def _here(request: Request, where: Directory) -> Location:
-    return await location_of(services_of(request), principal_of(request.scope), where)
+async def _here(request: Request, where: DirectoryQuery = None) -> Location:
+    return (await _workspace(request, where)).location
 
 
-async def _instance(request: Request, where: Directory) -> Instance:
-    return await instance_of(services_of(request), principal_of(request.scope), where)
+async def _instance(request: Request, where: DirectoryQuery = None) -> Instance:
+    return await instance_of(services_of(request), principal_of(request.scope), await named_directory(request, where))
 
 
-async def _session_place(request: Request, where: Directory, session_id: SessionIdPath) -> Location:
+async def _session_place(request: Request, session_id: SessionIdPath, where: DirectoryQuery = None) -> Location:
     """The place that a request names, else the one that the session was created in."""
     app = services_of(request)
-    directory = where or (await app.sessions.store.session(session_id)).directory
+    directory = await named_directory(request, where) or (await app.store.session(session_id)).directory
     return await location_of(app, principal_of(request.scope), directory)
 
 
-async def _session_instance(request: Request, where: Directory, session_id: SessionIdPath) -> Instance:
+async def _session_instance(request: Request, session_id: SessionIdPath, where: DirectoryQuery = None) -> Instance:
     """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
-    app = services_of(request)
-    return await instance_of_session(app, principal_of(request.scope), await app.sessions.store.session(session_id), where)
+    app, directory = services_of(request), await named_directory(request, where)
+    return await instance_of_session(app, principal_of(request.scope), await app.store.session(session_id), directory)
 
 
 CurrentWorkspace = Annotated[Workspace, Depends(_workspace)]
@@ -122,7 +122,3 @@ SessionInstance = Annotated[Instance, Depends(_session_instance)]
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """What is JSON already: pages of stored rows."""
     return Response(body, status, headers, media_type="application/json")
-
-
-def no_content() -> Response:
-    return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""A directory's paths, project, agents, commands, skills and tools."""
+"""A directory's paths, project, agents, commands, skills, plugins and tools."""
 
 import os
 from typing import Annotated, Any
@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.access import may_enter
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directory, Here, Who, json_bytes, location_of
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import MANAGES, READS, WRITES
 from app.intake.mcp_commands import all_commands
+from app.plugin.loading import ExtensionStatus
 from app.schema.agent import Agent, Command, Skill
 from app.schema.base import Wire
 from app.schema.part import ModelRef
@@ -60,35 +60,35 @@ async def path(here: Here) -> Paths:
 @project.get("", operation_id="project.list", response_model=list[Project], dependencies=READS)
 async def projects(app: AppServices, who: Who) -> Response:
     if who.may_see_all:
-        return json_bytes(await app.directories.projects.all_json())
-    return json_bytes(await app.directories.projects.visible_json(lambda path: may_enter(app, who, path)))
+        return json_bytes(await app.projects.all_json())
+    return json_bytes(await app.projects.visible_json(lambda path: app.workspaces.admits(who, path)))
 
 
 @project.get("/current", operation_id="project.current", responses=_PLACE, dependencies=READS)
 async def current_project(app: AppServices, who: Who, here: Here) -> Project:
-    found = await app.directories.projects.get(here.project_id)
-    return found if who.may_see_all else found.with_sandboxes_in(lambda path: may_enter(app, who, path))
+    found = await app.projects.get(here.project_id)
+    return found if who.may_see_all else found.with_sandboxes_in(lambda path: app.workspaces.admits(who, path))
 
 
 @project.get("/{projectID}/directories", operation_id="project.directories", responses=documented(400), dependencies=READS)
 async def project_directories(app: AppServices, who: Who, project_id: ProjectIdPath) -> list[ProjectDirectory]:
     """The checkouts that are known of a project; none of an unknown one."""
-    found = await app.directories.projects.find(project_id)
+    found = await app.projects.find(project_id)
     known = found.directories() if found else []
     real = zip(known, map(os.path.realpath, known), strict=True)
-    return [ProjectDirectory(directory=path) for path, without_links in real if may_enter(app, who, without_links)]
+    return [ProjectDirectory(directory=path) for path, without_links in real if app.workspaces.admits(who, without_links)]
 
 
 @project.post("/git/init", responses=documented(400, 403, 409), dependencies=WRITES)
 async def init_git(app: AppServices, who: Who, where: Directory, workspace: CurrentWorkspace) -> Project:
     """Make the directory a git repository, unless it is in one."""
-    await app.vcs.repository_init.make(workspace)
+    await app.repository_init.make(workspace)
     return await current_project(app, who, await location_of(app, who, where))
 
 
 @project.patch("/{projectID}", operation_id="project.update", responses=documented(400, 404), dependencies=MANAGES)
 async def update_project(app: AppServices, project_id: ProjectIdPath, body: ProjectUpdate) -> Project:
-    return await app.directories.projects.update(project_id, name=body.name, icon=body.icon, commands=body.commands)
+    return await app.projects.update(project_id, name=body.name, icon=body.icon, commands=body.commands)
 
 
 @routes.get("/agent", tags=["agent"], operation_id="app.agents", dependencies=READS)
@@ -107,16 +107,22 @@ async def skills(instance: CurrentInstance) -> list[Skill]:
     return list(instance.extensions.skills)
 
 
+@routes.get("/plugin", tags=["plugin"], operation_id="plugin.list", dependencies=READS)
+async def statuses(instance: CurrentInstance) -> list[ExtensionStatus]:
+    """What became of the plugins and tool files that the directory's configuration names."""
+    return list(instance.extensions.plugins)
+
+
 @routes.get("/experimental/tool/ids", tags=["tool"], operation_id="tool.ids", dependencies=READS)
 async def tool_ids(app: AppServices, instance: CurrentInstance) -> list[str]:
-    return list(dict.fromkeys([*app.directories.toolbox.ids(), *(tool.id for tool in instance.extensions.tools)]))
+    return list(dict.fromkeys([*app.toolbox.ids(), *(tool.id for tool in instance.extensions.tools)]))
 
 
 @routes.get("/experimental/tool", tags=["tool"], operation_id="tool.list", dependencies=READS)
 async def tool_list(app: AppServices, instance: CurrentInstance, provider: str, model: str) -> list[ToolListItem]:
     found = instance.models.find(ModelRef(provider_id=provider, model_id=model))
     subagents = [agent for agent in instance.agents.values() if agent.mode != "primary"]
-    toolbox, extensions = app.directories.toolbox, instance.extensions
+    toolbox, extensions = app.toolbox, instance.extensions
     tools = toolbox.for_model(found, instance.config, instance.flags, subagents, extensions.skills)
     tools |= {tool.id: tool for tool in extensions.tools if tool.id not in toolbox.ids()}
     return [ToolListItem(id=tool.id, description=tool.description(), parameters=tool.schema()) for tool in tools.values()]
@@ -125,5 +131,5 @@ async def tool_list(app: AppServices, instance: CurrentInstance, provider: str, 
 @routes.post("/instance/dispose", tags=["instance"], dependencies=MANAGES)
 async def dispose(app: AppServices, here: Here) -> bool:
     """Stop what runs in a directory and close it; the next request opens it anew."""
-    await app.runs.disposal.directory(here.directory)
+    await app.disposal.directory(here.directory)
     return True

@@ -1,8 +1,6 @@
 """Graceful shutdown: a stopping server accepts no new work, and serves only requests that let running turns finish."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import ClassVar
 
 from app.schema.errors import ServiceError
@@ -32,19 +30,18 @@ class Draining:
         """Safe to call from a signal handler."""
         self.has_begun = True
 
-    @contextmanager
-    def work(self) -> Iterator[None]:
-        """Around a request that starts work: what begins before the server stops is waited for. Raises ServerStopping."""
+    def take(self) -> None:
+        """A request that starts work: what begins before the server stops is waited for, until it is `done`. Raises
+        ServerStopping."""
         if self.has_begun:
             raise ServerStopping
         self.requests += 1
         self._none_left.clear()
-        try:
-            yield
-        finally:
-            self.requests -= 1
-            if not self.requests:
-                self._none_left.set()
+
+    def done(self) -> None:
+        self.requests -= 1
+        if not self.requests:
+            self._none_left.set()
 
     async def requests_taken(self) -> None:
         """Returns when every admitted request has started its work."""

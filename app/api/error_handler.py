@@ -1,18 +1,43 @@
 """Every error becomes JSON, in the form of the API that was asked."""
 
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
-from app.api.errors import first_form, named, note_failure
-from app.api.refusal import is_second_api
-from app.api.v2.errors import second_form
+from app.api.errors import STORAGE_MESSAGE, first_form, named, note_failure
+from app.api.v2.errors import second_form, tagged
 from app.schema.errors import ServiceError
 from app.storage.engine import StorageError
+
+
+def _is_second_api(path: str) -> bool:
+    return path.startswith("/api/")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is answered before a route is reached. An ASGI application."""
+
+    status: int
+    name: str
+    message: str
+    headers: Mapping[str, str] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        form = tagged if _is_second_api(scope["path"]) else named
+        await form(self.status, self.name, self.message, dict(self.headers or {}))(scope, receive, send)
+
+
+def storage_refusal(scope: Scope, error: StorageError) -> Refusal:
+    note_failure(scope, error)
+    return Refusal(503, "StorageError", STORAGE_MESSAGE)
 
 
 def install(app: FastAPI) -> None:
@@ -26,14 +51,8 @@ async def _answer(request: Request, error: Exception) -> Response:
     note_failure(request.scope, error)
     path = request.url.path
     if isinstance(error, HTTPException) and error.status_code in (404, 405):  # the router's
-        message = f"There is no route {request.method} {path}"
-        return named(
-            error.status_code,
-            "NotFoundError" if error.status_code == 404 else "MethodNotAllowedError",
-            message,
-            dict(error.headers or {}),
-        )
-    answer = second_form(error) if is_second_api(path) else first_form(error, path)
+        return first_form(HTTPException(error.status_code, f"There is no route {request.method} {path}", error.headers), path)
+    answer = second_form(error) if _is_second_api(path) else first_form(error, path)
     # Its frames hold the refusal and it holds them; between them is a body of megabytes, and no collector hurries.
     traceback.clear_frames(error.__traceback__)
     return answer

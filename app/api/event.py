@@ -16,10 +16,8 @@ from fastapi import Depends, Header, Query, Request
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import AppStatus
 
-from app.api.access import may_enter
 from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
-from app.api.login import Login
 from app.api.opencode_programs import is_opencode
 from app.api.roles import READS
 from app.api.services import Services
@@ -127,7 +125,7 @@ def listen(
     """Raises TooManyStreams."""
     require_place_for_stream(app)
     audience, user = _audience(app, who), who.name
-    return Listener(app.events.bus, directory, deltas=deltas, ids=ids, second=second, audience=audience, user=user)
+    return Listener(app.bus, directory, deltas=deltas, ids=ids, second=second, audience=audience, user=user)
 
 
 async def stream(
@@ -145,7 +143,7 @@ async def stream(
 
 def require_place_for_stream(app: Services) -> None:
     """Raises TooManyStreams."""
-    if app.events.bus.listeners() >= app.settings.max_event_streams:
+    if app.bus.listeners() >= app.settings.max_event_streams:
         raise TooManyStreams(app.settings.max_event_streams)
 
 
@@ -155,10 +153,10 @@ async def _keep_open(request: Request, app: Services, who: Principal, listener: 
 
     The heartbeats wait in line: the library's `ping` would come between the pieces that a large event is written in, and its id
     before those of events that are still to be sent."""
-    login, given = request.app.state.login, request.headers.get("authorization")
+    given = request.headers.get("authorization")
     try:
-        while await login.still_holds(given, who):
-            await asyncio.sleep(app.events.heartbeat_seconds)
+        while await app.login.still_holds(given, who):
+            await asyncio.sleep(app.heartbeat_seconds)
             listener.push(listener.frame(Event.of(EventServerHeartbeat(), journaled=False)))
     finally:
         listener.close()
@@ -170,7 +168,7 @@ def _audience(app: Services, who: Principal) -> Audience | None:
     """None for who hears of everything."""
     if who.may_see_all:
         return None
-    return Audience(who.name, lambda path: may_enter(app, who, path), app.users.cursors.for_user(who.name))
+    return Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
 
 
 class EventToken(Wire):
@@ -181,10 +179,9 @@ class EventToken(Wire):
 
 
 @tokens.post("/event-token", tags=["auth"], dependencies=READS)
-async def event_token(request: Request, who: Who) -> EventToken:
+async def event_token(app: AppServices, who: Who) -> EventToken:
     """A login for one stream that is opened within half a minute, `GET /event?token=…`: an EventSource can send no header."""
-    login: Login = request.app.state.login
-    token, expires = await login.event_tokens.issue(who)
+    token, expires = await app.login.event_tokens.issue(who)
     return EventToken(token=token, expires=expires)
 
 
@@ -213,7 +210,7 @@ async def _published(app: Services, listener: Listener) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.timeline import live
 
-        async for piece in live.written(app.second_api().timeline, listener):
+        async for piece in live.written(app.timeline, listener):
             yield piece
     async for piece in listener:
         yield piece
@@ -223,7 +220,7 @@ async def _replayed(app: Services, listener: Listener, frames: list[EventFrame])
     if listener.form.second:
         from app.timeline import live
 
-        async for piece in live.with_session_events(app.second_api().timeline, frames, listener.form):
+        async for piece in live.with_session_events(app.timeline, frames, listener.form):
             yield piece
     else:
         for written in pieces([frame for frame in frames if not frame.event.is_second_only], listener.form):
@@ -239,7 +236,7 @@ def _retry_hint(listener: Listener) -> bytes:
 async def _greeting(app: Services, listener: Listener) -> bytes:
     """For a new client, with the cursor behind which it listens. What was announced before it, the client finds in what it reads
     next; what is announced while it is greeted it is sent, for it may have prompted meanwhile and read nothing."""
-    listener.resume(listener.began_behind, await app.events.replay.streaming(listener.directory))
+    listener.resume(listener.began_behind, await app.replay.streaming(listener.directory))
     return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
@@ -262,9 +259,9 @@ async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterat
 async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
     """Behind the last page the listener goes on."""
     listener.unpause()
-    page = await app.events.replay.page(cursor, listener.directory, listener.audience)
+    page = await app.replay.page(cursor, listener.directory, listener.audience)
     if page.last:
-        listener.resume(page.upto, await app.events.replay.streaming(listener.directory))
+        listener.resume(page.upto, await app.replay.streaming(listener.directory))
     else:
         listener.pause()
     return page
@@ -273,7 +270,7 @@ async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
 def _number(app: Services, listener: Listener, cursor: str) -> int:
     """A cursor that was never given reads as one that is too old."""
     if listener.audience is not None:
-        return app.users.cursors.for_user(listener.audience.owner).open(cursor)
+        return app.event_cursors.for_user(listener.audience.owner).open(cursor)
     return read_cursor(cursor)
 
 

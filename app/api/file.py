@@ -6,7 +6,6 @@ from urllib.parse import unquote, urlsplit
 
 from fastapi import Depends, Query
 
-from app.api.access import may_enter, roots_below
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directory, Who, search_place_of, workspace_of
 from app.api.documented import documented
 from app.api.json_route import router
@@ -30,7 +29,7 @@ FilePath = Annotated[str, Query(alias="path", description="From the directory on
 
 
 def paths_in(app: Services, who: Principal, workspace: Workspace) -> AllowedPaths:
-    return AllowedPaths(workspace.location, workspace.directories, lambda real: may_enter(app, who, real))
+    return AllowedPaths(workspace.location, workspace.directories, lambda real: app.workspaces.admits(who, real))
 
 
 async def _reach(app: AppServices, who: Who, workspace: CurrentWorkspace) -> AllowedPaths:
@@ -41,8 +40,9 @@ async def _folders_below(app: AppServices, who: Who, where: Directory) -> list[s
     """The folders that lead from a directory down to the roots below it; none where the directory itself may be worked in."""
     if not where or "\0" in where or not os.path.isabs(where):  # noqa: PTH117
         return []
+    await app.users.all()  # whose roots these are
     real = os.path.realpath(where)  # noqa: ASYNC240  no slower than the look-ups that follow
-    return folders_towards(real, await roots_below(app, who, real))
+    return folders_towards(real, app.workspaces.roots_below(who, real))
 
 
 Reach = Annotated[AllowedPaths, Depends(_reach)]

@@ -8,7 +8,6 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
 
 from app.api.access import PRINCIPAL
-from app.api.bounded_requests import WHOLE
 from app.users.principal import OPERATOR
 
 BODY_SECONDS = 30.0
@@ -18,6 +17,8 @@ LARGE_BYTES = 256 * 1024
 LARGE_AT_ONCE = 2
 """How many bodies of one user are read beyond LARGE_BYTES and parsed at a time: each takes several times its size while it is.
 Others wait."""
+WHOLE = "opensession.whole"
+"""In a request's scope when all of its body is here."""
 BODY = "opensession.body"
 """In a request's scope its IncomingBody."""
 _CLOSE = {"Connection": "close"}

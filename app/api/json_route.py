@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cached_property
 from importlib import import_module
 from json import JSONDecodeError
 from typing import Any
@@ -16,7 +17,7 @@ from starlette.types import Scope
 
 from app.api.documented import documented
 from app.api.incoming_body import BODY
-from app.api.roles import ADMIN, Gate
+from app.api.roles import ADMIN, TAKEN, Gate
 from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
 
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
@@ -55,13 +56,19 @@ class JsonRoute(APIRoute):
         needed = list(dependencies or ())
         if not any(isinstance(each.dependency, Gate) for each in needed):
             needed.insert(0, Depends(ADMIN))
+        if options.get("status_code") == 204:
+            options["response_class"] = Response
         super().__init__(path, endpoint, dependencies=needed, **{**options, "response_model_exclude_none": True})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
         async def handle_strictly(request: Request) -> Response:
-            return await handle(JsonRequest(request.scope, request.receive))
+            try:
+                return await handle(JsonRequest(request.scope, request.receive))
+            finally:
+                if taken := request.scope.get(TAKEN):
+                    taken.done()
 
         return handle_strictly
 
@@ -74,14 +81,20 @@ def operation_id(route: APIRoute) -> str:
 
 
 class Router(APIRouter):
-    """Its routes are looked at only for a path that begins as they do: of two hundred a request would pass half."""
+    """Its routes are looked at only for a path that begins as they do and is as deep: of 200 a request would pass half."""
 
     def __init__(self, begins: str = "", **options: Any) -> None:
         super().__init__(**options)
         self._begins = begins
 
+    @cached_property
+    def _depth(self) -> int:
+        return min(getattr(route, "path", "").count("/") for route in self.routes)
+
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return super().matches(scope) if scope["path"].startswith(self._begins) else (Match.NONE, {})
+        path = scope["path"]
+        may_match = path.startswith(self._begins) and path.count("/") >= self._depth
+        return super().matches(scope) if may_match else (Match.NONE, {})
 
 
 class LaterRouter(APIRouter):

@@ -6,13 +6,13 @@ import binascii
 import hashlib
 import hmac
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs
 
-from app.api.connect_tickets import ConnectTickets
-from app.api.event_tokens import EventTokens, MemoryEventTokens
+from app.api.event_tokens import EventTokens, MemoryEventTokens, OneTimeTokens
 from app.api.rate_limits import RateLimits
 from app.api.throttle import Throttle
 from app.api.tokens import TokenEntry, TokenStore
@@ -26,7 +26,15 @@ from app.util.log import one_line
 log = logging.getLogger(__name__)
 
 ANYONE = "anyone"
+TICKET_SECONDS = 60
+_CONNECT = re.compile(r"(?:/api)?/pty/([^/]+)/connect")
 STREAMS = ("/event", "/global/event", "/api/event")
+
+
+def connected_terminal(path: str) -> str | None:
+    """The terminal that a path connects to."""
+    found = _CONNECT.fullmatch(path)
+    return found[1] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,8 @@ class Login:
         self._oidc = oidc
         self._required = password is not None or oidc is not None
         self.event_tokens = event_tokens or MemoryEventTokens()
-        self.connect_tickets = ConnectTickets()
+        self.connect_tickets = OneTimeTokens[tuple[str, Principal]](TICKET_SECONDS * 1000)
+        """Each opens the terminal of an id, with somebody's login."""
 
     def is_required(self) -> bool:
         self._required = self._required or self._tokens.in_use()
@@ -89,8 +98,8 @@ class Login:
         tickets = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
         if tickets is None:
             return await self.check(scope, authorization)
-        principal = self.connect_tickets.redeem(tickets[-1], scope["path"])
-        if principal is None:
+        pty_id, principal = self.connect_tickets.redeem(tickets[-1]) or (None, OPERATOR)
+        if pty_id is None or pty_id != connected_terminal(scope["path"]):
             _log_refused(scope, "its connect ticket does not hold")
             return None
         return AcceptedLogin("connect ticket", principal)

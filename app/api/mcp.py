@@ -116,8 +116,7 @@ async def back_from_sign_in(
 ) -> Response:
     """Where a browser comes back to from a sign-in page."""
     answer = signing_in.SignInAnswer(state=state, code=code, issuer=iss, error=error)
-    directories = app.directories
-    found = await signing_in.finish_from_browser(directories.instances.mcp_servers(), directories.states, answer)
+    found = await signing_in.finish_from_browser(app.instances.mcp_servers(), app.states, answer)
     status = 200 if isinstance(found, MCPStatusConnected) else 400
     return HTMLResponse(f"<p>{escape(signing_in.page_text(found))}</p>", status)
 

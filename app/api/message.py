@@ -1,14 +1,15 @@
 """Messages and parts: prompt, read, correct, remove."""
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
+from app.api.access import principal_of
 from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
 from app.api.deps import (
     AppServices,
-    Directory,
+    DirectoryQuery,
     MessageIdPath,
     PartIdPath,
     QueuedIdPath,
@@ -18,13 +19,14 @@ from app.api.deps import (
     Who,
     instance_of_session,
     json_bytes,
+    named_directory,
 )
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.keepalive_json import keeping_alive
 from app.api.opencode_programs import behind_its_events
 from app.api.roles import PROMPTS, READS, WRITES
-from app.api.services import Services
+from app.api.services import Services, services_of
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
@@ -48,76 +50,75 @@ async def messages(
 ) -> Response:
     count = page_size(limit or None, before)
     cursors = PageCursors(app, who, "before", NEXT_CURSOR)
-    page = await app.sessions.store.page_json(session_id, count, None if before is None else cursors.read(before))
+    page = await app.store.page_json(session_id, count, None if before is None else cursors.read(before))
     return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
 _PROMPTED = documented(409, 413, 429, 507)
 
 
-async def _prompted(app: AppServices, session_id: SessionIdPath) -> PromptedSession:
-    return await app.sessions.store.session_to_prompt(session_id)
+class PromptedInstance(NamedTuple):
+    session: PromptedSession
+    instance: Instance
 
 
-Prompted = Annotated[PromptedSession, Depends(_prompted)]
+async def _prompted(request: Request, session_id: SessionIdPath, where: DirectoryQuery = None) -> PromptedInstance:
+    """Raises NotFound, DirectoryForbidden."""
+    app, directory = services_of(request), await named_directory(request, where)
+    prompted = await app.store.session_to_prompt(session_id)
+    return PromptedInstance(prompted, await instance_of_session(app, principal_of(request.scope), prompted.session, directory))
 
 
-async def _its_instance(app: AppServices, who: Who, where: Directory, prompted: Prompted) -> Instance:
-    return await instance_of_session(app, who, prompted.session, where)
-
-
-ItsInstance = Annotated[Instance, Depends(_its_instance)]
+Prompted = Annotated[PromptedInstance, Depends(_prompted)]
 
 
 @routes.post(
     "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=_PROMPTED, dependencies=PROMPTS
 )
-async def prompt(
-    app: AppServices, prompted: Prompted, instance: ItsInstance, body: PromptInput, user_agent: UserAgent = ""
-) -> Response:
+async def prompt(app: AppServices, prompted: Prompted, body: PromptInput, user_agent: UserAgent = "") -> Response:
     """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
-    accepted = await _accept(app, prompted, instance, body)
+    accepted = await _accept(app, prompted, body)
     if isinstance(accepted, Waiting):
-        return keeping_alive(behind_its_events(user_agent, app.runs.queue.answer(accepted)))
+        return keeping_alive(behind_its_events(user_agent, app.queue.answer(accepted)))
     if body.no_reply:
         return json_bytes(accepted.message.wire_json())
-    return keeping_alive(behind_its_events(user_agent, app.runs.prompts.answer(prompted.session.id, accepted)))
+    return keeping_alive(behind_its_events(user_agent, app.prompts.answer(prompted.session.session.id, accepted)))
 
 
 @routes.post("/prompt_async", operation_id="session.prompt_async", status_code=204, responses=_PROMPTED, dependencies=PROMPTS)
-async def prompt_async(app: AppServices, prompted: Prompted, instance: ItsInstance, body: PromptInput) -> Response:
-    accepted = await _accept(app, prompted, instance, body)
+async def prompt_async(app: AppServices, prompted: Prompted, body: PromptInput) -> Response:
+    accepted = await _accept(app, prompted, body)
     if isinstance(accepted, AcceptedPrompt) and not body.no_reply:
-        app.runs.prompts.answer_later(prompted.session.id, accepted)
+        app.prompts.answer_later(prompted.session.session.id, accepted)
     return Response(status_code=204, media_type="application/json")
 
 
-async def _accept(app: Services, prompted: PromptedSession, instance: Instance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+async def _accept(app: Services, prompted: PromptedInstance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
     if prompt.when_busy == "queue":
-        return await app.runs.queue.accept(instance, prompted, prompt)
-    return await app.runs.prompts.accept(instance, prompted, prompt)
+        return await app.queue.accept(prompted.instance, prompted.session, prompt)
+    return await app.prompts.accept(prompted.instance, prompted.session, prompt)
 
 
 @routes.get("/queue", operation_id="session.queue", dependencies=READS)
 async def queue(app: AppServices, session_id: SessionIdPath) -> list[QueuedPrompt]:
     """The prompts that wait for a turn of their own, in the order of their turns."""
-    return await app.runs.queue.list(session_id)
+    return await app.queue.list(session_id)
 
 
 @routes.delete("/queue/{queuedID}", operation_id="session.dequeue", dependencies=WRITES)
 async def dequeue(app: AppServices, session_id: SessionIdPath, queued_id: QueuedIdPath) -> bool:
-    await app.runs.queue.remove(session_id, queued_id)
+    await app.queue.remove(session_id, queued_id)
     return True
 
 
 @routes.get("/message/{messageID}", operation_id="session.message", response_model=MessageWithParts, dependencies=READS)
 async def message(app: AppServices, session_id: SessionIdPath, message_id: MessageIdPath) -> Response:
-    return json_bytes(await app.sessions.store.message_json(session_id, message_id))
+    return json_bytes(await app.store.message_json(session_id, message_id))
 
 
 @routes.delete("/message/{messageID}", operation_id="session.deleteMessage", responses=documented(409), dependencies=WRITES)
 async def delete_message(app: AppServices, here: SessionPlace, session_id: SessionIdPath, message_id: MessageIdPath) -> bool:
-    await app.sessions.service.remove_message(here, session_id, message_id)
+    await app.sessions.remove_message(here, session_id, message_id)
     return True
 
 
@@ -132,12 +133,12 @@ async def update_part(
 ) -> Part:
     check_part_is_at(body, session_id, message_id, part_id)
     check_part_size(body, app.settings.max_part_bytes)
-    return await app.sessions.service.put_part(here, body)
+    return await app.sessions.put_part(here, body)
 
 
 @routes.delete("/message/{messageID}/part/{partID}", operation_id="part.delete", responses=documented(409), dependencies=WRITES)
 async def delete_part(
     app: AppServices, here: SessionPlace, session_id: SessionIdPath, message_id: MessageIdPath, part_id: PartIdPath
 ) -> bool:
-    await app.sessions.service.remove_part(here, session_id, message_id, part_id)
+    await app.sessions.remove_part(here, session_id, message_id, part_id)
     return True

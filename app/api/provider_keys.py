@@ -11,22 +11,22 @@ from app.users.principal import Principal
 async def stored_keys(app: Services, who: Principal) -> Mapping[str, Auth]:
     """By provider."""
     if who.may_manage:
-        return app.directories.auth.all()
-    return await app.users.keys.for_user(who.name)
+        return app.auth.all()
+    return await app.user_keys.for_user(who.name)
 
 
 async def put_key(app: Services, who: Principal, provider_id: str, key: Auth) -> None:
     """The server's is kept in the data directory in a file that only the server's user can read. Raises AdminsOnly."""
     if who.may_manage:
-        app.directories.auth.set(provider_id, key)
+        app.auth.set(provider_id, key)
     elif isinstance(key, WellKnownAuth):
         raise AdminsOnly  # an organisation's configuration is everybody's
     else:
-        await app.users.keys.put(who.name, provider_id, key)
+        await app.user_keys.put(who.name, provider_id, key)
 
 
 async def remove_key(app: Services, who: Principal, provider_id: str) -> None:
     if who.may_manage:
-        app.directories.auth.remove(provider_id)
+        app.auth.remove(provider_id)
     else:
-        await app.users.keys.remove(who.name, provider_id)
+        await app.user_keys.remove(who.name, provider_id)

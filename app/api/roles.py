@@ -1,7 +1,5 @@
 """Who may use a route, and when: each route names one of these lists as its dependencies."""
 
-from collections.abc import AsyncIterator
-
 from fastapi import Depends, Request
 
 from app.api.access import Permitted, principal_of, require_access, require_rate, require_visible
@@ -44,26 +42,31 @@ def _require_no_workspace(request: Request) -> None:
 ADMIN = Gate(Permitted.ADMIN)
 
 
-async def takes_work(request: Request) -> AsyncIterator[None]:
+TAKEN = "opensession.taken"
+"""In the scope of a request that starts work: what it is counted by until its route has ended (json_route.py)."""
+
+
+async def takes_work(request: Request) -> None:
     """Raises ServerStopping, once the body is read: a connection closed upon unread bytes is reset, and the client would not hear
     why."""
     draining = services_of(request).draining
     if draining.has_begun:
         await request.body()
-    with draining.work():
-        yield
+    draining.take()
+    request.scope[TAKEN] = draining
 
 
-async def prompt_rate(request: Request) -> None:
-    """Raises RateLimited."""
+async def takes_prompt(request: Request) -> None:
+    """Raises ServerStopping, RateLimited."""
+    await takes_work(request)
     await require_rate(services_of(request), principal_of(request.scope), request.scope.get(WHO, ""))
 
 
-WORK = Depends(takes_work, scope="function")
+WORK = Depends(takes_work)
 READS = [Depends(Gate(Permitted.ANYONE))]
 ADMIN_READS = [Depends(Gate(Permitted.ADMIN_READER))]
 ANSWERS = [Depends(Gate(Permitted.WRITER))]
 """What a running turn, or a client that follows it, may need while the server stops. All else that may write is refused then."""
 WRITES = [*ANSWERS, WORK]
-PROMPTS = [*WRITES, Depends(prompt_rate)]
+PROMPTS = [*ANSWERS, Depends(takes_prompt)]
 MANAGES = [Depends(ADMIN), WORK]

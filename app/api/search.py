@@ -11,7 +11,7 @@ from app.api.roles import READS
 from app.schema.base import SessionID
 from app.schema.errors import BadRequest
 from app.schema.search import FoundParts
-from app.session.search import MAX_WORDS, words_of
+from app.session.search import MAX_WORDS, find_parts, words_of
 from app.storage.part_texts import TextFilter
 
 routes = router("/find", 400, 403, tags=["find"])
@@ -48,7 +48,7 @@ async def find_messages(
         since=since,
         until=until,
     )
-    results, before = await app.sessions.search.find(words, wanted)
+    results, before = await find_parts(app.store, words, wanted)
     return FoundParts(results=results, next=None if before is None else cursors.write(before))
 
 

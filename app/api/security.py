@@ -1,8 +1,8 @@
 """Access control, as plain ASGI, before every route.
 
 - `Host` must name this server, or a page that rebinds its DNS name could talk to it.
-- A browser's request from another origin is let in only from the origins that are configured, and only those are told so (CORS).
-  That a page cannot read an answer is not enough: to ask can start a directory's MCP servers.
+- A browser's request from another origin is let in only from the origins that are configured. That a page cannot read an answer
+  (CORS) is not enough: to ask can start a directory's MCP servers.
 - A body must be declared as JSON, which no page can send across origins without asking first, and has a bounded size.
 - Where a login is required (see login.py) every request needs it, but to see that the server is well or what is shared.
 """
@@ -13,20 +13,17 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, QueryParams
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.access import PRINCIPAL
 from app.api.audit import WHO
+from app.api.error_handler import Refusal, storage_refusal
 from app.api.incoming_body import BODY, BodyLimit, IncomingBody, LargeBodies
 from app.api.login import ANYBODY, AcceptedLogin, Login, LoginDenied
-from app.api.refusal import Refusal, storage_refusal
 from app.storage.engine import StorageError
 from app.util.shared_threads import WORKING_FOR, Owner
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-IMPORT_PATH = "/session/import"
-_METHODS = "GET,HEAD,PUT,POST,DELETE,PATCH"
 _READING = ("GET", "HEAD")
 
 
@@ -74,11 +71,11 @@ def _is_address(name: str) -> bool:
     return True
 
 
-_LOOPBACK_ORIGIN = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?")
+LOOPBACK_ORIGIN = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?"
 
 
 def is_loopback_origin(origin: str) -> bool:
-    return _LOOPBACK_ORIGIN.fullmatch(origin) is not None
+    return re.fullmatch(LOOPBACK_ORIGIN, origin) is not None
 
 
 def is_loopback(hostname: str) -> bool:
@@ -99,23 +96,16 @@ def is_open(method: str, path: str, query: bytes) -> bool:
     )
 
 
-class BodyLimits:
-    """In bytes; `of_import` is for documents that are imported."""
-
-    def __init__(self, of_any: int, of_import: int) -> None:
-        self._of_any = BodyLimit(of_any, "OPENSESSION_MAX_BODY_BYTES")
-        self._of_import = BodyLimit(of_import, "OPENSESSION_MAX_IMPORT_BYTES")
-
-    def for_path(self, path: str) -> BodyLimit:
-        return self._of_import if path == IMPORT_PATH else self._of_any
-
-
 class Guard:
-    def __init__(self, app: ASGIApp, access: Access, login: Login, limits: BodyLimits) -> None:
+    """`body`, `imported`: how large a body may be, and a document that is imported. FastAPI's own limit (`max_body_size`) answers
+    with plain text, whatever a handler says."""
+
+    def __init__(self, app: ASGIApp, access: Access, login: Login, body: BodyLimit, imported: BodyLimit) -> None:
         self._app = app
         self._access = access
         self._login = login
-        self._limits = limits
+        self._body = body
+        self._imported = imported
         self._large_bodies = LargeBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,20 +116,15 @@ class Guard:
         if scope["type"] == "websocket":
             await (await self._connection_refusal(scope, headers) or self._app)(scope, receive, send)
             return
-        origin = headers.get("origin")
-        listed = origin is not None and self._access.knows_origin(origin, headers.get("host"))
-        refusal = await self._refusal(scope, headers, listed)
-        if listed and origin is not None:
-            send = _with_cors(send, origin, headers.get("access-control-request-headers"))
-        if refusal is not None:
+        if refusal := await self._refusal(scope, headers):
             await refusal(scope, receive, send)
-        elif origin is not None and scope["method"] == "OPTIONS":
-            await Response(status_code=204)(scope, receive, send)
+        elif scope["method"] in _READING:
+            await self._app(scope, receive, send)  # no route reads a body of theirs
         else:
             await self._with_body(scope, receive, send)
 
     async def _with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = IncomingBody(scope, receive, self._limits.for_path(scope["path"]), self._large_bodies)
+        body = IncomingBody(scope, receive, self._limit(scope), self._large_bodies)
         scope[BODY] = body
         try:
             await self._app(scope, body.receive, send)
@@ -147,12 +132,13 @@ class Guard:
             body.parsed()
             del scope[BODY]
 
-    async def _refusal(self, scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
+    def _limit(self, scope: Scope) -> BodyLimit:
+        return self._imported if scope["path"] == "/session/import" else self._body
+
+    async def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """None for what may go on; whom it comes from is noted in the scope."""
         if not self._access.knows_host(headers.get("host")):
             return _foreign_host()
-        if _is_preflight(scope, headers):
-            return None
         try:
             admission = await self._admission(scope, headers)
         except StorageError as error:
@@ -163,8 +149,12 @@ class Guard:
             case AcceptedLogin(who=who, principal=principal):
                 scope[WHO], scope[PRINCIPAL] = who, principal
                 WORKING_FOR.set(Owner(principal.name))
-        foreign = _foreign_write(scope, headers, listed) or _foreign_read(scope, headers, listed)
-        return foreign or self._body_refusal(scope, headers)
+        origin = headers.get("origin")
+        if origin is None or not self._access.knows_origin(origin, headers.get("host")):
+            foreign = _foreign_write(scope, origin) or _foreign_read(scope, headers)
+            if foreign is not None:
+                return foreign
+        return _body_refusal(scope, headers, self._limit(scope))
 
     async def _connection_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
         """The same of a WebSocket. No other origin may read it either: a page would be sent what its user has logged in for."""
@@ -191,19 +181,15 @@ class Guard:
             return ANYBODY
         return await self._login.admit(scope, headers.get("authorization"))
 
-    def _body_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
-        length, limit = headers.get("content-length"), self._limits.for_path(scope["path"])
-        if length is not None and length.isascii() and length.isdigit() and int(length) > limit.most:
-            return Refusal(413, "PayloadTooLargeError", limit.refusal)
-        has_body = (length not in (None, "0")) or "transfer-encoding" in headers
-        if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
-            return None
-        return Refusal(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
 
-
-def _is_preflight(scope: Scope, headers: Headers) -> bool:
-    """A browser asks this before it sends a login; nothing but CORS headers is in the answer."""
-    return scope["method"] == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
+def _body_refusal(scope: Scope, headers: Headers, limit: BodyLimit) -> Refusal | None:
+    length = headers.get("content-length", "0")
+    if length.isascii() and length.isdigit() and int(length) > limit.most:
+        return Refusal(413, "PayloadTooLargeError", limit.refusal)
+    has_body = length != "0" or "transfer-encoding" in headers
+    if scope["method"] in _READING or not has_body or _is_json(headers.get("content-type")):
+        return None
+    return Refusal(415, "UnsupportedMediaTypeError", "A body must be JSON: send the header Content-Type: application/json.")
 
 
 _PAGE = "x-opensession-page"
@@ -236,17 +222,16 @@ def _foreign_origin(origin: str, to_do: str) -> Refusal:
     return Refusal(403, "OriginForbiddenError", message)
 
 
-def _foreign_write(scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
-    if listed or "origin" not in headers or scope["method"] in _READING:
-        return None
-    return _foreign_origin(headers["origin"], "write")
+def _foreign_write(scope: Scope, origin: str | None) -> Refusal | None:
+    return None if origin is None or scope["method"] in _READING else _foreign_origin(origin, "write")
 
 
-def _foreign_read(scope: Scope, headers: Headers, listed: bool) -> Refusal | None:
+def _foreign_read(scope: Scope, headers: Headers) -> Refusal | None:
     """What another site's page embeds or leads to (`<img src=…>`) carries no `Origin`; browsers say of it where it comes from."""
     path = scope["path"]
-    is_foreign = headers.get("sec-fetch-site") in _FOREIGN_SITES and not listed
-    if not is_foreign or path in _LED_TO or is_open(scope["method"], path, scope.get("query_string", b"")):
+    if headers.get("sec-fetch-site") not in _FOREIGN_SITES or path in _LED_TO:
+        return None
+    if is_open(scope["method"], path, scope.get("query_string", b"")):
         return None
     return Refusal(
         403, "OriginForbiddenError", "Pages of other sites may not read here. OPENSESSION_CORS_ORIGINS lists those that may."
@@ -256,20 +241,3 @@ def _foreign_read(scope: Scope, headers: Headers, listed: bool) -> Refusal | Non
 def _is_json(content_type: str | None) -> bool:
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
-
-
-def _with_cors(send: Send, origin: str, wanted_headers: str | None) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            extra = [
-                (b"access-control-allow-origin", origin.encode("latin-1")),
-                (b"access-control-allow-methods", _METHODS.encode()),
-                (b"access-control-expose-headers", b"X-Next-Cursor"),
-                (b"vary", b"Origin"),
-            ]
-            if wanted_headers:
-                extra.append((b"access-control-allow-headers", wanted_headers.encode("latin-1")))
-            message = {**message, "headers": [*message.get("headers", []), *extra]}
-        await send(message)
-
-    return sending

@@ -1,10 +1,11 @@
-"""The server itself: health, dispose, log, and empty answers for OpenCode features that this server does not have."""
+"""The server itself: health, metrics, usage, dispose, log, and empty answers for OpenCode features that this server does not
+have."""
 
 import asyncio
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Request
-from fastapi.responses import Response
+from fastapi import Header, Query, Request
+from fastapi.responses import PlainTextResponse, Response
 
 from app import __version__
 from app.api.access import AdminsOnly
@@ -12,10 +13,17 @@ from app.api.deps import AppServices, CurrentInstance, Who, json_bytes
 from app.api.documented import answer, documented
 from app.api.draining import ServerStopping
 from app.api.json_route import router
-from app.api.roles import ANSWERS, MANAGES, READS
+from app.api.keepalive_json import keeping_alive
+from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS
+from app.runs.retention import PruneRule
 from app.schema.base import Wire
+from app.schema.errors import NotFound
 from app.schema.lsp import FormatterStatus, LSPStatus
+from app.schema.retention import PruneInput, PruneReport
+from app.schema.usage import UsageGroup, UsageReport
 from app.session.replicas import ReplicaHealth
+from app.session.usage import usage_report
+from app.storage.repositories.account_rows import UsageFilter
 from app.util.log import client_log
 
 routes = router()
@@ -64,7 +72,7 @@ async def health(app: AppServices, who: Who, replicas: ListReplicas = False) -> 
 
 @routes.post("/global/dispose", tags=["global"], dependencies=MANAGES)
 async def dispose(app: AppServices) -> bool:
-    await app.runs.disposal.all()
+    await app.disposal.all()
     return True
 
 
@@ -90,3 +98,55 @@ async def lsp(instance: CurrentInstance) -> list[LSPStatus]:
 async def formatter(instance: CurrentInstance) -> list[FormatterStatus]:
     """The formatters that there may be: `enabled` where the project uses one and its program is there."""
     return await instance.extensions.formatters.statuses()
+
+
+LATEST_MS = 2**53
+
+
+@routes.get("/usage", tags=["usage"], operation_id="usage.get", responses=documented(400), dependencies=READS)
+async def usage(
+    app: AppServices,
+    who: Who,
+    since: Annotated[int | None, Query(ge=0, le=LATEST_MS, description="From this time on (ms)")] = None,
+    until: Annotated[int | None, Query(ge=0, le=LATEST_MS, description="Up to this time (ms), which is excluded")] = None,
+    group: Annotated[UsageGroup, Query(description="What it is summed up by")] = "model",
+) -> UsageReport:
+    """A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it was
+    when the session is given to another user."""
+    return await app.store.query(usage_report, UsageFilter(since, until, who.visible_owner), group)
+
+
+@routes.post("/prune", tags=["session"], response_model=PruneReport, responses=documented(400, 403), dependencies=MANAGES)
+async def prune(app: AppServices, body: PruneInput) -> Response:
+    """Deletes sessions that nobody has used for `olderThanDays`, each with all below it. What runs, is shared or `pinned` stays,
+    and what stands below or above it. It goes on when the client goes away."""
+    rule = PruneRule.older_than(body.older_than_days, archived_only=body.archived_only)
+
+    async def report() -> bytes:
+        return (await app.retention.prune(rule, dry_run=body.dry_run)).wire_json()
+
+    return keeping_alive(report())
+
+
+class NotCounted(NotFound):
+    def __init__(self) -> None:
+        super().__init__("This server keeps no metrics: start it with OPENSESSION_METRICS=true.")
+
+
+_METRICS = documented(403, 404)
+
+
+@routes.get(
+    "/metrics",
+    tags=["global"],
+    operation_id="metrics",
+    response_class=PlainTextResponse,
+    responses=_METRICS,
+    dependencies=ADMIN_READS,
+)
+async def metrics(app: AppServices, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
+    """The figures of this server, in Prometheus' format; for admins. Of several servers each is asked for its own."""
+    if app.metrics is None:
+        raise NotCounted
+    page, content_type = await app.metrics.page(accept)
+    return Response(page, headers={"Content-Type": content_type})

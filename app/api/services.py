@@ -1,12 +1,12 @@
-"""What the routes call. `app.server` builds it once; a route finds it on its request."""
+"""What the routes call."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 from starlette.requests import HTTPConnection
 
 from app.api.draining import Draining
+from app.api.login import Login
 from app.api.rate_limits import RateLimits
 from app.bus.memory import MemoryBus
 from app.intake.prompt_queue import PromptQueue
@@ -15,29 +15,28 @@ from app.intake.session_actions import SessionActions
 from app.permission.service import Permissions
 from app.project.registry import Projects
 from app.provider.auth_store import AuthStore
-from app.provider.models.catalogue import Known
+from app.provider.models.catalogue import Catalogue
 from app.pty.terminals import Terminals
 from app.question.service import Questions
 from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
 from app.runs.retention import Retention
 from app.runs.runner import Runner
-from app.session.all_sessions import AllSessions
 from app.session.fork import Forks
 from app.session.health import HealthCheck
+from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
-from app.session.search import MessageSearch
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.status import Statuses
 from app.session.store import Store
-from app.session.usage import UsageLedger
 from app.settings import Settings
 from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
-from app.telemetry.observer import NOBODY, Observer
+from app.storage.engine import Database
+from app.telemetry.observer import Observer
 from app.tool.toolbox import Toolbox
 from app.users.event_cursors import EventCursors
 from app.users.keys import UserKeys
@@ -49,6 +48,7 @@ from app.webhook.service import Webhooks
 from app.workspace.branches import Branches
 from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances
+from app.workspace.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from app.intake.admission import Admissions
@@ -58,32 +58,51 @@ if TYPE_CHECKING:
     from app.transfer.imports import Imports
 
 
-@dataclass(frozen=True)
-class SessionServices:
-    """Stored sessions. Nothing here runs a turn."""
+class Services:
+    """What a running server (app/server.py) has for its routes, each of which names what it uses."""
 
+    settings: Settings
+    heartbeat_seconds: float
+    login: Login
+    draining: Draining
+    health: HealthCheck
+    replicas: Replicas
+    rates: RateLimits
+    observer: Observer
+    metrics: "Metrics | None"
+    """None unless the server counts."""
+
+    users: Users
+    user_keys: UserKeys
+    event_cursors: EventCursors
+
+    bus: MemoryBus
+    replay: Replay
+    database: Database
     store: Store
-    service: SessionService
-    all_sessions: AllSessions
+    quota: ProjectQuota
+
+    workspaces: Workspaces
+    instances: Instances
+    projects: Projects
+    branches: Branches
+    states: DirectoryStates
+    toolbox: Toolbox
+    known: Catalogue
+    auth: AuthStore
+    global_config: GlobalConfig
+    patching: Patching
+    repository_init: RepositoryInit
+    worktrees: Worktrees
+    terminals: Terminals
+
+    sessions: SessionService
     forks: Forks
     shares: Shares
     statuses: Statuses
     reverts: Reverts
-    usage: UsageLedger
-    search: MessageSearch
-
-
-@dataclass(frozen=True)
-class PendingServices:
-    """Requests that wait for the user's answer."""
-
     permissions: Permissions
     questions: Questions
-
-
-@dataclass(frozen=True)
-class RunServices:
-    """Starts, awaits and ends turns."""
 
     runner: Runner
     prompts: Prompts
@@ -93,80 +112,36 @@ class RunServices:
     disposal: Disposal
     retention: Retention
 
-
-@dataclass(frozen=True)
-class DirectoryServices:
-    """The directories in use, with their models, keys and tools."""
-
-    instances: Instances
-    projects: Projects
-    branches: Branches
-    toolbox: Toolbox
-    known: Known
-    auth: AuthStore
-    global_config: GlobalConfig
-    states: DirectoryStates
-
-
-@dataclass(frozen=True)
-class VcsServices:
-    patching: Patching
-    repository_init: RepositoryInit
-    worktrees: Worktrees
-
-
-@dataclass(frozen=True)
-class EventServices:
-    bus: MemoryBus
-    replay: Replay
-    heartbeat_seconds: float
-
-
-@dataclass(frozen=True)
-class UserServices:
-    users: Users
-    cursors: EventCursors
-    keys: UserKeys
-    rates: RateLimits
-
-
-@dataclass(frozen=True)
-class SecondApiServices:
-    """What the second API has beside the first."""
-
-    timeline: "Timeline"
-    admissions: "Admissions"
-
-
-@dataclass(frozen=True)
-class TransferServices:
-    exports: "Exports"
-    imports: "Imports"
-
-
-@dataclass(frozen=True)
-class Services:
-    settings: Settings
-    directories: DirectoryServices
-    sessions: SessionServices
-    pending: PendingServices
-    runs: RunServices
-    events: EventServices
-    users: UserServices
-    second_api: Callable[[], SecondApiServices]
-    """Made when it is called for the first time, as `transfer` is."""
-    transfer: Callable[[], TransferServices]
-    vcs: VcsServices
     steering: Steering
-    draining: Draining
-    replicas: Replicas
-    health: HealthCheck
     webhooks: Webhooks
-    terminals: Terminals
-    observer: Observer = NOBODY
-    metrics: "Metrics | None" = None
-    """None unless the server counts."""
+
+    # Made for the first who asks.
+
+    @cached_property
+    def timeline(self) -> "Timeline":
+        from app.timeline.service import Timeline
+
+        return Timeline(self.database, self.store, self.bus)
+
+    @cached_property
+    def admissions(self) -> "Admissions":
+        from app.intake.admission import Admissions
+
+        return Admissions(self.store, self.prompts, self.queue, self.timeline)
+
+    @cached_property
+    def exports(self) -> "Exports":
+        from app.transfer.exports import Exports
+
+        return Exports(self.store, self.settings.data_dir)
+
+    @cached_property
+    def imports(self) -> "Imports":
+        from app.transfer.importer import Importer
+        from app.transfer.imports import Imports
+
+        return Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
 
 
 def services_of(request: HTTPConnection) -> Services:
-    return cast(Services, request.app.state.services)
+    return cast(Services, request.app.state.server)

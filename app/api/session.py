@@ -1,5 +1,7 @@
 """Sessions: create, list, read, rename, delete, fork, abort."""
 
+import asyncio
+import os
 from typing import Annotated, Literal
 
 from fastapi import Query, Request
@@ -18,12 +20,15 @@ from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
 from app.schema.part import ModelRef
-from app.schema.session import CreateInput, FileDiff, ForkInput, Session, SessionStatus, Todo, UpdateInput
+from app.schema.session import CreateInput, FileDiff, ForkInput, GlobalSession, Session, SessionStatus, Todo, UpdateInput
 from app.session.share import shares_automatically
+from app.storage.repositories import session_rows
+from app.storage.repositories.session_rows import SessionFilter
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal
 
 routes = router("/session", 400, tags=["session"])
+everywhere = router("/experimental", 400, tags=["session"])
 
 _DEMANDS_PATH = "opencode-client-python/"
 """A client of OpenCode 1.18 that takes no session without a path, though the description has it as optional."""
@@ -46,17 +51,17 @@ async def list_sessions(
     ] = None,
 ) -> Response:
     cursors = PageCursors(app, who, "cursor", NEXT_CURSOR)
-    page = await app.sessions.service.page(
-        here,
-        directory=directory if scope is None and path is None else None,
-        roots_only=bool(roots) and roots != "false",
-        updated_since=start,
-        search=search,
-        limit=page_size(limit, cursor),
-        owner=who.visible_owner,
+    wanted = SessionFilter(
+        here.project_id,
+        directories=[directory] if directory is not None and scope is None and path is None else None,
         path=path.rstrip("/") if path else None,
-        before=None if cursor is None else cursors.read(cursor),
+        roots_only=bool(roots) and roots != "false",
+        owner=who.visible_owner,
+        search=search,
+        updated_since=start,
     )
+    before = None if cursor is None else cursors.read(cursor)
+    page = await app.store.sessions_page(wanted, page_size(limit, cursor) or None, before)
     return json_bytes(page.body, headers=cursors.header(page.cursor))
 
 
@@ -77,10 +82,10 @@ async def create(
         instance.models.find(ModelRef(provider_id=wanted.model.provider_id, model_id=wanted.model.id))
     if wanted.parent_id is not None:
         await require_session(app, who, wanted.parent_id)
-    session = await app.sessions.service.create(instance.location, wanted, who.name)
+    session = await app.sessions.create(instance.location, wanted, who.name)
     request.scope[CREATED] = session.id
     if shares_automatically(instance.config, instance.flags) and session.parent_id is None:
-        session = await app.sessions.shares.share(instance.location, session.id, public_base(request))
+        session = await app.shares.share(instance.location, session.id, public_base(request))
     return json_bytes(session.wire_json() if user_agent.startswith(_DEMANDS_PATH) else _as_created(session))
 
 
@@ -92,24 +97,23 @@ def _as_created(session: Session) -> bytes:
 
 @routes.get("/status", dependencies=READS)
 async def status(app: AppServices, who: Who, here: Here) -> dict[str, SessionStatus]:
-    sessions, owner = app.sessions, who.visible_owner
-    statuses = await sessions.statuses.of_directory(here.directory)
-    if owner is not None:
-        seen = await sessions.service.owned(statuses, owner)
+    statuses = await app.statuses.of_directory(here.directory)
+    if who.visible_owner is not None:
+        seen = await app.sessions.owned(statuses, who.visible_owner)
         statuses = {session_id: value for session_id, value in statuses.items() if session_id in seen}
     return dict(statuses)
 
 
 @routes.get("/{sessionID}", response_model=Session, responses=documented(404), dependencies=READS)
 async def get(app: AppServices, session_id: SessionIdPath) -> Response:
-    return json_bytes(await app.sessions.store.session_json(session_id))
+    return json_bytes(await app.store.session_json(session_id))
 
 
 @routes.patch("/{sessionID}", responses=documented(404), dependencies=WRITES)
 async def update(
     app: AppServices, who: Who, here: SessionPlace, session_id: SessionIdPath, body: UpdateInput | None = None
 ) -> Session:
-    wanted, service = body or UpdateInput(), app.sessions.service
+    wanted, service = body or UpdateInput(), app.sessions
     if wanted.owner is not None:
         await _require_giving(app, who, wanted.owner)
         await service.transfer(here, session_id, wanted.owner)
@@ -120,39 +124,41 @@ async def _require_giving(app: Services, who: Principal, owner: str) -> None:
     """Raises AdminsOnly, and BadRequest for an unknown user."""
     if not who.may_manage:
         raise AdminsOnly
-    if owner and not owner.startswith(OIDC_PREFIX) and await app.users.users.get(owner) is None:
+    if owner and not owner.startswith(OIDC_PREFIX) and await app.users.get(owner) is None:
         raise BadRequest(f"There is no user {owner}: `opensession user list` names them", ["owner"], owner)
 
 
 @routes.delete("/{sessionID}", responses=documented(404), dependencies=WRITES)
 async def delete(app: AppServices, here: SessionPlace, session_id: SessionIdPath) -> bool:
     """What runs in the session or below it is aborted first; what is prompted meanwhile is deleted too, or gets a 404."""
-    await app.runs.deletion.delete(here, session_id)
+    await app.deletion.delete(here, session_id)
     return True
 
 
 @routes.get("/{sessionID}/children", response_model=list[Session], responses=documented(404), dependencies=READS)
 async def children(app: AppServices, who: Who, session_id: SessionIdPath) -> Response:
-    return json_bytes(await app.sessions.service.children_json(session_id, who.visible_owner))
+    session = await app.store.session(session_id)
+    wanted = SessionFilter(session.project_id, parent_id=session_id, owner=who.visible_owner)
+    return json_bytes((await app.store.sessions_page(wanted)).body)
 
 
 @routes.get("/{sessionID}/todo", response_model=list[Todo], responses=documented(404), dependencies=READS)
 async def todo(app: AppServices, session_id: SessionIdPath) -> Response:
-    return json_bytes(await app.sessions.service.todos_json(session_id))
+    return json_bytes(await app.sessions.todos_json(session_id))
 
 
 @routes.get("/{sessionID}/diff", response_model=list[FileDiff], responses=documented(404), dependencies=READS)
 async def diff(
     app: AppServices, session_id: SessionIdPath, message_id: Annotated[MessageID | None, Query(alias="messageID")] = None
 ) -> Response:
-    return json_bytes(await app.sessions.service.diff_json(session_id, message_id))
+    return json_bytes(await app.sessions.diff_json(session_id, message_id))
 
 
 @routes.post("/{sessionID}/fork", responses=documented(404, 507), dependencies=WRITES)
 async def fork(
     request: Request, app: AppServices, here: SessionPlace, session_id: SessionIdPath, body: ForkInput | None = None
 ) -> Session:
-    forked = await app.sessions.forks.fork(here, session_id, body.message_id if body else None)
+    forked = await app.forks.fork(here, session_id, body.message_id if body else None)
     request.scope[CREATED] = forked.id
     return forked
 
@@ -160,5 +166,42 @@ async def fork(
 @routes.post("/{sessionID}/abort", responses=documented(404), dependencies=ANSWERS)
 async def abort(app: AppServices, session_id: SessionIdPath) -> bool:
     """Answers when the session is idle and its record finished; an idle or unknown session is idle already."""
-    await app.runs.runner.abort(session_id)
+    await app.runner.abort(session_id)
     return True
+
+
+# Of all directories that a client may work in.
+
+
+@everywhere.get("/session", operation_id="experimental.session.list", response_model=list[GlobalSession], dependencies=READS)
+async def list_all_sessions(
+    app: AppServices,
+    who: Who,
+    directory: Annotated[str | None, Query(description="Only sessions of exactly this directory")] = None,
+    roots: Annotated[bool, Query(description="Only sessions without a parent")] = False,
+    start: Annotated[float | None, Query(description="Only sessions updated at or after this time (ms)")] = None,
+    cursor: Annotated[float | None, Query(description="From X-Next-Cursor: only sessions updated before this time (ms)")] = None,
+    search: Annotated[str | None, Query(max_length=2000, description="Part of the title, whatever its case")] = None,
+    limit: Annotated[float, Query(ge=0, description="How many, newest updated first; more of one millisecond")] = 100,
+    archived: Annotated[bool, Query(description="Archived ones too")] = False,
+) -> Response:
+    wanted = SessionFilter(
+        directories=await _directories(app, who, directory),
+        roots_only=roots,
+        updated_since=start,
+        updated_before=cursor,
+        search=search,
+        archived=archived,
+        owner=who.visible_owner,
+    )
+    page = await app.sessions.page_of_all(wanted, page_size(limit, None) or 100)
+    return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
+
+
+async def _directories(app: Services, who: Principal, directory: str | None) -> list[str] | None:
+    """Those that the client may work in and wants to see; None for all of them."""
+    stored = session_rows.directories_of_sessions
+    known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]
+    real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))
+    allowed = [each for each, without_links in zip(known, real, strict=True) if app.workspaces.admits(who, without_links)]
+    return None if directory is None and len(allowed) == len(known) else allowed

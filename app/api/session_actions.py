@@ -17,32 +17,32 @@ routes = router("/session/{sessionID}", 400, 404, tags=["session"])
 async def command(
     app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: CommandInput, user_agent: UserAgent = ""
 ) -> Response:
-    return json_bytes(await behind_its_events(user_agent, app.runs.actions.command(instance, session_id, body)))
+    return json_bytes(await behind_its_events(user_agent, app.actions.command(instance, session_id, body)))
 
 
 @routes.post("/shell", responses=documented(409), dependencies=PROMPTS)
 async def shell(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: ShellInput) -> MessageWithParts:
-    return await app.runs.actions.shell(instance, session_id, body)
+    return await app.actions.shell(instance, session_id, body)
 
 
 @routes.post("/init", dependencies=PROMPTS)
 async def init(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: InitInput) -> bool:
-    await app.runs.actions.init(instance, session_id, body)
+    await app.actions.init(instance, session_id, body)
     return True
 
 
 @routes.post("/summarize", responses=documented(409), dependencies=PROMPTS)
 async def summarize(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: SummarizeInput) -> bool:
-    await app.runs.actions.summarize(instance, session_id, body)
+    await app.actions.summarize(instance, session_id, body)
     return True
 
 
 @routes.post("/revert", responses=documented(409), dependencies=WRITES)
 async def revert(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: RevertInput) -> Session:
     """With `dryRun` nothing is touched: `revert.diff` shows what would become of the files."""
-    return await app.runs.actions.revert(instance, session_id, body)
+    return await app.actions.revert(instance, session_id, body)
 
 
 @routes.post("/unrevert", responses=documented(409), dependencies=WRITES)
 async def unrevert(app: AppServices, instance: SessionInstance, session_id: SessionIdPath) -> Session:
-    return await app.runs.actions.unrevert(instance, session_id)
+    return await app.actions.unrevert(instance, session_id)

@@ -31,20 +31,20 @@ async def share(instance: SessionInstance, session_id: SessionIdPath, request: R
     """Sharing twice gives the same link."""
     if not may_share(instance.config, instance.flags):
         raise SharingDisabled
-    return await app.sessions.shares.share(instance.location, session_id, public_base(request))
+    return await app.shares.share(instance.location, session_id, public_base(request))
 
 
 @routes.delete("/session/{sessionID}/share", responses=documented(400), dependencies=WRITES)
 async def unshare(app: AppServices, here: SessionPlace, session_id: SessionIdPath) -> Session:
-    return await app.sessions.shares.unshare(here, session_id)
+    return await app.shares.unshare(here, session_id)
 
 
 @routes.get("/s/{shareID}/session", operation_id="share.session", response_model=SharedConversation, dependencies=READS)
 async def visit(request: Request, app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
     """A shared session as its visitors see it, without a password. With its `ETag` as `If-None-Match`: 304 unless it changed."""
-    found = await app.sessions.shares.visit(share_id)
+    found = await app.shares.visit(share_id)
     headers = {**VISITOR_HEADERS, "ETag": found.etag}
     if found.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     headers["Content-Length"] = str(len(found.body))
-    return StreamingResponse(app.sessions.shares.chunks(found), headers=headers, media_type="application/json")
+    return StreamingResponse(app.shares.chunks(found), headers=headers, media_type="application/json")

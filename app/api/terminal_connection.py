@@ -17,9 +17,8 @@ from starlette.websockets import WebSocketDisconnect
 from app.api.access import Permitted, principal_of, require_access
 from app.api.deps import AppServices, Directory, Who
 from app.api.documented import documented
+from app.api.error_handler import Refusal
 from app.api.json_route import router
-from app.api.login import Login
-from app.api.refusal import Refusal
 from app.api.roles import ANSWERS
 from app.api.services import services_of
 from app.api.terminals import OF_ONE, PtyIdPath, UpgradeRequired
@@ -121,10 +120,9 @@ async def _show(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
 
 async def _while_logged_in(socket: WebSocket) -> CloseFrame:
     """Until the login holds no more: its token was revoked or has expired, its user was removed or changed."""
-    login: Login = socket.app.state.login
-    given, principal = socket.headers.get("authorization"), principal_of(socket.scope)
-    while await login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
-        await asyncio.sleep(services_of(socket).events.heartbeat_seconds)
+    app, given, principal = services_of(socket), socket.headers.get("authorization"), principal_of(socket.scope)
+    while await app.login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
+        await asyncio.sleep(app.heartbeat_seconds)
     return LOGGED_OUT
 
 

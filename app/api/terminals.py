@@ -8,11 +8,10 @@ from fastapi import Path, Request
 from pydantic import Field
 
 from app.api.audit import CREATED
-from app.api.connect_tickets import LIFETIME_SECONDS
 from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
 from app.api.documented import NotFoundError, answer, documented
 from app.api.json_route import router
-from app.api.login import Login
+from app.api.login import TICKET_SECONDS
 from app.api.roles import READS, WRITES
 from app.api.services import Services
 from app.pty.shells import installed_shells
@@ -70,7 +69,7 @@ async def open_terminal(
 ) -> Pty:
     config = (await workspace.config()).config
     with_program = wanted if wanted.command else wanted.model_copy(update={"command": config.shell})
-    confined = replace(workspace.sandboxed(config), walls=app.directories.instances.walls_of(who))
+    confined = replace(workspace.sandboxed(config), walls=app.instances.walls_of(who))
     made = await app.terminals.create(who, with_program, confined, stays=stays)
     request.scope[CREATED] = made.id
     return made
@@ -95,12 +94,12 @@ async def remove(app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath
 
 
 @routes.post("/{ptyID}/connect-token", responses=OF_ONE, dependencies=WRITES)
-async def connect_token(request: Request, app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath) -> PtyTicket:
+async def connect_token(app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath) -> PtyTicket:
     """A login for one connection, `GET /pty/:ptyID/connect?ticket=…`: a browser's WebSocket can send no header."""
-    return issue_ticket(request, app, who, pty_id)
+    return issue_ticket(app, who, pty_id)
 
 
-def issue_ticket(request: Request, app: Services, who: Principal, pty_id: str) -> PtyTicket:
+def issue_ticket(app: Services, who: Principal, pty_id: str) -> PtyTicket:
     app.terminals.own(who, pty_id)
-    login: Login = request.app.state.login
-    return PtyTicket(ticket=login.connect_tickets.issue(who, pty_id), expires_in=LIFETIME_SECONDS)
+    ticket, _ = app.login.connect_tickets.issue((pty_id, who))
+    return PtyTicket(ticket=ticket, expires_in=TICKET_SECONDS)

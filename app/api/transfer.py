@@ -33,7 +33,7 @@ async def export(
     form: Annotated[DocumentFormat, Query(alias="format", description="markdown: for people, not to be imported")] = "json",
 ) -> Response:
     """The session as one document, as it is at this moment, in the shape of `opencode export`."""
-    exported = await app.transfer().exports.export(session_id, form, children=children)
+    exported = await app.exports.export(session_id, form, children=children)
     name = f"{quote(session_id)}.{'json' if form == 'json' else 'md'}"
     headers = {"Content-Length": str(exported.size), "Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(exported.pieces(), headers=headers, media_type=_MEDIA_TYPES[form])
@@ -50,6 +50,6 @@ async def import_document(
     """Stores a document, of the export here or of `opencode export`, in the request's directory: all of it or nothing."""
     destination = Destination(instance.location, who.name)
     wanted = DocumentImport(await request.body(), destination, instance.snapshots, with_new_ids=ids == "new")
-    imported = await app.transfer().imports.take(wanted)
+    imported = await app.imports.take(wanted)
     request.scope[CREATED] = imported.info.id
     return imported

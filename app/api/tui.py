@@ -100,7 +100,7 @@ async def show_toast(announce: Announce, body: Toast) -> bool:
 async def select_session(app: AppServices, who: Who, announce: Announce, body: SelectedSession) -> bool:
     """Show a session."""
     await require_session(app, who, body.session_id)
-    await app.sessions.store.session(body.session_id)
+    await app.store.session(body.session_id)
     return await announce(SessionSelect(properties=body))
 
 

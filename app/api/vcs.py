@@ -23,7 +23,7 @@ ContextLines = Annotated[int, Query(ge=0, description="Lines of context; whole f
 @routes.get("", operation_id="vcs.get", dependencies=READS)
 async def info(app: AppServices, workspace: CurrentWorkspace) -> VcsInfo:
     """An empty branch: HEAD is detached, or the directory lies outside git."""
-    branch = await app.directories.branches.current(workspace)
+    branch = await app.branches.current(workspace)
     default = await default_branch(workspace.location.git) if workspace.location.git else None
     return VcsInfo(branch=branch, default_branch=default.name if default else None)
 
@@ -53,5 +53,5 @@ async def raw_diff(here: Here) -> Response:
 @routes.post("/apply", responses=_APPLIED, dependencies=WRITES)
 async def apply(app: AppServices, reach: Reach, body: VcsPatch) -> VcsApplied:
     """Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout."""
-    await app.vcs.patching.apply(reach, body.patch)
+    await app.patching.apply(reach, body.patch)
     return VcsApplied()

@@ -32,7 +32,7 @@ async def create(app: AppServices, who: Who, body: WebhookInput) -> NewWebhook:
 async def _scope(app: Services, who: Principal, body: WebhookInput) -> WebhookScope:
     directory = (await location_of(app, who, body.directory)).directory if body.directory else None
     if body.session_id is not None:
-        await app.sessions.store.session(body.session_id)
+        await app.store.session(body.session_id)
         await require_session(app, who, body.session_id)
     return WebhookScope(directory, body.session_id)
 

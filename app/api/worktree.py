@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from app.api.access import may_enter
 from app.api.deps import AppServices, Here, Who
 from app.api.documented import documented
 from app.api.json_route import router
@@ -22,7 +21,7 @@ routers = (routes,)
 
 
 def _may_enter(app: Services, who: Principal, path: str) -> bool:
-    return may_enter(app, who, os.path.realpath(path))
+    return app.workspaces.admits(who, os.path.realpath(path))
 
 
 async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:
@@ -35,7 +34,7 @@ async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:
 @routes.get("", operation_id="worktree.list", dependencies=READS)
 async def list_worktrees(app: AppServices, who: Who, here: Here) -> list[str]:
     """The project's checkouts but the main one, made by this server or not."""
-    return [path for path in await app.vcs.worktrees.list(here) if _may_enter(app, who, path)]
+    return [path for path in await app.worktrees.list(here) if _may_enter(app, who, path)]
 
 
 @routes.post("", dependencies=WRITES)
@@ -43,18 +42,18 @@ async def create(
     app: AppServices, checkout: Annotated[Location, Depends(_whole_checkout)], body: WorktreeCreateInput
 ) -> CreatedWorktree:
     """Make a worktree on a branch of its own. `worktree.ready` tells that its files are there; then start commands run."""
-    return await app.vcs.worktrees.create(checkout, body)
+    return await app.worktrees.create(checkout, body)
 
 
 @routes.delete("", responses=documented(409), dependencies=WRITES)
 async def remove(app: AppServices, who: Who, here: Here, body: WorktreeDirectory) -> bool:
     """Remove a worktree that this server made, and its branch. Refused while a session works in it."""
-    await app.vcs.worktrees.remove(here, body.directory, partial(_may_enter, app, who))
+    await app.worktrees.remove(here, body.directory, partial(_may_enter, app, who))
     return True
 
 
 @routes.post("/reset", responses=documented(409), dependencies=WRITES)
 async def reset(app: AppServices, who: Who, here: Here, body: WorktreeDirectory) -> bool:
     """Give a worktree of this server's the files of the default branch, and no others. Refused while a session works in it."""
-    await app.vcs.worktrees.reset(here, body.directory, partial(_may_enter, app, who))
+    await app.worktrees.reset(here, body.directory, partial(_may_enter, app, who))
     return True

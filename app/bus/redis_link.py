@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from app.util.tasks import TaskSet
+
 if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.asyncio.client import PubSub
@@ -31,19 +33,15 @@ class RedisLink:
         self._origin = secrets.token_hex(8)
         self._items: list[orjson.Fragment] = []
         self._any = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet()
         self.is_connected = False
 
     def start(self) -> None:
-        self._tasks = [
-            asyncio.create_task(work(), name=f"redis: {work.__name__}") for work in (self._send_loop, self._receive_loop)
-        ]
+        for work in (self._send_loop, self._receive_loop):
+            self._tasks.start(work(), f"redis: {work.__name__}")
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.cancel()
 
     def send(self, item: list[Any]) -> None:
         """Returns at once. What cannot be written as JSON, as a directory whose name is no UTF-8, is left to the journal."""

@@ -4,7 +4,6 @@ Events come from the journal's order (`ordered_events`), deltas from the server 
 `remote_parts`). Without Redis the journal is read more often, and the deltas of other servers do not come.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from app.bus.memory import MemoryBus
 from app.bus.ordered_events import OrderedEvents
 from app.bus.redis_link import RedisLink
 from app.bus.remote_parts import RemoteParts
+from app.util.tasks import TaskSet
 
 POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
 LARGEST_SENT = 64 * 1024
@@ -50,7 +50,7 @@ class SharedBus(MemoryBus):
         """What publishes something without a sequence, and the sequence that comes before it."""
         self._sent_whole: dict[str, float] = {}
         self._link: RedisLink | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet()
         self.changed: Callable[[str], None] = lambda session_id: None
         """Called with each session that an event, or text from another server, is of."""
 
@@ -60,14 +60,11 @@ class SharedBus(MemoryBus):
         if self._redis_url is not None:
             self._link = RedisLink(self._redis_url, f"opensession:{await self._identity()}", self._receive)
             self._link.start()
-            self._tasks.append(asyncio.create_task(self._forward(self._link), name="announce to other servers"))
-        self._tasks.append(asyncio.create_task(self._ordered.follow(), name="follow the event journal"))
+            self._tasks.start(self._forward(self._link), "announce to other servers")
+        self._tasks.start(self._ordered.follow(), "follow the event journal")
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.cancel()
         if self._link is not None:
             await self._link.stop()
         await super().stop()

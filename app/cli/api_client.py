@@ -104,21 +104,10 @@ class ApiClient:
                 raise httpx2.RemoteProtocolError(f"it answers with {answer.status_code}")  # it stops, or starts
             if answer.is_error:
                 raise self._refused(answer.status_code, await answer.aread())
-            async for line in _lines(answer.aiter_bytes()):
-                name, _, value = line.partition(b": ")
-                if name == b"id":
-                    cursor = value.decode()
-                elif name == b"data":
-                    yield cursor, orjson.loads(value)
-
-
-async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """httpx2's own lines end at characters too that JSON has within a text."""
-    begun = b""
-    async for piece in pieces:
-        *lines, begun = (begun + piece).split(b"\n")
-        for line in lines:
-            yield line
+            async for sent in httpx2.EventSource(answer, max_event_size=None):
+                cursor = sent.id or cursor
+                if sent.data:
+                    yield cursor, orjson.loads(sent.data)
 
 
 def _message(body: bytes) -> str | None:

@@ -75,19 +75,19 @@ async def _import(
     from app.session.publisher import SessionPublisher
     from app.session.quota import ProjectQuota
     from app.session.store import Store
-    from app.storage.statements import Statements
+    from app.storage.statements import statements
     from app.storage.writer import Writer
     from app.transfer.importer import Importer
     from app.transfer.opencode.sessions import OpenCodeImport
     from app.transfer.opencode.snapshots import SnapshotImport
 
-    here, sql, publisher = settings(), Statements(database.dialect), SessionPublisher(MemoryBus())
+    here, sql, publisher = settings(), statements(database.dialect), SessionPublisher(MemoryBus())
     writer = Writer(database, sql, publisher)
     store = Store(database, sql, writer, publisher)
     importer = Importer(store, ProjectQuota(store, here.max_project_bytes))
     bytes_of_snapshots = here.max_snapshot_bytes
     snapshots = SnapshotImport(source / "snapshot", here.data_dir, database.locks, max_bytes=bytes_of_snapshots, dry_run=dry_run)
-    work = OpenCodeImport(store, sql, writer, importer, snapshots, dry_run=dry_run)
+    work = OpenCodeImport(store, writer, importer, snapshots, dry_run=dry_run)
     with progress_bars() as progress:
         report = await work.run(readers, only, partial(progress, "Importing sessions"))
     await store.barrier()

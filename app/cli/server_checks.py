@@ -18,7 +18,7 @@ from app.storage.engine import Connection, Engine, make_engine, transaction
 from app.storage.migrate import HEAD, revision
 from app.storage.repositories import lease_rows
 from app.util.finding import Finding
-from app.util.volume import volume_id
+from app.util.server_locks import volume_id
 
 CONNECTIONS_OF_A_SERVER = 6
 CLOCK_SECONDS = 1.0

@@ -50,7 +50,7 @@ def stats(days: Days = None) -> None:
 
 
 async def _report(since: int | None) -> UsageReport:
-    from app.session.usage import UsageLedger
+    from app.session.usage import usage_report
     from app.storage.engine import Database
     from app.storage.migrate import require_current
     from app.storage.repositories.account_rows import UsageFilter
@@ -58,7 +58,7 @@ async def _report(since: int | None) -> UsageReport:
     database = Database(settings().resolved_database_url)
     try:
         require_current(database.engine)
-        return await UsageLedger(database).report(UsageFilter(since=since), "model")
+        return await database.read(lambda connection: usage_report(connection, UsageFilter(since=since), "model"))
     finally:
         database.close()
 
@@ -128,16 +128,16 @@ async def _retention(wanted: Settings) -> "AsyncIterator[tuple[Retention, bool]]
     from app.session.publisher import SessionPublisher
     from app.session.service import SessionService
     from app.session.store import Store
-    from app.storage.statements import Statements
+    from app.storage.statements import statements
     from app.storage.writer import Writer
 
     with closing(open_database(wanted)) as database:
         is_embedded = database.dialect == "sqlite"
-        sql, publisher, gate = Statements(database.dialect), SessionPublisher(MemoryBus()), SessionGate()
+        sql, publisher, gate = statements(database.dialect), SessionPublisher(MemoryBus()), SessionGate()
         writer = Writer(database, sql, publisher)
         writer.has_owners = True
         store = Store(database, sql, writer, publisher)
-        leases = Leases(database, sql, writer, ServerLocks(wanted.data_dir / "servers") if is_embedded else None)
+        leases = Leases(database, writer, ServerLocks(wanted.data_dir / "servers") if is_embedded else None)
         audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
         sessions = SessionService(store, gate, leases)
         retention = Retention(database, store, sessions, gate, leases, wanted.data_dir, rest=0 if is_embedded else REST)

@@ -16,7 +16,6 @@ from app.users.principal import Role
 
 if TYPE_CHECKING:
     from app.storage.engine import Database
-    from app.storage.statements import Statements
     from app.users.server_secret import ServerSecret
     from app.users.users import User, Users
 
@@ -176,7 +175,7 @@ def rotate_secret() -> None:
     if held.is_in_file:
         held.add_key()
     try:
-        count = _on_database(lambda database, sql: _encrypt_anew(database, sql, held))
+        count = _on_database(lambda database: _encrypt_anew(database, held))
     except InvalidToken:
         fail("A key is encrypted with another secret: OPENSESSION_SECRET_KEY must name the old one too (`new,old`).")
     if held.is_in_file:
@@ -184,27 +183,26 @@ def rotate_secret() -> None:
     typer.echo(f"{count} keys are encrypted with the new secret.")
 
 
-async def _encrypt_anew(database: "Database", sql: "Statements", held: "ServerSecret") -> int:
+async def _encrypt_anew(database: "Database", held: "ServerSecret") -> int:
     from app.storage.repositories import webhook_rows
     from app.users.keys import UserKeys
 
     def rotate(secret: str) -> str:
         return held.box().rotate(secret.encode()).decode()
 
-    keys = await UserKeys(database, sql, held).encrypt_anew()
+    keys = await UserKeys(database, held).encrypt_anew()
     return keys + await database.write(lambda connection: webhook_rows.encrypt_anew(connection, rotate))
 
 
 def _run(work: "Callable[[Users], Coroutine[Any, Any, T]]") -> T:
     from app.users.users import Users
 
-    return _on_database(lambda database, sql: work(Users(database, sql)))
+    return _on_database(lambda database: work(Users(database)))
 
 
-def _on_database(work: "Callable[[Database, Statements], Coroutine[Any, Any, T]]") -> T:
+def _on_database(work: "Callable[[Database], Coroutine[Any, Any, T]]") -> T:
     """The one that the server uses; the embedded one is made or migrated."""
     from app.backup.opening import open_database
-    from app.storage.statements import Statements
 
     with database_must_do(), closing(open_database(settings())) as database:
-        return asyncio.run(work(database, Statements(database.dialect)))
+        return asyncio.run(work(database))

@@ -12,8 +12,7 @@ from app.runs.runner import NoAnswer, Run, Runner
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.message import Message, MessageWithParts, PromptInput, UserMessage
 from app.session.gate import HoldKind, SessionGate
-from app.session.lease import Leases
-from app.session.prompt_lease import PromptLease
+from app.session.lease import Leases, PromptLease
 from app.session.prompted_session import PromptedSession
 from app.session.status import busy_in
 from app.storage.writer import StaleLease

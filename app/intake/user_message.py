@@ -15,7 +15,7 @@ from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageW
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
-from app.session.prompt_lease import PromptLease
+from app.session.lease import PromptLease
 from app.session.prompted_session import PromptedSession
 from app.session.quota import ProjectQuota
 from app.session.revert import remove_reverted
@@ -173,7 +173,7 @@ class Intake:
                     tx.dequeue_prompt(queued_id)
                 return _IntakeOutcome(known=True)
             session = self._session_with_room(tx) if waits else tx.session()
-            acquired = lease.acquire(tx) if lease else None
+            acquired = lease.acquire(tx.connection) if lease else None
             if queued_id is not None:
                 tx.dequeue_prompt(queued_id, prompt.message_id)
             if session.revert is not None:

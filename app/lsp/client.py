@@ -60,7 +60,7 @@ def _converter() -> Converter:
     return converter
 
 
-class _Protocol(JsonRPCProtocol):
+class _LspProtocol(JsonRPCProtocol):
     """Takes messages that a handler is registered for, and answers to requests, as the JSON that they are: lsprotocol's types
     refuse a whole message for one field that a server spells otherwise, as ruff's answer to `initialize`."""
 
@@ -199,7 +199,7 @@ async def _end(program: Program, process: asyncio.subprocess.Process, mark: str)
 
 
 def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCClient:
-    rpc = JsonRPCClient(_Protocol, _converter)
+    rpc = JsonRPCClient(_LspProtocol, _converter)
     rpc.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: diagnosed(params))  # is given an attribute
 
     def configuration(params: Any) -> list[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ waits for the call that asks again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -20,10 +20,10 @@ from app.schema.permission import PermissionRequest
 from app.schema.question import QuestionRequest
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import pending_rows, session_rows
-from app.storage.statements import Statements
 from app.storage.writer import Lease, Row, StaleLease, Tx, Writer
 from app.telemetry.observer import NOBODY, Observer
 from app.util.failure_log import FailureLog
+from app.util.tasks import TaskSet
 
 log = logging.getLogger(__name__)
 
@@ -118,20 +118,18 @@ class PendingRequests(Generic[R, T]):
         self,
         kind: RequestKind[R, T],
         database: Database,
-        sql: Statements,
         writer: Writer,
         observer: Observer = NOBODY,
     ) -> None:
         self._kind = kind
         self._observer = observer
         self._database = database
-        self._sql = sql
         self._writer = writer
         self._pending: dict[str, PendingRequest[R, T]] = {}
-        self._withdrawn: dict[str, PendingRequest[R, T]] = {}
+        self._withdrawn: set[str] = set()
         """Withdrawn requests whose row is not deleted yet."""
-        self._removing: asyncio.Task[None] | None = None
         self._polling: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
 
     def add(self, directory: str, request: R, lease: LeaseOfRun = lambda: None) -> PendingRequest[R, T]:
         """Call `wait` with the result at once. A request with the same content as an orphan continues under the orphan's id, so
@@ -170,7 +168,7 @@ class PendingRequests(Generic[R, T]):
         def put(tx: Tx) -> None:
             if pending_rows.find_request(tx.connection, request.id):
                 raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
-            tx.put(self._sql.put_request, pending.row(self._kind.name))
+            tx.put(tx.sql.put_request, pending.row(self._kind.name))
             tx.announce(self._asked(pending))
 
         await self._writer.commit(put, request.session_id)
@@ -180,7 +178,7 @@ class PendingRequests(Generic[R, T]):
 
         def store(tx: Tx) -> None:
             tx.require(lease)
-            tx.put(self._sql.put_request, row)
+            tx.put(tx.sql.put_request, row)
             tx.announce(self._asked(pending))
 
         await self._writer.commit(store, pending.request.session_id)
@@ -197,7 +195,7 @@ class PendingRequests(Generic[R, T]):
         await self._writer.commit(consume)
 
     def _delete(self, tx: Tx, request_id: str) -> None:
-        tx.execute(self._sql.delete_request, {"gone": request_id})
+        tx.execute(tx.sql.delete_request, {"gone": request_id})
 
     async def _ask_again(self, pending: PendingRequest[R, T]) -> None:
         """Announces an orphan to this server's clients, unless an answer has been stored meanwhile."""
@@ -215,7 +213,7 @@ class PendingRequests(Generic[R, T]):
 
     def _start_polling(self) -> None:
         if self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll_until_answered(), name=f"answers to {self._kind.name} requests")
+            self._polling = self._tasks.start(self._poll_until_answered(), f"answers to {self._kind.name} requests")
 
     async def _poll_until_answered(self) -> None:
         failures = FailureLog(log, f"looking for answers to {self._kind.name} requests")
@@ -240,10 +238,10 @@ class PendingRequests(Generic[R, T]):
         """Takes effect on this server at once. The rows are deleted now or, if the database refuses, as soon as it accepts
         writes."""
         for pending in withdrawn:
-            self._withdrawn[pending.request.id] = pending
-            self._remove(pending)
+            self._withdrawn.add(pending.request.id)
+            self._tasks.start(self._remove(pending, self._post_removal(pending)), f"withdraw {pending.request.id}")
 
-    def _remove(self, pending: PendingRequest[R, T]) -> asyncio.Future[None]:
+    def _post_removal(self, pending: PendingRequest[R, T]) -> asyncio.Future[None]:
         """Deletes its row. The withdrawal of one that was answered is not announced: its answer was."""
 
         def delete(tx: Tx) -> None:
@@ -251,32 +249,33 @@ class PendingRequests(Generic[R, T]):
                 tx.announce(self._kind.withdrawn(pending.directory, pending.request))
             self._delete(tx, pending.request.id)
 
-        stored = self._writer.post(delete, pending.request.session_id)
-        stored.add_done_callback(lambda _: self._removed(stored, pending))
-        return stored
+        return self._writer.post(delete, pending.request.session_id)
 
-    def _removed(self, stored: asyncio.Future[None], pending: PendingRequest[R, T]) -> None:
-        if stored.exception() is None:
-            self._withdrawn.pop(pending.request.id, None)
-        elif self._removing is None or self._removing.done():
-            self._removing = asyncio.create_task(self._remove_later(), name="withdraw requests")
-
-    async def _remove_later(self) -> None:
+    async def _remove(self, pending: PendingRequest[R, T], removed: asyncio.Future[None]) -> None:
         delay = RETRY_SECONDS
-        while self._withdrawn:
+        await asyncio.wait({removed})
+        while removed.exception() is not None:
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_RETRY_SECONDS)
-            await asyncio.wait([self._remove(pending) for pending in self._withdrawn.values()])
+            removed = self._post_removal(pending)
+            await asyncio.wait({removed})
+        self._withdrawn.discard(pending.request.id)
 
     async def find(self, request_id: str) -> PendingRequest[R, T]:
         """One that waits, on whatever server. Raises RequestNotPending."""
         row = await self._database.read(lambda connection: pending_rows.find_request(connection, request_id))
-        if row is None or row.kind != self._kind.name or row.answer is not None or request_id in self._withdrawn:
+        is_waiting = row is not None and row.kind == self._kind.name and row.answer is None
+        pending = next(self._read([row]), None) if is_waiting else None
+        if pending is None:
             raise RequestNotPending(request_id)
-        request = self._kind.parse(row.body)
-        if request is None:
-            raise RequestNotPending(request_id)
-        return PendingRequest(row.directory, request)
+        return pending
+
+    def _read(self, rows: Sequence[Any]) -> Iterator[PendingRequest[R, T]]:
+        """Without damaged and withdrawn ones."""
+        for row in rows:
+            request = self._kind.parse(row.body)
+            if request is not None and request.id not in self._withdrawn:
+                yield PendingRequest(row.directory, request)
 
     async def find_in(self, session_id: str, request_id: str) -> PendingRequest[R, T]:
         """Raises RequestNotPending, also for one of another session."""
@@ -301,8 +300,7 @@ class PendingRequests(Generic[R, T]):
         rows = await self._database.read(
             lambda connection: pending_rows.session_requests(connection, self._kind.name, session_id)
         )
-        found = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
-        return [PendingRequest(directory, request) for directory, request in found if request.id not in self._withdrawn]
+        return list(self._read(rows))
 
     async def resolve(self, first: Resolution[T], others: Sequence[Resolution[T]] = (), approvals: Sequence[Row] = ()) -> None:
         """Stores an answer and `approvals` in one transaction, then wakes the waiting callers. Those of `others` that still wait
@@ -312,7 +310,7 @@ class PendingRequests(Generic[R, T]):
             answered = [each for each in (first, *others) if self._answer(tx, each)]
             if first not in answered:
                 raise RequestNotPending(first.request_id)
-            tx.put(self._sql.put_approval, *approvals)
+            tx.put(tx.sql.put_approval, *approvals)
             return answered
 
         stored = self._writer.post(answer, first.event.session_id)
@@ -321,7 +319,7 @@ class PendingRequests(Generic[R, T]):
 
     def _answer(self, tx: Tx, resolution: Resolution[T]) -> bool:
         answer = {"of": resolution.request_id, "given": self._kind.write_answer(resolution.answer)}
-        answered = bool(tx.execute(self._sql.answer_request, answer).rowcount)
+        answered = bool(tx.execute(tx.sql.answer_request, answer).rowcount)
         if answered:
             tx.announce(resolution.event)
         if answered and resolution.unattended:
@@ -350,22 +348,18 @@ class PendingRequests(Generic[R, T]):
             lambda connection: pending_rows.pending_requests(connection, self._kind.name, directory, owner)
         )
         requests = [(body, self._kind.parse(body)) for body in bodies]
-        hidden = withdrawn | self._withdrawn.keys()
+        hidden = withdrawn | self._withdrawn
         return [(body, request) for body, request in requests if request and request.id not in hidden]
 
     async def adopt_orphans(self, sessions: Collection[str] | None = None) -> list[R]:
         """Takes over the requests of dead servers in `sessions`, or in all sessions without a lease. An answer to one is kept
         until the resumed tool call asks again."""
         rows = await self._database.read(lambda connection: pending_rows.orphaned_requests(connection, self._kind.name, sessions))
-        requests = [(row.directory, request) for row in rows if (request := self._kind.parse(row.body)) is not None]
-        orphans = [
-            (directory, request)
-            for directory, request in requests
-            if request.id not in self._withdrawn and not request.unattended
-        ]
-        for directory, request in orphans:
-            self._pending.setdefault(request.id, PendingRequest(directory, request, is_orphaned=True))
-        return [request for _, request in orphans]
+        orphans = [pending for pending in self._read(rows) if not pending.request.unattended]
+        for pending in orphans:
+            pending.is_orphaned = True
+            self._pending.setdefault(pending.request.id, pending)
+        return [pending.request for pending in orphans]
 
     def withdraw_orphans(self, sessions: Collection[str]) -> None:
         """Withdraws the orphans of these sessions that no tool call will ask again."""
@@ -395,7 +389,4 @@ class PendingRequests(Generic[R, T]):
 
     async def close(self) -> None:
         """Rows that are not deleted yet are withdrawn at the next start."""
-        for task in (self._removing, self._polling):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
+        await self._tasks.cancel()

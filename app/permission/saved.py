@@ -8,7 +8,7 @@ import orjson
 
 from app.storage.engine import Database
 from app.storage.repositories import directory_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
 
 PREFIX = "psv_"
 
@@ -55,9 +55,9 @@ class SavedApproval:
 class SavedApprovals:
     """`owner`: only those of one user, None for all."""
 
-    def __init__(self, database: Database, sql: Statements) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._sql = sql
+        self._sql = statements(database.dialect)
 
     async def all(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
         rows = await self._database.read(directory_rows.all_approvals)

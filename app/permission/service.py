@@ -19,7 +19,6 @@ from app.schema.event import EventPermissionAsked, EventPermissionReplied, Permi
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import directory_rows, session_rows
-from app.storage.statements import Statements
 from app.storage.writer import Row, Writer
 from app.telemetry.observer import NOBODY, Observer
 
@@ -80,12 +79,12 @@ PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
 
 
 class Permissions:
-    def __init__(self, database: Database, sql: Statements, writer: Writer, observer: Observer = NOBODY) -> None:
+    def __init__(self, database: Database, writer: Writer, observer: Observer = NOBODY) -> None:
         self._database = database
         kind = RequestKind("permission", PermissionRequest.model_validate_json, _write_answer, _read_answer, _asked, _withdrawn)
-        self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, sql, writer, observer)
+        self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, writer, observer)
         self._checks: dict[str, PermissionCheck] = {}
-        self.saved = SavedApprovals(database, sql)
+        self.saved = SavedApprovals(database)
 
     async def ask(self, check: PermissionCheck) -> None:
         """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""

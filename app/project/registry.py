@@ -15,7 +15,6 @@ from app.storage import tables
 from app.storage.bodies import parsed
 from app.storage.engine import Connection, Database
 from app.storage.repositories import directory_rows, session_rows
-from app.storage.statements import Statements
 from app.storage.writer import Tx, Writer
 from app.util import clock
 
@@ -28,9 +27,8 @@ class ProjectNotFound(NotFound):
 
 
 class Projects:
-    def __init__(self, database: Database, sql: Statements, writer: Writer) -> None:
+    def __init__(self, database: Database, writer: Writer) -> None:
         self._database = database
-        self._sql = sql
         self._writer = writer
 
     async def get(self, project_id: str) -> Project:
@@ -60,7 +58,7 @@ class Projects:
         def register(tx: Tx) -> None:
             self._put(tx, self._as_found(tx, found))
             if found.id != NO_PROJECT:
-                tx.execute(self._sql.move_sessions, moved)
+                tx.execute(tx.sql.move_sessions, moved)
 
         await self._writer.commit(register)
 
@@ -123,7 +121,7 @@ class Projects:
 
     def _put(self, tx: Tx, project: Project) -> None:
         row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
-        tx.put(self._sql.put_project, row)
+        tx.put(tx.sql.put_project, row)
         tx.announce(Event.of(EventProjectUpdated(properties=project)))
 
 

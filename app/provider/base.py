@@ -6,7 +6,7 @@ ToolInputStart, then ToolCall or InvalidToolCall), then exactly one Finish. If t
 ends the open blocks and returns without a Finish.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -214,6 +214,9 @@ StreamEvent = (
     | InvalidToolCall
     | Finish
 )
+
+
+Ask = Callable[[ModelRequest], AsyncGenerator[StreamEvent, None]]
 
 
 class Provider(Protocol):

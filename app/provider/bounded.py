@@ -7,13 +7,13 @@ import orjson
 
 from app.provider.base import (
     AnswerTooLarge,
+    Ask,
     ContextOverflow,
     FileBlock,
     Finish,
     InvalidToolCall,
     Metadata,
     ModelRequest,
-    Provider,
     ReasoningBlock,
     ReasoningDelta,
     ReasoningEnd,
@@ -37,45 +37,27 @@ MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
 MAX_BLOCKS = 1000
 """Of text and reasoning."""
 MAX_CALLS = 200
+_BLOCK_STARTS = (TextStart, ReasoningStart)
 
 
-class BoundedProvider:
-    def __init__(self, provider: Provider, max_part_bytes: int) -> None:
-        self._provider = provider
-        self._most_bytes = min(max_part_bytes, MAX_ANSWER_BYTES)
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Raises ContextOverflow, AnswerTooLarge."""
-        if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
-            raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
-        size = _AnswerSize(self._most_bytes)
-        async with aclosing(self._provider.stream(request)) as events:
-            async for event in events:
-                size.add(event)
-                yield event
-
-    async def close(self) -> None:
-        await self._provider.close()
-
-
-class _AnswerSize:
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = self._blocks = self._calls = 0
-
-    def add(self, event: StreamEvent) -> None:
-        self._bytes += _size(event)
-        if self._bytes > self._most_bytes:
-            raise AnswerTooLarge(f"The answer has more than {self._most_bytes} bytes of text, reasoning and arguments")
-        match event:
-            case TextStart() | ReasoningStart():
-                self._blocks += 1
-            case ToolInputStart():
-                self._calls += 1
-        if self._blocks > MAX_BLOCKS:
-            raise AnswerTooLarge(f"The answer has more than {MAX_BLOCKS} blocks of text and reasoning")
-        if self._calls > MAX_CALLS:
-            raise AnswerTooLarge(f"The answer has more than {MAX_CALLS} tool calls")
+async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """Raises ContextOverflow, AnswerTooLarge."""
+    if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
+        raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
+    most_bytes = min(max_part_bytes, MAX_ANSWER_BYTES)
+    size = blocks = calls = 0
+    async with aclosing(ask(request)) as events:
+        async for event in events:
+            size += _size(event)
+            blocks += isinstance(event, _BLOCK_STARTS)
+            calls += isinstance(event, ToolInputStart)
+            if size > most_bytes:
+                raise AnswerTooLarge(f"The answer has more than {most_bytes} bytes of text, reasoning and arguments")
+            if blocks > MAX_BLOCKS:
+                raise AnswerTooLarge(f"The answer has more than {MAX_BLOCKS} blocks of text and reasoning")
+            if calls > MAX_CALLS:
+                raise AnswerTooLarge(f"The answer has more than {MAX_CALLS} tool calls")
+            yield event
 
 
 def _block_size(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock) -> int:

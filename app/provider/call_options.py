@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from app.config.flags import Flags
-from app.provider.models import known_providers as npm
-from app.provider.models.merging import merge_layers
+from app.config.merge import deep_merge
+from app.provider import npm
 from app.provider.models.variants import gpt_version, openai_efforts
 from app.schema.agent import Agent
 from app.schema.model import Model
@@ -45,15 +46,20 @@ def call_options(
     headers that tell OpenCode's own providers where a call comes from."""
     base = small_options(model) if small else default_options(model, session_id, provider_options or {})
     chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
-    options = _affordable(model, merge_layers(base, model.options, agent.options, chosen))
+    cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
     return CallOptions(
         temperature=_temperature(model, agent),
         top_p=agent.top_p if agent.top_p is not None else default_top_p(model.id),
         top_k=default_top_k(model.id),
-        max_output_tokens=max_output_tokens(model, options, flags.experimental_output_token_max or OUTPUT_TOKEN_MAX),
-        options=options,
+        max_output_tokens=min(model.limit.output or cap, cap),
+        options=merge_layers(base, model.options, agent.options, chosen),
         headers=call_headers(model, origin or {}),
     )
+
+
+def merge_layers(*layers: Mapping[str, Any]) -> Options:
+    """As the configuration does: later values win, dicts are merged key by key."""
+    return reduce(deep_merge, layers, {})
 
 
 def _temperature(model: Model, agent: Agent) -> float | None:
@@ -95,80 +101,29 @@ def default_top_k(model_id: str) -> int | None:
     return 64 if "gemini" in name else None
 
 
-def _affordable(model: Model, options: Options) -> Options:
-    """Halves the output limit for a thinking budget that leaves no room for an answer: Anthropic rejects such a budget."""
-    limit = model.limit.output
-    if not 0 < limit <= _thinking_budget(options):
-        return options
-    return {**options, "thinking": {**options["thinking"], "budgetTokens": limit // 2}}
-
-
-def _thinking_budget(options: Mapping[str, Any]) -> int:
-    """0 for what is none: the adapter of Anthropic's API says so, others take other values of that name."""
-    thinking = options.get("thinking")
-    budget = thinking.get("budgetTokens") if isinstance(thinking, dict) else None
-    return budget if isinstance(budget, int) else 0
-
-
-def max_output_tokens(model: Model, options: Mapping[str, Any], cap: int) -> int:
-    """Tokens of the answer alone. Anthropic's limit includes thinking: budget and answer must fit it together."""
-    limit = model.limit.output or cap
-    standard = min(limit, cap)
-    budget = _thinking_budget(options)
-    if model.api.npm != npm.ANTHROPIC or not budget or options["thinking"].get("type") != "enabled":
-        return standard
-    return standard if budget + standard <= limit else max(limit - budget, 1)
-
-
 def default_options(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:
     """OpenCode's defaults."""
-    return merge_layers(
-        _storage(model),
-        _openrouter(model),
-        _chat_template(model),
-        _glm_thinking(model),
-        _cache_key(model, session_id, provider_options),
-        _google_thinking(model),
-        _gpt5(model, session_id),
-    )
+    provider, name, package = model.provider_id, model.api.id, model.api.npm
+    options = _storage(model)
+    if package == npm.OPENROUTER:
+        options["usage"] = {"include": True}
+        if "gemini-3" in name:
+            options["reasoning"] = {"effort": "high"}
+    if provider == "baseten" or (provider == "opencode" and name in ("kimi-k2-thinking", "glm-4.6")):
+        options["chat_template_args"] = {"enable_thinking": True}
+    if provider in ("zai", "zhipuai") and package == npm.OPENAI_COMPATIBLE:
+        options["thinking"] = {"type": "enabled", "clear_thinking": False}
+    if provider in ("openai", "venice") or provider_options.get("setCacheKey"):
+        options["promptCacheKey"] = session_id
+    if _is_thinking_google(model):
+        options["thinkingConfig"] = {"includeThoughts": True, **({"thinkingLevel": "high"} if "gemini-3" in name else {})}
+    return {**options, **_gpt5(model, session_id)}
 
 
 def _storage(model: Model) -> Options:
     """OpenAI need not store the conversation, because each request contains all of it."""
-    return {"store": False} if _is_openai(model) else {}
-
-
-def _is_openai(model: Model) -> bool:
-    return model.provider_id == "openai" or model.api.npm in (npm.OPENAI, "@ai-sdk/github-copilot")
-
-
-def _openrouter(model: Model) -> Options:
-    if model.api.npm != npm.OPENROUTER:
-        return {}
-    effort = {"reasoning": {"effort": "high"}} if "gemini-3" in model.api.id else {}
-    return {"usage": {"include": True}, **effort}
-
-
-def _chat_template(model: Model) -> Options:
-    via_opencode = model.provider_id == "opencode" and model.api.id in ("kimi-k2-thinking", "glm-4.6")
-    return {"chat_template_args": {"enable_thinking": True}} if model.provider_id == "baseten" or via_opencode else {}
-
-
-def _glm_thinking(model: Model) -> Options:
-    is_glm = model.provider_id in ("zai", "zhipuai") and model.api.npm == npm.OPENAI_COMPATIBLE
-    return {"thinking": {"type": "enabled", "clear_thinking": False}} if is_glm else {}
-
-
-def _cache_key(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:
-    wanted = model.provider_id in ("openai", "venice") or provider_options.get("setCacheKey")
-    return {"promptCacheKey": session_id} if wanted else {}
-
-
-def _google_thinking(model: Model) -> Options:
-    if not _is_thinking_google(model):
-        return {}
-    level = {"thinkingLevel": "high"} if "gemini-3" in model.api.id else {}
-    return {"thinkingConfig": {"includeThoughts": True, **level}}
+    is_openai = model.provider_id == "openai" or model.api.npm in (npm.OPENAI, "@ai-sdk/github-copilot")
+    return {"store": False} if is_openai else {}
 
 
 def _is_thinking_google(model: Model) -> bool:
@@ -176,19 +131,16 @@ def _is_thinking_google(model: Model) -> bool:
 
 
 def _gpt5(model: Model, session_id: str) -> Options:
-    name = model.api.id
+    name, options = model.api.id, dict[str, Any]()
     if "gpt-5" not in name or "gpt-5-chat" in name:
-        return {}
-    effort = {} if "gpt-5-pro" in name else {"reasoningEffort": "medium"}
-    is_point_release = gpt_version(name) > (5, 0) and "codex" not in name and model.provider_id != "azure"
-    verbosity = {"textVerbosity": "low"} if is_point_release else {}
-    return {**effort, **verbosity, **_opencode_gpt5(model, session_id)}
-
-
-def _opencode_gpt5(model: Model, session_id: str) -> Options:
-    if not model.provider_id.startswith("opencode"):
-        return {}
-    return {"promptCacheKey": session_id, "include": ["reasoning.encrypted_content"], "reasoningSummary": "auto"}
+        return options
+    if "gpt-5-pro" not in name:
+        options["reasoningEffort"] = "medium"
+    if gpt_version(name) > (5, 0) and "codex" not in name and model.provider_id != "azure":
+        options["textVerbosity"] = "low"
+    if model.provider_id.startswith("opencode"):
+        options |= {"promptCacheKey": session_id, "include": ["reasoning.encrypted_content"], "reasoningSummary": "auto"}
+    return options
 
 
 def small_options(model: Model) -> Options:

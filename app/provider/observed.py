@@ -5,35 +5,27 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from app.provider.base import ApiFailure, Finish, ModelRequest, Provider, StreamEvent, StreamStart
+from app.provider.base import ApiFailure, Ask, Finish, ModelRequest, StreamEvent, StreamStart
 from app.provider.message_contents import add_output, contents_of
 from app.provider.models.cost import tokens_and_cost
 from app.telemetry.observer import Observer
 from app.telemetry.records import ModelCallEnd, ModelCallRecord
 
 
-class ObservedProvider:
-    def __init__(self, provider: Provider, observer: Observer) -> None:
-        self._provider = provider
-        self._observer = observer
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        record = _record(request, with_contents=self._observer.captures_contents)
-        with self._observer.model_call(record):
-            headers = {**request.headers, **record.headers}
-            try:
-                async with aclosing(self._provider.stream(replace(request, headers=headers))) as events:
-                    async for event in events:
-                        _note(record, event, request)
-                        yield event
-            except Exception as failure:
-                record.end, record.error = ModelCallEnd.FAILED, _error_type(failure)
-                raise
-            if record.finish is None:
-                record.end = ModelCallEnd.CUT_SHORT
-
-    async def close(self) -> None:
-        await self._provider.close()
+async def observed(ask: Ask, observer: Observer, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    record = _record(request, with_contents=observer.captures_contents)
+    with observer.model_call(record):
+        headers = {**request.headers, **record.headers}
+        try:
+            async with aclosing(ask(replace(request, headers=headers))) as events:
+                async for event in events:
+                    _note(record, event, request)
+                    yield event
+        except Exception as failure:
+            record.end, record.error = ModelCallEnd.FAILED, _error_type(failure)
+            raise
+        if record.finish is None:
+            record.end = ModelCallEnd.CUT_SHORT
 
 
 def _record(request: ModelRequest, *, with_contents: bool) -> ModelCallRecord:

@@ -2,24 +2,22 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-import orjson
-
-from app.provider.base import ModelRequest, Provider, StreamEvent
-from app.provider.bounded import MAX_ANSWER_BYTES, BoundedProvider
-from app.provider.metered import MeteredProvider
-from app.provider.models import known_providers as npm
-from app.provider.observed import ObservedProvider
+from app.provider import npm
+from app.provider.base import Ask, Provider
+from app.provider.bounded import MAX_ANSWER_BYTES, bounded
+from app.provider.metered import metered
+from app.provider.observed import observed
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.telemetry.observer import NOBODY, Observer
-from app.users.accounts import ModelAccount
+from app.users.budgets import ModelAccount
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 
@@ -33,47 +31,12 @@ def adapter_of(model: Model) -> Adapter:
     return _ADAPTER_OF.get(model.api.npm, "openai_chat")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One connection; two models with equal endpoints share an adapter."""
+@dataclass(eq=False)
+class Connection:
+    """A provider with what each of its calls passes. One is another's equal only if it is the same."""
 
-    adapter: Adapter
-    provider_id: str
-    api_key: str | None
-    base_url: str | None
-    headers: dict[str, str]
-    options: dict[str, Any]
-
-    def key(self) -> bytes:
-        facts = (self.adapter, self.provider_id, self.api_key, self.base_url, self.headers, self.options)
-        return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
-
-
-def endpoint_of(model: Model, info: ProviderInfo) -> Endpoint:
-    """Options of the config take precedence over the catalogue and the key store."""
-    options = info.options
-    return Endpoint(
-        adapter=adapter_of(model),
-        provider_id=info.id,
-        api_key=options.get("apiKey") or info.key,
-        base_url=options.get("baseURL") or model.api.url or None,
-        headers=dict(options.get("headers") or {}),
-        options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
-    )
-
-
-class Prepared:
-    """Adapts each request to what the provider and the model accept."""
-
-    def __init__(self, adapter: Provider, options: Mapping[str, Any]) -> None:
-        self._adapter = adapter
-        self._options = options
-
-    def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        return self._adapter.stream(prepare(request, self._options))
-
-    async def close(self) -> None:
-        await self._adapter.close()
+    stream: Ask
+    close: Callable[[], Coroutine[Any, Any, None]]
 
 
 class Providers:
@@ -94,15 +57,13 @@ class Providers:
         self._infos = infos
         self._account = account
         self._scripted = scripted or shared_scripted
-        self._adapters: dict[bytes, Provider] = {}
+        self._connections: dict[tuple[str, Adapter, str], Connection] = {}
 
-    def provider_for(self, model: Model) -> Provider:
-        endpoint = endpoint_of(model, self._infos[model.provider_id])
-        key = endpoint.key()
-        if key not in self._adapters:
-            adapter, account = self._observed(BoundedProvider(self._make(endpoint), self._max_part_bytes)), self._account
-            self._adapters[key] = MeteredProvider(adapter, account.principal.name, account.budgets) if account else adapter
-        return self._adapters[key]
+    def provider_for(self, model: Model) -> Connection:
+        key = (model.provider_id, adapter_of(model), model.api.url)
+        if key not in self._connections:
+            self._connections[key] = self._connect(model)
+        return self._connections[key]
 
     async def load(self, models: Iterable[Model]) -> None:
         """Imports the SDKs that these models are asked by, in a thread, before the first request needs them."""
@@ -111,17 +72,27 @@ class Providers:
                 await asyncio.to_thread(_load, adapter)
 
     async def close(self) -> None:
-        adapters, self._adapters = list(self._adapters.values()), {}
-        for adapter in adapters:
-            await adapter.close()
+        connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            await connection.close()
 
-    def _observed(self, adapter: Provider) -> Provider:
-        return ObservedProvider(adapter, self._observer) if self._observer.watches_models else adapter
+    def _connect(self, model: Model) -> Connection:
+        adapter, ask = self._adapter(model)
+        ask = partial(bounded, ask, self._max_part_bytes)
+        if self._observer.watches_models:
+            ask = partial(observed, ask, self._observer)
+        if self._account:
+            ask = partial(metered, ask, self._account.principal.name, self._account.budgets)
+        return Connection(ask, adapter.close)
 
-    def _make(self, endpoint: Endpoint) -> Provider:
-        if endpoint.adapter == "scripted":
-            return self._scripted()
-        return Prepared(_make_adapter(endpoint), endpoint.options)
+    def _adapter(self, model: Model) -> tuple[Provider, Ask]:
+        """With a way to ask it that adapts each request to what the provider and the model accept."""
+        if adapter_of(model) == "scripted":
+            scripted = self._scripted()
+            return scripted, scripted.stream
+        info = self._infos[model.provider_id]
+        adapter = _make_adapter(model, info)
+        return adapter, lambda request: adapter.stream(prepare(request, info.options))
 
 
 def _adapter_class(adapter: Adapter) -> Any:
@@ -133,13 +104,15 @@ def _load(adapter: Adapter) -> None:
     _adapter_class(adapter).load()
 
 
-def _make_adapter(endpoint: Endpoint) -> Provider:
-    adapter: Provider = _adapter_class(endpoint.adapter)(
-        endpoint.provider_id,
-        api_key=endpoint.api_key,
-        base_url=endpoint.base_url,
-        headers=endpoint.headers,
-        options=endpoint.options,
+def _make_adapter(model: Model, info: ProviderInfo) -> Provider:
+    """Options of the config take precedence over the catalogue and the key store."""
+    options = info.options
+    adapter: Provider = _adapter_class(adapter_of(model))(
+        info.id,
+        api_key=options.get("apiKey") or info.key,
+        base_url=options.get("baseURL") or model.api.url or None,
+        headers=dict(options.get("headers") or {}),
+        options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
     )
     return adapter
 

@@ -1,4 +1,4 @@
-"""Adapts requests to the limits of providers and models: media, empty parts, call ids, tool schemas."""
+"""Adapts requests to the limits of providers and models: media, call ids, tool schemas."""
 
 import hashlib
 import re
@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from app.provider import npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
     ModelMessage,
     ModelRequest,
-    ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -19,8 +19,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
-from app.provider.models import known_providers as npm
-from app.provider.models.families import Medium
+from app.provider.wire.files import inline, medium_of
 from app.provider.wire.options import object_option
 from app.schema.model import Model
 
@@ -59,9 +58,7 @@ def _for_google(request: ModelRequest) -> ModelRequest:
 
 def prepare_messages(model: Model, messages: Messages) -> Messages:
     readable = tuple(_without_unsupported_media(model, message) for message in messages)
-    if model.api.npm == npm.ANTHROPIC:
-        readable = drop_empty(readable)
-    if "claude" in model.api.id.lower():
+    if model.api.npm == npm.ANTHROPIC or "claude" in model.api.id.lower():
         return rename_calls(readable, _anthropic_id)
     if model.provider_id == "mistral" or "mistral" in model.api.id.lower():
         return with_filler(rename_calls(readable, _mistral_ids()))
@@ -97,56 +94,15 @@ def _readable_result(model: Model, result: ToolResultBlock) -> ToolResultBlock:
 
 
 def _problem(model: Model, file: FileBlock) -> str | None:
-    medium = medium_of(file.mime)
+    medium = medium_of(file)
     if medium is None:
         return None
     name = f'"{file.filename}"' if file.filename else f"this {medium}"
     if not getattr(model.capabilities.input, medium):
         return f"ERROR: {name} cannot be read, because this model takes no {medium} input. Tell the user so."
-    if medium == "image" and _is_empty_data(file.url):
+    if medium == "image" and inline(file) == "":
         return f"ERROR: {name} is empty or damaged. Ask the user for a valid image."
     return None
-
-
-def medium_of(mime: str) -> Medium | None:
-    if mime == "application/pdf":
-        return "pdf"
-    kinds: tuple[Medium, ...] = ("image", "audio", "video")
-    return next((kind for kind in kinds if mime.startswith(f"{kind}/")), None)
-
-
-def _is_empty_data(url: str) -> bool:
-    return url.startswith("data:") and not url.partition(",")[2]
-
-
-# Empty parts.
-
-
-def drop_empty(messages: Messages) -> Messages:
-    """Anthropic rejects empty text and messages without content."""
-    kept = (_without_empty_blocks(message) for message in messages)
-    return tuple(message for message in kept if message.content)
-
-
-def _without_empty_blocks(message: ModelMessage) -> ModelMessage:
-    match message:
-        case UserTurn(content):
-            return UserTurn(tuple(block for block in content if not _is_empty(block)))
-        case AssistantTurn(content):
-            return AssistantTurn(tuple(block for block in content if not _is_empty(block)))
-        case ToolTurn():
-            return message
-
-
-def _is_empty(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock) -> bool:
-    """Redacted reasoning has metadata without text and is not empty."""
-    match block:
-        case TextBlock(text):
-            return not text
-        case ReasoningBlock(text, metadata):
-            return not text and not metadata
-        case FileBlock() | ToolCallBlock():
-            return False
 
 
 # Call ids.

@@ -14,7 +14,6 @@ from app.schema.event import (
 )
 from app.schema.question import Answer, QuestionRequest
 from app.storage.engine import Database
-from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.telemetry.observer import NOBODY, Observer
 
@@ -23,9 +22,9 @@ QuestionAnswers = list[Answer] | None
 
 
 class Questions:
-    def __init__(self, database: Database, sql: Statements, writer: Writer, observer: Observer = NOBODY) -> None:
+    def __init__(self, database: Database, writer: Writer, observer: Observer = NOBODY) -> None:
         kind = RequestKind("question", QuestionRequest.model_validate_json, _write_answers, orjson.loads, _asked, _rejected)
-        self.pending = PendingRequests[QuestionRequest, QuestionAnswers](kind, database, sql, writer, observer)
+        self.pending = PendingRequests[QuestionRequest, QuestionAnswers](kind, database, writer, observer)
 
     async def ask(self, directory: str, request: QuestionRequest, lease: LeaseOfRun = lambda: None) -> list[Answer]:
         """Returns the chosen labels for each question. Raises QuestionRejected if the user dismisses them. A question that was

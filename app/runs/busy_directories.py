@@ -27,6 +27,6 @@ class BusyDirectories:
     async def require_idle(self, tree: str) -> None:
         """Raises DirectoryBusy if a session works in a directory or below it."""
         here, real = self._runner.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
-        for directory in here.union(await self._store.query(lease_rows.held_directories)):
+        for directory in here.union((await self._store.query(lease_rows.held_sessions)).values()):
             if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
                 raise DirectoryBusy(directory)

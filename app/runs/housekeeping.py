@@ -1,6 +1,7 @@
 """What a running server tidies up from time to time: the journal, the search index, idle workspaces, outputs and snapshots."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from app.bus.memory import MemoryBus
@@ -9,7 +10,8 @@ from app.runs.runner import Runner
 from app.sandbox.sandbox import remove_unused
 from app.session.replay import Replay
 from app.session.replicas import Replicas
-from app.session.search_index import SearchIndex
+from app.storage.engine import Database
+from app.storage.text_index import tidy_trigrams
 from app.tool.truncation import OutputStore
 from app.util import clock
 from app.util.tasks import TaskSet, every
@@ -35,11 +37,11 @@ class Housekeeping:
         outputs: OutputStore,
         data_dir: Path,
         idle_seconds: float,
-        search_index: SearchIndex,
+        database: Database,
         retention: Retention,
         retention_days: float | None,
     ) -> None:
-        self._search_index = search_index
+        self._database = database
         self._branches = branches
         self._replay = replay
         self._replicas = replicas
@@ -56,7 +58,7 @@ class Housekeeping:
     def start(self) -> None:
         for seconds, work, what in (
             (SECOND, self._branches.check_all, "looking for other branches"),
-            (FIVE_SECONDS, self._search_index.catch_up, "indexing messages"),
+            (FIVE_SECONDS, partial(tidy_trigrams, self._database), "tidying the search index"),
             (MINUTE, self._replay.trim, "trimming the event journal"),
             (min(MINUTE, self._idle_seconds), self.evict, "closing idle directories"),
             (QUARTER_HOUR, self._replicas.forget_dead, "forgetting dead servers"),

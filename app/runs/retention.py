@@ -6,17 +6,17 @@ A tree stays while anything runs in it, and where it is shared or pinned. Its de
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.retention import PruneReport
 from app.schema.session import Session
-from app.session import expiry
-from app.session.expiry import KeptAs
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.service import SessionService
@@ -35,6 +35,8 @@ REST = 2.0
 """How long a server rests after a batch, in the time that the batch took: others have the writer to themselves meanwhile."""
 DAY_MS = 86_400_000
 
+KeptAs = Literal["shared", "pinned", "running"]
+
 
 @dataclass(frozen=True, slots=True)
 class PruneRule:
@@ -49,8 +51,8 @@ class PruneRule:
 
     def allows(self, tree: Sequence[Session]) -> bool:
         """Children before their parents."""
-        is_wanted = expiry.is_archived(tree[-1]) or not self.archived_only
-        return is_wanted and expiry.is_expired(tree, self.cutoff) and expiry.kept_as(tree) is None
+        is_wanted = is_archived(tree[-1]) or not self.archived_only
+        return is_wanted and is_expired(tree, self.cutoff) and kept_as(tree) is None
 
 
 class Retention:
@@ -80,10 +82,10 @@ class Retention:
         report, projects = PruneReport(), set[str]()
         async with self._database.locks.lock("prune sessions"):
             ages = await self._database.read(session_rows.session_ages)
-            old = expiry.expired_trees(ages, rule.cutoff)
+            old = expired_trees(ages, rule.cutoff)
             for batch in (old[start : start + BATCH] for start in range(0, len(old), BATCH)):
                 began = time.monotonic()
-                trees = [tree for tree in await self._read(batch) if expiry.is_archived(tree[-1]) or not rule.archived_only]
+                trees = [tree for tree in await self._read(batch) if is_archived(tree[-1]) or not rule.archived_only]
                 for tree, outcome in zip(trees, await self._prune_some(trees, rule, dry_run), strict=True):
                     _count(report, outcome)
                     projects.update(session.project_id for session in tree if not dry_run)
@@ -108,7 +110,7 @@ class Retention:
     async def _prune_tree(
         self, tree: Sequence[Session], rule: PruneRule, held: frozenset[str], dry_run: bool
     ) -> KeptAs | int | None:
-        if kept := expiry.kept_as(tree):
+        if kept := kept_as(tree):
             return kept
         if any(self._gate.is_held(session.id) or session.id in held for session in tree):
             return "running"
@@ -167,3 +169,42 @@ def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:
             report.shared += 1
         case "pinned":
             report.pinned += 1
+
+
+def expired_trees(ages: Iterable[Any], cutoff: int) -> list[list[str]]:
+    """The ids of each root session and all below it, parents first, where none has changed since. `ages`: id, parent_id and
+    updated of all sessions. One whose parent is gone is a root."""
+    rows = {row.id: row for row in ages}
+    children: dict[str, list[str]] = defaultdict(list)
+    roots: list[str] = []
+    for row in rows.values():
+        (children[row.parent_id] if row.parent_id in rows else roots).append(row.id)
+    trees = ([*_descent(root, children)] for root in roots)
+    return [tree for tree in trees if all(rows[session_id].updated < cutoff for session_id in tree)]
+
+
+def _descent(root: str, children: dict[str, list[str]]) -> Iterable[str]:
+    generation = [root]
+    while generation:
+        yield from generation
+        generation = [child for parent in generation for child in children.get(parent, ())]
+
+
+def kept_as(tree: Iterable[Session]) -> KeptAs | None:
+    """What keeps an old tree, None if nothing does. A revert that is under way is of a server that died: it is taken back."""
+    for session in tree:
+        if session.pinned:
+            return "pinned"
+        if session.share is not None:
+            return "shared"
+        if session.revert is not None and session.revert.unfinished:
+            return "running"
+    return None
+
+
+def is_expired(tree: Sequence[Session], cutoff: int) -> bool:
+    return all(session.time.updated < cutoff for session in tree)
+
+
+def is_archived(root: Session) -> bool:
+    return root.time.archived is not None

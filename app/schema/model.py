@@ -48,7 +48,19 @@ class Price(Wire):
     cache: CachePrice = Field(default_factory=CachePrice)
 
 
+class CostTier(Wire):
+    """Above `size` tokens of a prompt, cached ones included, all of it has another price."""
+
+    type: Literal["context"] = "context"
+    size: int
+
+
+class PriceTier(Price):
+    tier: CostTier
+
+
 class ModelPrice(Price):
+    tiers: list[PriceTier] | None = None
     experimental_over_200k: Annotated[Price | None, Field(alias="experimentalOver200K")] = None
 
 

@@ -23,25 +23,17 @@ class HealthCheck:
 
     async def failure(self) -> str | None:
         """Why this server cannot serve; None when it can."""
-        thread = self._try_thread()
-        await asyncio.wait({thread}, timeout=THREAD_SECONDS)
-        if not thread.done():
+        if self._thread is None or self._thread.done():  # else one that waits for a thread
+            self._thread = asyncio.get_running_loop().run_in_executor(None, object)
+        if not (await asyncio.wait({self._thread}, timeout=THREAD_SECONDS))[0]:
             return f"No thread has been free for {THREAD_SECONDS:g} s: what they do in the files of projects hangs."
         if self._leases.heartbeat_age() < FRESH_SECONDS:
             return None
         write = self._try_write()
-        await asyncio.wait({write}, timeout=WRITE_SECONDS)
-        if not write.done():
+        if not (await asyncio.wait({write}, timeout=WRITE_SECONDS))[0]:
             return f"The database has stored no heartbeat of this server for {self._leases.heartbeat_age():.0f} s."
-        if error := write.exception():
-            return f"The database accepts no writes: {getattr(error, 'orig', None) or error}"
-        return None
-
-    def _try_thread(self) -> asyncio.Future[object]:
-        """The work that waits for one, or else new work."""
-        if self._thread is None or self._thread.done():
-            self._thread = asyncio.get_running_loop().run_in_executor(None, object)
-        return self._thread
+        error = write.exception()
+        return f"The database accepts no writes: {getattr(error, 'orig', None) or error}" if error else None
 
     def _try_write(self) -> asyncio.Task[None]:
         """The one that is under way or has just failed, or else a new one."""

@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
 from app.storage.engine import Connection, Database
 from app.storage.repositories import lease_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
 from app.storage.writer import Lease, Tx, Writer
 from app.util.failure_log import FailureLog
 from app.util.loop_heartbeat import LoopHeartbeat
@@ -61,9 +62,9 @@ class Interruption:
 class Leases:
     """The leases of this process. `owner` is a new random name at each start."""
 
-    def __init__(self, database: Database, sql: Statements, writer: Writer, locks: ServerLocks | None = None) -> None:
+    def __init__(self, database: Database, writer: Writer, locks: ServerLocks | None = None) -> None:
         self._database = database
-        self._sql = sql
+        self._sql = statements(database.dialect)
         self._writer = writer
         self._locks = locks
         self.owner = secrets.token_hex(16)
@@ -120,9 +121,13 @@ class Leases:
 
     def require_free(self, connection: Connection, session_id: str) -> None:
         """To be called in the transaction of a change that no run may meet. Raises SessionBusy while another server holds it."""
-        held = lease_rows.lease_of(connection, session_id)
-        if held is not None and held.owner not in ("", self.owner):
+        if self._held_elsewhere(connection, session_id) is not None:
             raise SessionBusy(session_id)
+
+    def _held_elsewhere(self, connection: Connection, session_id: str) -> Any:
+        """The row of a lease that another server has; None where none has it."""
+        held = lease_rows.lease_of(connection, session_id)
+        return held if held is not None and held.owner not in ("", self.owner) else None
 
     # What other servers ask for.
 
@@ -130,40 +135,33 @@ class Leases:
         """Returns when the run that another server has there is over, if it has one."""
 
         def ask(tx: Tx) -> int | None:
-            held = lease_rows.lease_of(tx.connection, session_id)
-            if held is None or held.owner in ("", self.owner):
+            held = self._held_elsewhere(tx.connection, session_id)
+            if held is None:
                 return None
-            tx.execute(self._sql.abort_run, {"lease_session": session_id, "lease_generation": held.generation})
+            tx.execute(tx.sql.abort_run, {"lease_session": session_id, "lease_generation": held.generation})
             generation: int = held.generation
             return generation
 
-        if not await self.is_held_elsewhere(session_id):
-            return
-        generation = await self._writer.commit(ask)
-        while True:
-            if generation is None or not await self.is_held_elsewhere(session_id, generation):
-                return
-            await asyncio.sleep(POLL_SECONDS)
+        generation = await self._writer.commit(ask) if await self.is_held_elsewhere(session_id) else None
+        if generation is not None:
+            await self.free_elsewhere(session_id, generation)
 
-    async def free_elsewhere(self, session_id: str) -> None:
-        """Returns when no other living server holds it."""
+    async def free_elsewhere(self, session_id: str, generation: int | None = None) -> None:
+        """Returns when no other living server holds it, or at least not in this generation."""
         while True:
-            if not await self.is_held_elsewhere(session_id):
+            if not await self.is_held_elsewhere(session_id, generation):
                 return
             await asyncio.sleep(POLL_SECONDS)
 
     async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
-        held = await self._database.read(lambda connection: lease_rows.lease_of(connection, session_id))
-        if held is None or held.owner in ("", self.owner) or generation not in (None, held.generation):
-            return False
-        return not self._is_older(held, DEAD_AFTER_MS)
+        held = await self._database.read(partial(self._held_elsewhere, session_id=session_id))
+        return held is not None and generation in (None, held.generation) and not self._is_older(held, DEAD_AFTER_MS)
 
     async def is_left_to_others(self, session_id: str) -> bool:
         """Whether another server runs it, or is dead and its run has not been gone on with here."""
         if session_id in self._recovering:
             return True
-        held = await self._database.read(lambda connection: lease_rows.lease_of(connection, session_id))
-        return held is not None and held.owner not in ("", self.owner)
+        return await self._database.read(partial(self._held_elsewhere, session_id=session_id)) is not None
 
     async def aborted_runs(self) -> list[str]:
         """Sessions held here whose run another server wants to end."""
@@ -215,14 +213,10 @@ class Leases:
             return await asyncio.shield(stored)
         except asyncio.CancelledError:
             is_wanted = False
-            if not was_held and self._is_kept(stored):
+            is_stored = not was_held and stored.done() and stored.exception() is None
+            if is_stored and self._held.get(session_id) is stored.result():
                 self.release(session_id)
             raise
-
-    def _is_kept(self, stored: asyncio.Future[Lease]) -> bool:
-        if not stored.done() or stored.exception() is not None:
-            return False
-        return self._held.get(stored.result().session_id) is stored.result()
 
     def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
         """In the transaction of another change, if no server has it; to be kept when that is stored."""
@@ -359,3 +353,33 @@ class Leases:
         rows = [{"lease_session": held, "lease_owner": self.owner} for held in tuple(self._held)]
         if rows:
             connection.execute(self._sql.renew_leases, rows)
+
+
+class PromptLease:
+    """The lease of a turn, acquired in the commit of its prompt: the turn needs no transaction of its own for it. `lease`: None
+    where the session was not free, or the prompt is not stored."""
+
+    def __init__(self, leases: Leases, session_id: str, status: LeaseStatus) -> None:
+        self._leases = leases
+        self._session_id = session_id
+        self._status = status
+        self._is_wanted = True
+        self.lease: Lease | None = None
+
+    def acquire(self, connection: Connection) -> Lease | None:
+        """To be kept when the transaction is stored."""
+        return self._leases.acquire_free(connection, self._session_id, self._status)
+
+    def keep(self, acquired: Lease | None) -> None:
+        if acquired is None:
+            return
+        self.lease = acquired
+        self._leases.keep(acquired)
+        if not self._is_wanted:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """No run begins with it. The prompt may still be on its way."""
+        self._is_wanted = False
+        if self.lease is not None and self._leases.held(self._session_id) is self.lease:
+            self._leases.release(self._session_id)

@@ -12,13 +12,11 @@ from app.schema.event import EventMessagePartUpdated
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.session.store import Store
 from app.storage.engine import Connection, Database
-from app.storage.journal import event_of
 from app.storage.repositories import journal_rows
 from app.util import clock
 
 KEEP_EVENTS = 10_000
 KEEP_MS = 24 * 3600 * 1000
-PAGE_BYTES = 1_000_000
 TRIM_STEP = 50
 """The number of events that one transaction deletes."""
 
@@ -42,18 +40,18 @@ class Replay:
         self._keep_bytes = keep_bytes
 
     async def head(self) -> int:
-        return (await self._database.read(journal_rows.journal_span))[1]
+        return await self._database.read(journal_rows.newest_event)
 
     async def page(self, cursor: int, directory: str | None, audience: Audience | None = None) -> ReplayPage:
-        """What comes after a cursor, of one directory or with None of all: PAGE_BYTES, or one event if that is larger."""
+        """What comes after a cursor, of one directory or with None of all, up to `journal_rows.PAGE_BYTES`, or one event."""
         owner = audience.owner if audience else None
 
         def read(connection: Connection) -> ReplayPage:
             oldest, newest = journal_rows.journal_span(connection)
             if cursor < oldest - 1 or cursor > newest:
                 return ReplayPage([], newest, resync=True)
-            rows, last = journal_rows.events_after(connection, cursor, directory, PAGE_BYTES, owner)
-            events = map(event_of, rows)
+            rows, last = journal_rows.events_after(connection, cursor, directory, journal_rows.PAGE_BYTES, owner)
+            events = map(journal_rows.event_of, rows)
             heard = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
             return ReplayPage(heard, newest if last else rows[-1].seq, last)
 

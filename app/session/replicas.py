@@ -12,7 +12,7 @@ from app.schema.base import Wire
 from app.session.lease import DEAD_AFTER_MS, Leases
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import lease_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
 from app.storage.writer import Writer
 from app.util.server_locks import ServerLocks
 
@@ -45,7 +45,6 @@ class Replicas:
     def __init__(
         self,
         database: Database,
-        sql: Statements,
         writer: Writer,
         leases: Leases,
         locks: ServerLocks | None,
@@ -53,7 +52,6 @@ class Replicas:
         volume: str | None,
     ) -> None:
         self._database = database
-        self._sql = sql
         self._writer = writer
         self._leases = leases
         self._locks = locks
@@ -70,12 +68,12 @@ class Replicas:
     async def unregister(self) -> None:
         """The server stops; its heartbeat has ended before. A row that cannot be deleted is forgotten as a dead server's."""
         with suppress(StorageError):
-            await self._writer.commit(lambda tx: tx.execute(self._sql.delete_replica, {"gone": self._leases.owner}))
+            await self._writer.commit(lambda tx: tx.execute(tx.sql.delete_replica, {"gone": self._leases.owner}))
 
     async def forget_dead(self) -> None:
         gone = [{"gone": each.id} for each in await self.all() if not each.alive and each.heartbeat_age > FORGET_AFTER_MS]
         if gone:
-            await self._writer.commit(lambda tx: tx.execute(self._sql.delete_replica, gone))
+            await self._writer.commit(lambda tx: tx.execute(tx.sql.delete_replica, gone))
 
     async def all(self) -> list[Replica]:
         """The oldest first, with the dead ones that are not forgotten yet."""
@@ -101,4 +99,4 @@ class Replicas:
         return is_held if is_held is not None else age <= DEAD_AFTER_MS
 
     def _write(self, connection: Connection) -> None:
-        connection.execute(self._sql.upsert_replica, {**self._row, "cursor": self.cursor()})
+        connection.execute(statements(connection.dialect.name).upsert_replica, {**self._row, "cursor": self.cursor()})

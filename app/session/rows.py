@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
 from app.schema.errors import NotFound, ServiceError
@@ -160,14 +159,6 @@ def part_value(session_id: str, message_id: str, part_id: str, body: str) -> dic
     if content is None:
         log.error("%s of session %s is damaged", part_id, session_id)
     return {"id": part_id, "sessionID": session_id, "messageID": message_id, **(content or _DAMAGED_BODY)}
-
-
-def message_json(session_id: str, message_id: str, parent_id: str | None, body: str) -> bytes:
-    return orjson.dumps(message_value(session_id, message_id, parent_id, body))
-
-
-def part_json(session_id: str, message_id: str, part_id: str, body: str) -> bytes:
-    return orjson.dumps(part_value(session_id, message_id, part_id, body))
 
 
 def message_values(session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE) -> list[dict[str, Any]]:

@@ -1,20 +1,18 @@
 """Finding messages by their words."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from app.schema.search import FoundPart
-from app.session.searched_text import searched_text
-from app.session.snippet import snippet
+from app.session.searched_text import encode, searched_text
 from app.session.store import Store
 from app.storage import part_texts
+from app.storage.bodies import parsed
 from app.storage.part_texts import TextFilter
-from app.storage.text_codes import encode
-from app.util.folding import fold_accents
+from app.util.folding import FoldedText, fold_accents
 
 MAX_WORDS = 20
 
@@ -24,17 +22,13 @@ def words_of(query: str) -> list[str]:
     return list(dict.fromkeys(fold_accents(query).split()))
 
 
-class MessageSearch:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def find(self, words: Sequence[str], wanted: TextFilter) -> tuple[list[FoundPart], int | None]:
-        """Newest first, with the sequence that the next page comes `before`; None on the last one."""
-        asked = replace(wanted, words=tuple(encode(word) for word in words), limit=wanted.limit + 1)
-        rows = await self._store.query(part_texts.find_texts, asked)
-        page = rows[: wanted.limit]
-        results = await asyncio.to_thread(lambda: [_found(row, words) for row in page])
-        return results, page[-1].seq if len(rows) > wanted.limit else None
+async def find_parts(store: Store, words: Sequence[str], wanted: TextFilter) -> tuple[list[FoundPart], int | None]:
+    """Newest first, with the sequence that the next page comes `before`; None on the last one."""
+    asked = replace(wanted, words=tuple(encode(word) for word in words), limit=wanted.limit + 1)
+    rows = await store.query(part_texts.find_texts, asked)
+    page = rows[: wanted.limit]
+    results = await asyncio.to_thread(lambda: [_found(row, words) for row in page])
+    return results, page[-1].seq if len(rows) > wanted.limit else None
 
 
 def _found(row: Any, words: Sequence[str]) -> FoundPart:
@@ -45,18 +39,70 @@ def _found(row: Any, words: Sequence[str]) -> FoundPart:
         message_id=row.message_id,
         part_id=row.id,
         role=row.role,
-        title=_title(row.session),
+        title=str((parsed(row.session) or {}).get("title", "")),
         time=row.time,
         snippet=text,
         ranges=ranges,
     )
 
 
-def _title(body: str) -> str:
-    """Empty for a damaged session."""
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return ""
-    title = found.get("title") if isinstance(found, dict) else None
-    return title if isinstance(title, str) else ""
+BEFORE, LENGTH = 60, 240
+"""Characters: before the first word, and of the whole snippet."""
+MAX_OCCURRENCES = 500
+"""That are looked at for the best place."""
+
+Occurrence = tuple[int, int, str]
+_GAP = re.compile(r"[ \n]")
+
+
+def snippet(text: str, words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """`words` are folded. The ranges count UTF-16 code units from the snippet's start."""
+    found = []
+    for occurrence in FoldedText(text).occurrences(list(words)):
+        found.append(occurrence)
+        if len(found) == MAX_OCCURRENCES:
+            break
+    start = _start(text, _best(found) if found else 0)
+    piece = text[start : start + LENGTH]
+    return piece, [_utf16(piece, *span) for span in _merged(found, start, start + len(piece))]
+
+
+def _best(found: Sequence[Occurrence]) -> int:
+    """Where most of the words are near each other, the earliest of such places."""
+
+    def words_from(index: int) -> int:
+        start = found[index][0]
+        near = (word for at, end, word in found[index : index + LENGTH] if end <= start + LENGTH - BEFORE)
+        return len(set(near))
+
+    return found[max(range(len(found)), key=lambda index: (words_from(index), -index))][0]
+
+
+def _start(text: str, first: int) -> int:
+    """At the beginning of a word, where there is one before `first`."""
+    if first <= BEFORE:
+        return 0
+    start = first - BEFORE
+    gap = _GAP.search(text, start - 1, first)
+    return gap.end() if gap else start
+
+
+def _merged(found: Sequence[Occurrence], start: int, end: int) -> list[tuple[int, int]]:
+    """From `start` on, in order and without overlaps; what is cut off at the `end` is left out."""
+    spans: list[tuple[int, int]] = []
+    for at, until, _ in found:
+        if at < start or until > end:
+            continue
+        if spans and at - start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], until - start))
+        else:
+            spans.append((at - start, until - start))
+    return spans
+
+
+def _utf16(text: str, start: int, end: int) -> tuple[int, int]:
+    return _units(text[:start]), _units(text[:end])
+
+
+def _units(text: str) -> int:
+    return len(text) + sum(character > "\uffff" for character in text)

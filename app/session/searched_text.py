@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
-
-from app.storage.text_codes import encode
+from app.storage.bodies import parsed
+from app.util.folding import fold_accents
 
 Kind = Literal["text", "reasoning", "tool"]
 
@@ -23,10 +22,10 @@ class SearchedText:
     time: int | None
 
 
-def searched_text(body: str | bytes) -> SearchedText | None:
+def searched_text(body: str) -> SearchedText | None:
     """Of a part that is stored in full. None where there is nothing to find: in files, in what the server wrote itself, in a
     tool call that has not ended."""
-    part = _parsed(body)
+    part = parsed(body) or {}
     read = _READERS.get(part.get("type", ""))
     found = read(part) if read else None
     return found if found and found.text.strip() else None
@@ -41,20 +40,11 @@ def text_row(part: Mapping[str, Any], created: int) -> dict[str, Any] | None:
     return {**ids, "kind": found.kind, "time": found.time or created, "text": encode(found.text)}
 
 
-def created_time(message_body: str | bytes) -> int:
+def created_time(message_body: str) -> int:
     """When a message was made, in milliseconds; 0 where it is damaged."""
-    span = _parsed(message_body).get("time")
+    span = (parsed(message_body) or {}).get("time")
     created = span.get("created") if isinstance(span, dict) else None
     return int(created) if isinstance(created, int | float) else 0
-
-
-def _parsed(body: str | bytes) -> dict[str, Any]:
-    """A damaged body says nothing."""
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _text(part: Mapping[str, Any]) -> SearchedText | None:
@@ -94,3 +84,36 @@ def _strings(value: Any) -> Iterator[str]:
     elif isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _strings(inner)
+
+
+_FIRST, _LAST = 0x3040, 0x9FFF
+"""Kana and the ideographs in common use."""
+_HEADS, _TAILS = "ABCDEF", "GHIJKLMNOPQRSTUVWXYZ"
+"""A code begins with one of the first and goes on with three of the others, so none is found across two others."""
+
+
+class _Codes(dict[int, str | int]):
+    def __missing__(self, point: int) -> str | int:
+        self[point] = code = _code(point - _FIRST) if _FIRST <= point <= _LAST else point
+        return code
+
+
+def _code(number: int) -> str:
+    number, last = divmod(number, 20)
+    number, third = divmod(number, 20)
+    head, second = divmod(number, 20)
+    return _HEADS[head] + _TAILS[second] + _TAILS[third] + _TAILS[last]
+
+
+_CODES = _Codes()
+
+
+def encode(text: str) -> str:
+    """What the search index holds of a text, and of a word that is looked for.
+
+    Both indexes, SQLite's trigrams and PostgreSQL's pg_trgm, know sequences of three characters; in Chinese and Japanese words of
+    one and two are usual, and pg_trgm knows letters beyond ASCII only where the database's locale does. So each of these
+    characters becomes four ASCII letters, in capitals, which folded text does not have: a word is found in a text if and only if
+    its code is."""
+    folded = fold_accents(text)
+    return folded if folded.isascii() else folded.translate(_CODES)

@@ -2,6 +2,9 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
+
+import orjson
 
 from app import __version__
 from app.permission.inheritance import inherited_rules, with_rules_appended, within_limits
@@ -18,17 +21,18 @@ from app.schema.event import (
 from app.schema.message import AssistantMessage, UserMessage
 from app.schema.part import Part
 from app.schema.permission import Ruleset
-from app.schema.session import CreateInput, Session, SessionModel, SessionTime, UpdateInput
+from app.schema.session import CreateInput, ProjectSummary, Session, SessionModel, SessionTime, UpdateInput
 from app.session import slug, title
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
-from app.session.rows import json_array, part_row
+from app.session.rows import json_array, part_row, session_values
 from app.session.session_sums import NOTHING, sums_of
 from app.session.session_tx import UNKNOWN_BASIS, SessionTx
 from app.session.store import SessionsPage, Store
 from app.storage import tables
+from app.storage.bodies import parsed
 from app.storage.engine import Connection
-from app.storage.repositories import message_rows, session_rows
+from app.storage.repositories import directory_rows, message_rows, session_rows
 from app.storage.repositories.session_rows import SessionFilter
 from app.util import clock, ids
 
@@ -85,36 +89,12 @@ class SessionService:
         owners = await self._store.query(session_rows.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
-    async def page(
-        self,
-        location: Location,
-        *,
-        directory: str | None = None,
-        roots_only: bool = False,
-        updated_since: float | None = None,
-        search: str | None = None,
-        limit: int | None = None,
-        owner: str | None = None,
-        path: str | None = None,
-        before: int | None = None,
-    ) -> SessionsPage:
-        """Sessions of the whole project, newest created first: with `owner` those of one user, `before` a cursor; all of them
-        without a `limit`."""
-        wanted = SessionFilter(
-            location.project_id,
-            directories=None if directory is None else [directory],
-            path=path,
-            roots_only=roots_only,
-            owner=owner,
-            search=search,
-            updated_since=updated_since,
-        )
-        return await self._store.sessions_page(wanted, limit or None, before)
-
-    async def children_json(self, session_id: str, owner: str | None = None) -> bytes:
-        session = await self._store.session(session_id)
-        children = SessionFilter(session.project_id, parent_id=session_id, owner=owner)
-        return (await self._store.sessions_page(children)).body
+    async def page_of_all(self, wanted: SessionFilter, limit: int) -> SessionsPage:
+        """Of all projects, the newest updated first, each with its project. The cursor is the time that the sessions of the next
+        page were updated before."""
+        found, projects, cursor = await self._store.query(_with_projects, wanted, limit)
+        sessions = [{**session, "project": projects.get(session["projectID"])} for session in session_values(found)]
+        return SessionsPage(orjson.dumps(sessions), cursor)
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
@@ -262,6 +242,15 @@ class SessionService:
 
         async with self._gate.hold(session_id, HoldKind.EDIT):
             await self._store.write(session_id, location.directory, change)
+
+
+def _with_projects(
+    connection: Connection, wanted: SessionFilter, limit: int
+) -> tuple[Sequence[Any], dict[str, dict[str, Any]], int | None]:
+    found, cursor = session_rows.updated_sessions(connection, wanted, limit)
+    projects = [parsed(body) for body in directory_rows.projects(connection, {row.project_id for row in found})]
+    summaries = [ProjectSummary.model_validate(project) for project in projects if project is not None]
+    return found, {summary.id: summary.wire() for summary in summaries}, cursor
 
 
 def _create(tx: SessionTx, location: Location, wanted: CreateInput, owner: str) -> Session:

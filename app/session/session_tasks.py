@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine
+from collections import defaultdict
+from collections.abc import Coroutine
 from typing import Any
 
 from app.schema.errors import NotFound
+from app.util.tasks import TaskSet
 
 log = logging.getLogger(__name__)
 
@@ -14,43 +16,27 @@ class SessionTasks:
     """Owns the tasks until they are done, their session is deleted, or the server stops. Logs their errors."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, set[asyncio.Task[None]]] = {}
+        self._tasks: defaultdict[str, TaskSet] = defaultdict(TaskSet)
 
     def start(self, session_id: str, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(_logged(session_id, name, work), name=name)
-        self._tasks.setdefault(session_id, set()).add(task)
-        task.add_done_callback(lambda _: self._discard(session_id, task))
+        tasks = self._tasks[session_id]
+        task = tasks.start(_logged(session_id, name, work), name)
+        task.add_done_callback(lambda _: None if tasks else self._tasks.pop(session_id, None))
         task.add_done_callback(lambda _: work.close())  # for a task that is cancelled before it begins
         return task
 
     async def cancel(self, session_id: str) -> None:
         """Cancels the session's tasks and waits for their end."""
-        await _cancelled(self._tasks.get(session_id, ()))
+        await self._tasks.get(session_id, TaskSet()).cancel()
 
     async def finished(self) -> None:
         """Returns when all tasks of all sessions are done."""
-        while tasks := self._all():
-            await asyncio.wait(tasks)
+        while self._tasks:
+            await next(iter(self._tasks.values())).wait()
 
     async def close(self) -> None:
         """Cancels unfinished tasks. Their results are missing until the session's next turn."""
-        await _cancelled(self._all())
-
-    def _all(self) -> list[asyncio.Task[None]]:
-        return [task for tasks in self._tasks.values() for task in tasks]
-
-    def _discard(self, session_id: str, task: asyncio.Task[None]) -> None:
-        tasks = self._tasks[session_id]
-        tasks.discard(task)
-        if not tasks:
-            del self._tasks[session_id]
-
-
-async def _cancelled(tasks: Collection[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(list(tasks))
+        await asyncio.gather(*(tasks.cancel() for tasks in self._tasks.values()))
 
 
 async def _logged(session_id: str, name: str, work: Coroutine[Any, Any, None]) -> None:

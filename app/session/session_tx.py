@@ -36,7 +36,6 @@ from app.session.step_usage import StepUsage
 from app.storage.engine import Connection
 from app.storage.history_copy import HistoryCopy
 from app.storage.repositories import message_rows, pending_rows, session_rows
-from app.storage.statements import Statements
 from app.storage.writer import Lease, Row, Tx
 from app.util import clock
 
@@ -73,17 +72,13 @@ class SessionTx:
         """For queries: with what was put so far."""
         return self.tx.connection
 
-    @property
-    def _sql(self) -> Statements:
-        return self.tx.sql
-
     def of(self, session_id: str) -> "SessionTx":
         """Another session in the same change."""
         return SessionTx(self.tx, session_id, self.directory)
 
-    def announce(self, event: AnnouncedEvent | RenderedEvent, *, journaled: bool = True, owner: str | None = None) -> None:
+    def announce(self, event: AnnouncedEvent | RenderedEvent, *, owner: str | None = None) -> None:
         """To `owner`, if not to whom the session belongs."""
-        announced = Event.of(event, self.directory, self.session_id, journaled=journaled)
+        announced = Event.of(event, self.directory, self.session_id)
         self.tx.announce(announced if owner is None else announced.stored(owner, None))
 
     # The session.
@@ -121,7 +116,7 @@ class SessionTx:
 
     def create(self, session: Session) -> None:
         """The change is refused where there is one of that id."""
-        self.tx.put(self._sql.add_session, rows.session_row(session))
+        self.tx.put(self.tx.sql.add_session, rows.session_row(session))
         for event in (EventSessionCreated, EventSessionUpdated):
             self.announce(event.around_info(session.id, session.wire_json()), owner=session.owner or "")
 
@@ -140,7 +135,7 @@ class SessionTx:
 
     def put_unannounced(self, session: Session) -> None:
         """Stores it without an event; a later change announces it."""
-        self.tx.put(self._sql.put_session, rows.session_row(session))
+        self.tx.put(self.tx.sql.put_session, rows.session_row(session))
 
     def transfer(self, session: Session, owner: str) -> None:
         """For whom it was until now it is deleted; for the new owner it is created."""
@@ -152,7 +147,7 @@ class SessionTx:
 
     def delete(self, session: Session) -> None:
         """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
-        for statement in (self._sql.delete_approvals, self._sql.delete_session):
+        for statement in (self.tx.sql.delete_approvals, self.tx.sql.delete_session):
             self.tx.execute(statement, {"gone": self.session_id})
         self.announce(EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
 
@@ -160,26 +155,26 @@ class SessionTx:
 
     def put_message(self, row: Row) -> None:
         """`input_hash` and `open` keep their first values when a prompt is stored again."""
-        self.tx.put(self._sql.put_message, row)
+        self.tx.put(self.tx.sql.put_message, row)
         self._messages[row["id"]] = row
-        info = rows.message_json(self.session_id, row["id"], row["parent_id"], row["body"])
-        self.announce(EventMessageUpdated.around_info(self.session_id, info))
+        info = rows.message_value(self.session_id, row["id"], row["parent_id"], row["body"])
+        self.announce(EventMessageUpdated.around_info(self.session_id, orjson.dumps(info)))
 
     def put_part(self, row: Row) -> None:
         self._put_parts([row])
-        part = rows.part_json(self.session_id, row["message_id"], row["id"], row["body"])
-        self.announce(EventMessagePartUpdated.around_part(self.session_id, part))
+        part = rows.part_value(self.session_id, row["message_id"], row["id"], row["body"])
+        self.announce(EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def replace_part(self, row: Row) -> None:
         """By whatever a client makes of it: nothing of what it said before is found."""
         gone = {"of_session": self.session_id, "of_message": row["message_id"], "of_part": row["id"]}
-        self.tx.execute(self._sql.delete_part_text, gone)
+        self.tx.execute(self.tx.sql.delete_part_text, gone)
         self.put_part(row)
 
     def _put_parts(self, parts: Sequence[Row]) -> None:
         now = clock.now_ms()
         texts = [text_row(part, self._created(part["message_id"], now)) for part in parts]
-        for put, part_rows in self._sql.put_parts(parts, texts):
+        for put, part_rows in self.tx.sql.put_parts(parts, texts):
             self.tx.put(put, *part_rows)
 
     def _created(self, message_id: str, default: int) -> int:
@@ -188,13 +183,13 @@ class SessionTx:
 
     def remove_message(self, message_id: str) -> None:
         gone = {"of_session": self.session_id, "gone": message_id}
-        for statement in (self._sql.delete_message_parts, self._sql.delete_message):
+        for statement in (self.tx.sql.delete_message_parts, self.tx.sql.delete_message):
             self.tx.execute(statement, gone)
         self.announce(EventMessageRemoved(properties=MessageRef(session_id=self.session_id, message_id=message_id)))
 
     def remove_part(self, message_id: str, part_id: str) -> None:
         gone = {"of_session": self.session_id, "of_message": message_id, "gone": part_id}
-        self.tx.execute(self._sql.delete_part, gone)
+        self.tx.execute(self.tx.sql.delete_part, gone)
         removed = PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
         self.announce(EventMessagePartRemoved(properties=removed))
 
@@ -211,10 +206,10 @@ class SessionTx:
 
     def close_prompts(self) -> None:
         """What was prompted up to the newest answer has been answered, or given up on."""
-        self.tx.execute(self._sql.close_prompts, {"of_session": self.session_id})
+        self.tx.execute(self.tx.sql.close_prompts, {"of_session": self.session_id})
 
     def enqueue_prompt(self, row: Row) -> None:
-        self.tx.put(self._sql.put_queued_prompt, row)
+        self.tx.put(self.tx.sql.put_queued_prompt, row)
         queued = QueueRef(session_id=self.session_id, queued_id=row["id"], message_id=row["message_id"])
         self.announce(EventPromptQueued(properties=queued))
 
@@ -222,7 +217,7 @@ class SessionTx:
         """Raises NotQueued when the prompt waits no more."""
         if not pending_rows.is_queued(self.connection, self.session_id, queued_id):
             raise NotQueued(queued_id)
-        self.tx.execute(self._sql.delete_queued_prompt, {"gone": queued_id})
+        self.tx.execute(self.tx.sql.delete_queued_prompt, {"gone": queued_id})
         dequeued = QueueRef(session_id=self.session_id, queued_id=queued_id, message_id=message_id)
         self.announce(EventPromptDequeued(properties=dequeued))
 
@@ -230,18 +225,18 @@ class SessionTx:
 
     def add_usage(self, usage: StepUsage) -> None:
         """Into the ledger, together with the end of the step that took it."""
-        self.tx.put(self._sql.add_step_usage, usage.row(self.session_id))
+        self.tx.put(self.tx.sql.add_step_usage, usage.row(self.session_id))
 
     def count_step(self, usage: StepUsage) -> None:
         """Into the ledger and, once, the session's sums, together with the part that ends the step."""
         step = {"of_session": self.session_id, "of_message": usage.message_id, "of_step": usage.id}
-        self._add_to_session(self._sql.count_in_session, {**step, **Sums.of(usage.cost, usage.tokens).added()})
+        self._add_to_session(self.tx.sql.count_in_session, {**step, **Sums.of(usage.cost, usage.tokens).added()})
         self.add_usage(usage)
 
     def add_to_sums(self, added: Sums) -> None:
         """For parts that are added, changed or removed outside of a turn."""
         if added != NOTHING:
-            self._add_to_session(self._sql.add_to_session, {"of_session": self.session_id, **added.added()})
+            self._add_to_session(self.tx.sql.add_to_session, {"of_session": self.session_id, **added.added()})
 
     def _add_to_session(self, statement: Any, values: Row) -> None:
         stored = self.tx.execute(statement, values).one_or_none()
@@ -254,14 +249,14 @@ class SessionTx:
     def put_status(self, status: SessionStatus) -> None:
         """What other servers show, while this one holds the session."""
         shown = {"lease_session": self.session_id, "new_status": status.wire_json().decode(), "new_directory": self.directory}
-        self.tx.execute(self._sql.put_lease_status, shown)
+        self.tx.execute(self.tx.sql.put_lease_status, shown)
 
     def release(self, lease: Lease) -> None:
         """Nobody holds the session from then on. Raises StaleLease."""
         self.tx.release(lease)
 
     def put_todos(self, todos: Sequence[Todo]) -> None:
-        self.tx.put(self._sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
+        self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
         self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
 
     def put_diff(self, diffs: Sequence[FileDiff]) -> None:
@@ -270,7 +265,7 @@ class SessionTx:
         self.put_diff_basis(UNKNOWN_BASIS)
 
     def put_diff_json(self, diffs: bytes) -> None:
-        self.tx.put(self._sql.put_diff, {"session_id": self.session_id, "body": diffs.decode()})
+        self.tx.put(self.tx.sql.put_diff, {"session_id": self.session_id, "body": diffs.decode()})
         self.announce_diff(diffs)
 
     def announce_diff(self, diffs: bytes) -> None:
@@ -278,13 +273,13 @@ class SessionTx:
 
     def put_diff_basis(self, basis: str) -> None:
         """Stores what the stored diff was computed from."""
-        self.tx.put(self._sql.put_diff_basis, {"of_session": self.session_id, "basis": basis})
+        self.tx.put(self.tx.sql.put_diff_basis, {"of_session": self.session_id, "basis": basis})
 
     def put_share(self, share_id: str) -> None:
-        self.tx.put(self._sql.put_share, {"session_id": self.session_id, "id": share_id, "created": clock.now_ms()})
+        self.tx.put(self.tx.sql.put_share, {"session_id": self.session_id, "id": share_id, "created": clock.now_ms()})
 
     def delete_share(self) -> None:
-        self.tx.execute(self._sql.delete_share, {"gone": self.session_id})
+        self.tx.execute(self.tx.sql.delete_share, {"gone": self.session_id})
 
     def _body_row(self, items: Sequence[bytes]) -> Row:
         return {"session_id": self.session_id, "body": rows.json_array(items).decode()}
@@ -293,13 +288,13 @@ class SessionTx:
 
     def copy_history(self, session: Session, copy: HistoryCopy) -> None:
         """Creates the session with messages of another one, and announces them message by message."""
-        self.tx.put(self._sql.add_session, rows.session_row(session))
-        for statement, values in self._sql.copy_history(copy):
+        self.tx.put(self.tx.sql.add_session, rows.session_row(session))
+        for statement, values in self.tx.sql.copy_history(copy):
             self.tx.execute(statement, values)
         stored = message_rows.all_messages(self.connection, self.session_id)
         steps = [row.body for row in stored.parts if row.type == "step-finish"]
         sums = {"of_session": self.session_id, **sums_of_bodies(steps).added()}
-        created = orjson.dumps(session_rows.session_value(self.tx.execute(self._sql.add_to_session, sums).one()))
+        created = orjson.dumps(session_rows.session_value(self.tx.execute(self.tx.sql.add_to_session, sums).one()))
         for event in (EventSessionCreated, EventSessionUpdated):
             self.announce(event.around_info(self.session_id, created))
         for told in _history_events(self.session_id, stored):
@@ -309,13 +304,13 @@ class SessionTx:
         self, messages: Sequence[Row], parts: Sequence[Row], todos: Sequence[Todo] = (), diffs: Sequence[FileDiff] = ()
     ) -> None:
         """All that a new session begins with. Only the session's creation is announced: nobody has read the rest yet."""
-        self.tx.put(self._sql.put_message, *messages)
+        self.tx.put(self.tx.sql.put_message, *messages)
         self._messages.update((message["id"], message) for message in messages)
         self._put_parts(parts)
         if todos:
-            self.tx.put(self._sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
+            self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
         if diffs:
-            self.tx.put(self._sql.put_diff, self._body_row([diff.wire_json() for diff in diffs]))
+            self.tx.put(self.tx.sql.put_diff, self._body_row([diff.wire_json() for diff in diffs]))
 
 
 def _history_events(session_id: str, stored: message_rows.StoredMessages) -> Iterator[RenderedEvent]:

@@ -41,12 +41,8 @@ class SharedBody:
         return self.revision == revision and self.made_at > time.monotonic() - MAX_AGE_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    session: Session
-    messages: message_rows.StoredMessages
-    diff: str
-    todo: str
+_Stored = tuple[Session, message_rows.StoredMessages, str, str]
+"""With the JSON of the diff and of the todos."""
 
 
 class SharedConversations:
@@ -110,22 +106,18 @@ def _stored(connection: Connection, session_id: str) -> _Stored | None:
     session = session_rows.stored_session(connection, session_id)
     if session is None:
         return None
-    return _Stored(
-        rows.read_session(session_id, session),
-        message_rows.all_messages(connection, session_id),
-        diff=session_rows.body_of(connection, tables.DIFF, session_id) or "[]",
-        todo=session_rows.body_of(connection, tables.TODO, session_id) or "[]",
-    )
+    diff, todo = (session_rows.body_of(connection, of, session_id) or "[]" for of in (tables.DIFF, tables.TODO))
+    return rows.read_session(session_id, session), message_rows.all_messages(connection, session_id), diff, todo
 
 
 def _render(stored: _Stored, live: Mapping[str, Part]) -> tuple[bytes, str]:
     """The body and its ETag."""
-    session = stored.session
-    history = rows.read_messages(session.id, stored.messages, live)
+    session, messages, diff, todo = stored
+    history = rows.read_messages(session.id, messages, live)
     body = b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (
         shared_session(session).wire_json(),
         MESSAGES.dump_json(shared_messages(history, session.revert), exclude_none=True),
-        stored.diff.encode(),
-        stored.todo.encode(),
+        diff.encode(),
+        todo.encode(),
     )
     return body, f'"{hashlib.sha256(body).hexdigest()}"'

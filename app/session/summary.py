@@ -26,6 +26,9 @@ from app.util import clock
 
 log = logging.getLogger(__name__)
 
+Diffs = list[FileDiff] | None
+"""None: unchanged."""
+
 
 class TreeDiffs(Protocol):
     async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
@@ -72,14 +75,6 @@ class _Facts:
     touched: set[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Diffs:
-    """None: unchanged."""
-
-    session: list[FileDiff] | None
-    prompt: list[FileDiff] | None
-
-
 class Summaries:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -110,16 +105,16 @@ class Summaries:
         facts = await self._store.query(_facts, session_id, prompt_id)
         if facts.current == facts.stored or (trees is None and str(facts.session)):
             return 0
-        diffs = await _compute(trees, facts, location)
+        of_session, of_prompt = await _compute(trees, facts, location)
 
         def put(tx: SessionTx) -> int:
             session, prompt, basis = tx.session_and_prompt(prompt_id)
             if session.revert is not None or _Basis.read(basis) != facts.stored:
                 log.debug("a newer diff of %s was stored meanwhile", session_id)
                 return 0
-            digest = _put_session_diff(tx, session, diffs.session, facts.stored.digest)
-            if diffs.prompt is not None and diffs.prompt != _stored_diffs(prompt):
-                _summary_of(prompt).diffs = diffs.prompt
+            digest = _put_session_diff(tx, session, of_session, facts.stored.digest)
+            if of_prompt is not None and of_prompt != (prompt.summary.diffs if prompt.summary else []):
+                _summary_of(prompt).diffs = of_prompt
                 tx.put_message(message_row(prompt))
             tx.put_diff_basis(replace(facts.current, digest=digest).json())
             return sum(len(event.payload) for event in tx.tx.events)
@@ -142,7 +137,7 @@ class Summaries:
         await self._store.write(session_id, location.directory, put)
 
 
-def _put_session_diff(tx: SessionTx, session: Session, diffs: list[FileDiff] | None, stored: str | None) -> str | None:
+def _put_session_diff(tx: SessionTx, session: Session, diffs: Diffs, stored: str | None) -> str | None:
     """Returns the digest of the session's diff; `stored` is that of the stored one."""
     if diffs is None:
         return stored
@@ -162,10 +157,6 @@ def _put_totals(tx: SessionTx, session: Session, diffs: Sequence[FileDiff]) -> N
         tx.update(session)
 
 
-def _stored_diffs(prompt: UserMessage) -> list[FileDiff]:
-    return prompt.summary.diffs if prompt.summary else []
-
-
 def _summary_of(prompt: UserMessage) -> UserSummary:
     """An empty one is given to a prompt without any."""
     prompt.summary = prompt.summary or UserSummary(diffs=[])
@@ -178,14 +169,17 @@ def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
     )
 
 
-async def _compute(trees: TreeDiffs | None, facts: _Facts, location: Location) -> _Diffs:
-    """Computes only the diff whose basis changed. The diffs of a first prompt and its session have the same trees."""
+async def _compute(
+    trees: TreeDiffs | None, facts: _Facts, location: Location
+) -> tuple[list[FileDiff] | None, list[FileDiff] | None]:
+    """Of the session and of the prompt, as far as their basis changed. Those of a first prompt and its session have the same
+    trees."""
     prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
     if facts.current.session == facts.stored.session:
-        return _Diffs(None, prompt)
+        return None, prompt
     session = prompt if prompt is not None and facts.prompt == facts.session else await _between(trees, facts.session)
     touched = {relative(file, location.worktree) for file in facts.touched}
-    return _Diffs([diff for diff in session if diff.file in touched], prompt)
+    return [diff for diff in session if diff.file in touched], prompt
 
 
 async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:

@@ -7,21 +7,17 @@ from typing import Any
 
 from app.schema.part import CacheTokens, Tokens
 from app.schema.usage import GroupUsage, UsageGroup, UsageReport, UsageTotal
-from app.storage.engine import Database
+from app.storage.engine import Connection
 from app.storage.repositories import account_rows
 from app.storage.repositories.account_rows import DAY_MS, UsageFilter
 
 
-class UsageLedger:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def report(self, wanted: UsageFilter, group: UsageGroup) -> UsageReport:
-        used = await self._database.read(lambda connection: account_rows.used_in_groups(connection, wanted, group))
-        groups = [_group_usage(_key(group, key), row) for key, row in used]
-        if group == "day":
-            groups.sort(key=lambda of_day: of_day.key)
-        return UsageReport(group=group, total=_total(groups), groups=groups)
+def usage_report(connection: Connection, wanted: UsageFilter, group: UsageGroup) -> UsageReport:
+    used = account_rows.used_in_groups(connection, wanted, group)
+    groups = [GroupUsage(key=_key(group, key), **_sums([row])) for key, row in used]
+    if group == "day":
+        groups.sort(key=lambda of_day: of_day.key)
+    return UsageReport(group=group, total=UsageTotal(**_sums([row for _, row in used])), groups=groups)
 
 
 def _key(group: UsageGroup, values: tuple[Any, ...]) -> str:
@@ -30,23 +26,13 @@ def _key(group: UsageGroup, values: tuple[Any, ...]) -> str:
     return "/".join(values)
 
 
-def _group_usage(key: str, row: Any) -> GroupUsage:
-    """PostgreSQL's sums are decimals."""
-    cache = CacheTokens(read=int(row.cache_read), write=int(row.cache_write))
-    tokens = Tokens(input=int(row.input), output=int(row.output), reasoning=int(row.reasoning), cache=cache)
-    return GroupUsage(key=key, tokens=tokens, cost=float(row.cost), turns=int(row.turns), tool_calls=int(row.tool_calls))
+def _sums(rows: Sequence[Any]) -> dict[str, Any]:
+    """The fields of a UsageTotal. PostgreSQL's sums are decimals."""
 
+    def total(name: str) -> int:
+        return sum(int(getattr(row, name)) for row in rows)
 
-def _total(groups: Sequence[UsageTotal]) -> UsageTotal:
-    tokens = [group.tokens for group in groups]
-    return UsageTotal(
-        tokens=Tokens(
-            input=sum(each.input for each in tokens),
-            output=sum(each.output for each in tokens),
-            reasoning=sum(each.reasoning for each in tokens),
-            cache=CacheTokens(read=sum(each.cache.read for each in tokens), write=sum(each.cache.write for each in tokens)),
-        ),
-        cost=math.fsum(group.cost for group in groups),
-        turns=sum(group.turns for group in groups),
-        tool_calls=sum(group.tool_calls for group in groups),
-    )
+    cache = CacheTokens(read=total("cache_read"), write=total("cache_write"))
+    tokens = Tokens(input=total("input"), output=total("output"), reasoning=total("reasoning"), cache=cache)
+    cost = math.fsum(float(row.cost) for row in rows)
+    return {"tokens": tokens, "cost": cost, "turns": total("turns"), "tool_calls": total("tool_calls")}

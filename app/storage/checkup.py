@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import part_texts, space, tables
+from app.storage import space, tables
 from app.storage.bodies import parsed
 from app.storage.engine import StorageError, hold_writer_lock, transaction, writer_lock
 from app.storage.migrate import HEAD, revision, unknown_schema
@@ -42,12 +42,8 @@ def _webhook_findings(connection: Connection) -> Iterator[Finding]:
 
 def _library_findings(engine: Engine) -> Iterator[Finding]:
     if engine.dialect.name == "sqlite" and has_reset_bug():
-        yield Finding(
-            SUBJECT,
-            "note",
-            f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (fixed in 3.51.3). Servers work around it with a lock. "
-            "Another program must not write to the file while a server runs.",
-        )
+        bug = f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (fixed in 3.51.3). Servers work around it with a lock. "
+        yield Finding(SUBJECT, "note", f"{bug}Another program must not write to the file while a server runs.")
 
 
 def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
@@ -61,17 +57,14 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     if found != HEAD:
         yield Finding(SUBJECT, "note", f"at revision {found}, this version needs {HEAD}: the next start or `migrate` upgrades it")
         return
-    checks = [
-        *_integrity_findings(engine, connection),
-        *_orphan_findings(engine, connection),
-        *_damage_findings(engine, connection),
-    ]
-    yield from checks
+    checks = (_integrity_findings, _orphan_findings, _damage_findings)
+    faults = [finding for check in checks for finding in check(engine, connection)]
+    yield from faults
     yield from _open_message_findings(connection)
     yield from _search_findings(engine, connection)
     yield from _webhook_findings(connection)
     yield from _space_findings(engine, connection)
-    if not checks:
+    if not faults:
         yield Finding(SUBJECT, "fine", f"sound: {_count_rows(connection)}")
 
 
@@ -86,12 +79,10 @@ def _integrity_findings(engine: Engine, connection: Connection) -> Iterator[Find
         return
     problems = [row for row in connection.execute(text("PRAGMA integrity_check")).scalars() if row != "ok"]
     if problems:
-        yield Finding(
-            SUBJECT,
-            "fault",
+        damaged = (
             f"the file is damaged ({'; '.join(problems[:_MAX_NAMED])}). Stop the server and restore a backup, or recover what "
-            "is readable: sqlite3 opensession.db .recover | sqlite3 recovered.db",
         )
+        yield Finding(SUBJECT, "fault", f"{damaged}is readable: sqlite3 opensession.db .recover | sqlite3 recovered.db")
 
 
 def _orphan_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
@@ -150,10 +141,6 @@ def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding
         missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
         text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
         yield Finding(SUBJECT, "note", text_, "create the index", partial(_write, engine, create_text_index))
-    if left := part_texts.unsearched_parts(connection):
-        yield Finding(
-            SUBJECT, "note", f"searches in messages do not find all old parts yet, {left} at most: a running server goes on"
-        )
 
 
 def _space_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:

@@ -1,17 +1,13 @@
-"""What servers must agree on about the directories that each of them has open: rows with a revision, which the others look for.
-
-A server that works alone needs none of it: `LocalDirectoryStates` stores nothing.
-"""
+"""What servers must agree on about the directories that each of them has open: rows with a revision, which others look for."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from app.bus.base import Event
 from app.schema.event import AnnouncedEvent
 from app.storage.engine import Connection, Database
 from app.storage.repositories import directory_rows
-from app.storage.statements import Statements
 from app.storage.writer import Tx, Writer
 
 EVERYWHERE = ""
@@ -29,80 +25,30 @@ class DirectoryState:
     revision: int
 
 
-class DirectoryStates(Protocol):
-    """Its coroutines raise StorageError."""
+class DirectoryStates:
+    """Of the servers of one database. Its coroutines raise StorageError. `server` is this one's name; None where it works alone
+    and has nobody to agree with: then nothing is stored."""
 
-    is_shared: bool
-    """Whether there may be other servers."""
-
-    def announce(self, directory: str, event: AnnouncedEvent) -> Awaitable[None]:
-        """To the clients of all servers. Need not be awaited."""
-        ...
-
-    def announce_change(self, directory: str, name: str, value: str, event: AnnouncedEvent, *, seen: bool = True) -> object:
-        """Of something that each server observes: announced once, by the first that stores the new value. `seen`: this server
-        saw it change; else it is announced if another value is stored."""
-
-    async def put(self, directory: str, name: str, value: str = "") -> None:
-        """Other servers find it among their `changes`."""
-
-    async def dispose(self, directory: str, prefix: str, event: AnnouncedEvent) -> None:
-        """Announces that a directory is disposed of, tells the other servers, and deletes its states that begin with `prefix`."""
-
-    async def in_directory(self, directory: str) -> Sequence[DirectoryState]: ...
-
-    async def find(self, prefix: str, value: str) -> DirectoryState | None:
-        """The state of this value whose name begins with `prefix`."""
-
-    async def changes(self) -> Sequence[DirectoryState]:
-        """What other servers have put since the last call, the oldest first; nothing the first time."""
-
-
-class LocalDirectoryStates:
-    is_shared = False
-
-    def __init__(self, announce: Callable[[str, AnnouncedEvent], Awaitable[None]]) -> None:
-        self._announce = announce
-
-    def announce(self, directory: str, event: AnnouncedEvent) -> Awaitable[None]:
-        return self._announce(directory, event)
-
-    def announce_change(self, directory: str, name: str, value: str, event: AnnouncedEvent, *, seen: bool = True) -> object:
-        return self._announce(directory, event) if seen else None
-
-    async def put(self, directory: str, name: str, value: str = "") -> None:
-        pass
-
-    async def dispose(self, directory: str, prefix: str, event: AnnouncedEvent) -> None:
-        await self._announce(directory, event)
-
-    async def in_directory(self, directory: str) -> Sequence[DirectoryState]:
-        return []
-
-    async def find(self, prefix: str, value: str) -> DirectoryState | None:
-        return None
-
-    async def changes(self) -> Sequence[DirectoryState]:
-        return []
-
-
-class SharedDirectoryStates:
-    """Of the servers of one database; `server` is this one's name."""
-
-    is_shared = True
-
-    def __init__(self, database: Database, sql: Statements, writer: Writer, server: str) -> None:
+    def __init__(self, database: Database, writer: Writer, server: str | None) -> None:
         self._database = database
-        self._sql = sql
         self._writer = writer
         self._server = server
         self._known: int | None = None
         """The newest revision that `changes` has seen."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether there may be other servers."""
+        return self._server is not None
+
     def announce(self, directory: str, event: AnnouncedEvent) -> Awaitable[None]:
+        """To the clients of all servers. Need not be awaited."""
         return self._writer.announce(directory, event)
 
-    def announce_change(self, directory: str, name: str, value: str, event: AnnouncedEvent, *, seen: bool = True) -> object:
+    def announce_change(self, directory: str, name: str, value: str, event: AnnouncedEvent, *, seen: bool = True) -> None:
+        """Of something that each server observes: announced once, by the first that stores the new value. `seen`: this server
+        saw it change; else it is announced if another value is stored."""
+
         def compare_and_set(tx: Tx) -> None:
             stored = directory_rows.directory_state(tx.connection, directory, name)
             is_new = seen if stored is None else stored.value != value
@@ -111,15 +57,23 @@ class SharedDirectoryStates:
             if is_new:
                 tx.announce(Event.of(event, directory))
 
-        return self._writer.post(compare_and_set)
+        if self.is_shared:
+            self._writer.post(compare_and_set)
+        elif seen:
+            self.announce(directory, event)
 
     async def put(self, directory: str, name: str, value: str = "") -> None:
-        await self._writer.commit(lambda tx: self._put(tx, directory, name, value))
+        """Other servers find it among their `changes`."""
+        if self.is_shared:
+            await self._writer.commit(lambda tx: self._put(tx, directory, name, value))
 
     async def dispose(self, directory: str, prefix: str, event: AnnouncedEvent) -> None:
+        """Announces that a directory is disposed of, tells the other servers, and deletes its states that begin with `prefix`."""
+
         def dispose(tx: Tx) -> None:
-            self._put(tx, directory, DISPOSED, "")
-            tx.execute(self._sql.delete_directory_states, {"of_directory": directory, "prefix": prefix})
+            if self.is_shared:
+                self._put(tx, directory, DISPOSED, "")
+                tx.execute(tx.sql.delete_directory_states, {"of_directory": directory, "prefix": prefix})
             tx.announce(Event.of(event, directory))
 
         await self._writer.commit(dispose)
@@ -128,10 +82,12 @@ class SharedDirectoryStates:
         return await self._read(lambda connection: directory_rows.directory_states(connection, directory))
 
     async def find(self, prefix: str, value: str) -> DirectoryState | None:
+        """The state of this value whose name begins with `prefix`."""
         found = await self._read(lambda connection: directory_rows.directory_states_of(connection, prefix, value))
         return found[0] if found else None
 
     async def changes(self) -> Sequence[DirectoryState]:
+        """What other servers have put since the last call, the oldest first; nothing the first time."""
         if self._known is None:
             self._known = await self._database.read(directory_rows.newest_directory_state)
             return []
@@ -141,11 +97,11 @@ class SharedDirectoryStates:
         return [_state(row) for row in rows if row.server != self._server]
 
     async def _read(self, query: Callable[[Connection], Sequence[Any]]) -> list[DirectoryState]:
-        return [_state(row) for row in await self._database.read(query)]
+        return [_state(row) for row in await self._database.read(query)] if self.is_shared else []
 
     def _put(self, tx: Tx, directory: str, name: str, value: str) -> None:
         row = {"directory": directory, "name": name, "value": value, "server": self._server}
-        tx.execute(self._sql.put_directory_state, row)
+        tx.execute(tx.sql.put_directory_state, row)
 
 
 def _state(row: Any) -> DirectoryState:

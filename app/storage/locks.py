@@ -7,8 +7,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Protocol
+from contextlib import asynccontextmanager, suppress
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection, Engine, text
@@ -21,26 +20,13 @@ log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
 """The database closes a connection that is idle for longer than IDLE_MS."""
+_UNLOCK = "pg_advisory_unlock(:key)"
 FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
-
-
-class Locks(Protocol):
-    is_shared: bool
-    """Whether they keep servers apart, and not only what works in this one."""
-
-    def lock(self, name: str) -> AbstractAsyncContextManager[object]:
-        """Waits for whoever holds it."""
-        ...
-
-    def close(self) -> None: ...
-
-
-def locks_of(engine: Engine) -> "Locks":
-    return DatabaseLocks(engine) if engine.dialect.name == "postgresql" else ProcessLocks()
 
 
 class ProcessLocks:
     is_shared = False
+    """Whether they keep servers apart, and not only what works in this one."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -98,23 +84,23 @@ class DatabaseLocks:
         got: list[bool] = []
 
         def take(connection: Connection) -> bool:
-            got.append(_try(connection, key))
+            got.append(_ask(connection, "pg_try_advisory_lock(:key)", key=key))
             return got[-1]
 
         try:
             return await self._run(take)
         except asyncio.CancelledError:
             # The thread does one thing after another: this one knows how the attempt ended.
-            self._thread.submit(self._on_connection, lambda connection: got == [True] and _unlock(connection, key))
+            self._thread.submit(self._on_connection, lambda connection: got == [True] and _ask(connection, _UNLOCK, key=key))
             raise
 
     async def _unlock(self, key: int) -> None:
         with suppress(SQLAlchemyError):  # the lock went with its connection
-            await self._run(lambda connection: _unlock(connection, key))
+            await self._run(lambda connection: _ask(connection, _UNLOCK, key=key))
 
     def _show_life(self) -> None:
         with suppress(SQLAlchemyError):  # the next one that locks is told
-            self._thread.submit(self._on_connection, _ping).result()
+            self._thread.submit(self._on_connection, lambda connection: _ask(connection, "true")).result()
 
     async def _run(self, work: Callable[[Connection], bool]) -> bool:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_connection, work)
@@ -140,16 +126,15 @@ class DatabaseLocks:
             self._connection.close()
 
 
-def _try(connection: Connection, key: int) -> bool:
-    return bool(connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one())
+Locks = ProcessLocks | DatabaseLocks
 
 
-def _ping(connection: Connection) -> bool:
-    return bool(connection.execute(text("SELECT true")).scalar_one())
+def locks_of(engine: Engine) -> Locks:
+    return DatabaseLocks(engine) if engine.dialect.name == "postgresql" else ProcessLocks()
 
 
-def _unlock(connection: Connection, key: int) -> bool:
-    return bool(connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": key}).scalar_one())
+def _ask(connection: Connection, query: str, **values: int) -> bool:
+    return bool(connection.execute(text(f"SELECT {query}"), values).scalar_one())
 
 
 def _key(name: str) -> int:

@@ -11,7 +11,7 @@ from app.storage.engine import DatabaseUnusable, hold_writer_lock, transaction, 
 from app.storage.tables import COUNTER, METADATA
 from app.storage.text_index import LACKS_FTS5, create_text_index, lacks_fts5
 
-HEAD = "0021"
+HEAD = "0022"
 """The newest revision in migrations/versions; a test compares them."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"
@@ -104,5 +104,5 @@ def _create(connection: Connection) -> None:
     """What all migrations would make; a test compares them."""
     METADATA.create_all(connection, checkfirst=False)
     create_text_index(connection)
-    counters = {"journal": 0, "identity": secrets.randbits(60), "unsearched_parts": 0}
+    counters = {"journal": 0, "identity": secrets.randbits(60)}
     connection.execute(COUNTER.insert(), [{"name": name, "value": value} for name, value in counters.items()])

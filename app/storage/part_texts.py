@@ -9,11 +9,8 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    LargeBinary,
     Row,
     Select,
-    and_,
-    cast,
     column,
     exists,
     func,
@@ -21,10 +18,9 @@ from sqlalchemy import (
     literal_column,
     select,
     table,
-    update,
 )
 
-from app.storage.tables import COUNTER, MESSAGE, PART, PART_TEXT, SESSION
+from app.storage.tables import PART, PART_TEXT, SESSION
 from app.storage.text_index import FTS, facets, has_text_index
 
 ROLES = ("user", "assistant")
@@ -198,28 +194,3 @@ def _of_scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
 
 def _whole(rounded: Callable[[float], int], time: float | None) -> ColumnElement[int]:
     return literal(max(-_LARGEST, min(rounded(time or 0), _LARGEST)), BigInteger)
-
-
-# The parts from before there were texts of them.
-
-_UNSEARCHED = COUNTER.c.name == literal_column("'unsearched_parts'")
-
-
-def unsearched_parts(connection: Connection) -> int:
-    """The newest sequence of the parts from before whose text is not there yet; 0 when all are."""
-    return connection.execute(select(COUNTER.c.value).where(_UNSEARCHED)).scalar_one_or_none() or 0
-
-
-def set_unsearched_parts(connection: Connection, seq: int) -> None:
-    connection.execute(update(COUNTER).where(_UNSEARCHED).values(value=seq))
-
-
-def old_parts(connection: Connection, upto: int, limit: int) -> Sequence[Row[Any]]:
-    """Of any type, newest first, with the body of their message. In SQLite bodies are bytes: they may be damaged."""
-    of_message = and_(MESSAGE.c.session_id == PART.c.session_id, MESSAGE.c.id == PART.c.message_id)
-    bodies: list[ColumnElement[Any]] = [PART.c.body, func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body)]
-    if connection.dialect.name == "sqlite":
-        bodies = [cast(body, LargeBinary) for body in bodies]
-    columns = (PART.c.seq, PART.c.session_id, PART.c.message_id, PART.c.id, bodies[0].label("body"), bodies[1].label("message"))
-    query: Select[Any] = select(*columns).join(MESSAGE, of_message, isouter=True)
-    return connection.execute(query.where(PART.c.seq <= upto).order_by(PART.c.seq.desc()).limit(limit)).all()

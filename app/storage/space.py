@@ -3,6 +3,7 @@
 PostgreSQL's autovacuum does so by itself. SQLite does in steps, if its file is in the mode for it: files made by earlier versions
 are switched by one VACUUM, which keeps everybody else from writing while it lasts."""
 
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -38,13 +39,9 @@ def switch_if_needed(url: str) -> None:
 def switch(engine: Engine) -> None:
     """Takes as much room on the disk as the file has."""
     lock = writer_lock(engine)
-    with hold_writer_lock(lock):
-        connection = engine.raw_connection()
-        try:
-            connection.cursor().execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")
-            connection.cursor().execute("VACUUM")
-        finally:
-            connection.close()
+    with hold_writer_lock(lock), closing(engine.raw_connection()) as connection:
+        connection.cursor().execute(f"PRAGMA auto_vacuum={_INCREMENTAL}")
+        connection.cursor().execute("VACUUM")
     if lock:
         lock.close()
 

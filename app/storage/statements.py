@@ -5,6 +5,7 @@ Each statement object is created once and executed with many rows, so that SQLAl
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import import_module
 from itertools import zip_longest
 from typing import Any
@@ -320,6 +321,11 @@ class Statements:
         fixed = {*key, "seq", *keep}
         changed = {column.name: insert.excluded[column.name] for column in into.columns if column.name not in fixed}
         return insert.on_conflict_do_update(index_elements=key, set_={**changed, **values})
+
+
+@cache
+def statements(dialect: str) -> Statements:
+    return Statements(dialect)
 
 
 def newest_answered(session: str) -> Any:

@@ -437,8 +437,7 @@ class ImportedSessionRow(SQLModel, table=True):
 
 
 class CounterRow(SQLModel, table=True):
-    """Numbers that several servers of one database share: the newest sequence of the `journal`, the database's `identity`, and
-    the newest of the old parts whose text searches do not have yet (`unsearched_parts`; 0 for none)."""
+    """Numbers that several servers of one database share: the newest sequence of the `journal`, and the database's `identity`."""
 
     __tablename__: ClassVar[str] = "counter"
 

@@ -9,8 +9,10 @@ import asyncio
 import logging
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, OperationalError
+
+from app.storage.engine import Database
 
 LACKS_FTS5 = (
     "the SQLite of this Python has no FTS5, which the database's search index was made with: no message can be stored. "
@@ -57,15 +59,6 @@ def create_text_index(connection: Connection) -> bool:
     return True
 
 
-def drop_text_index(connection: Connection) -> None:
-    if not _is_sqlite(connection):
-        connection.exec_driver_sql(f"DROP INDEX IF EXISTS {TRIGRAMS}")
-        return
-    for trigger in _TRIGGERS:
-        connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {trigger}")
-    connection.exec_driver_sql(f"DROP TABLE IF EXISTS {FTS}")
-
-
 def has_text_index(connection: Connection) -> bool:
     if _is_sqlite(connection):
         return _counts(connection, _HAS_FTS)
@@ -90,16 +83,19 @@ def facets(roles: list[str], kinds: list[str]) -> list[str]:
     return [f"\2{role[0]}{kind[0]}" for role in roles for kind in kinds]
 
 
-async def tidy_trigrams(engine: Engine) -> None:
+async def tidy_trigrams(database: Database) -> None:
     """PostgreSQL's, apart from the transactions that writers wait for: makes the index of a large database that was migrated, or
-    puts the newest texts into it. For one server at a time."""
-    connection = await asyncio.to_thread(engine.execution_options(isolation_level="AUTOCOMMIT").connect)
-    driver: Any = connection.connection.driver_connection
-    try:
-        await asyncio.to_thread(_tidy, connection)
-    except asyncio.CancelledError:
-        await asyncio.to_thread(driver.cancel)  # a server that stops does not wait for it
-        raise
+    puts the newest texts into it. By one server at a time."""
+    if database.dialect == "sqlite":
+        return
+    async with database.locks.lock("search index"):
+        connection = await asyncio.to_thread(database.engine.execution_options(isolation_level="AUTOCOMMIT").connect)
+        driver: Any = connection.connection.driver_connection
+        try:
+            await asyncio.to_thread(_tidy, connection)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(driver.cancel)  # a server that stops does not wait for it
+            raise
 
 
 def _tidy(connection: Connection) -> None:

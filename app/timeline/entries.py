@@ -1,4 +1,4 @@
-"""Translates a stored message into the second API's, which is one entry of the session. Pure.
+"""Translates stored sessions and messages into the second API's; a message is one entry of its session. Pure.
 
 A message that this API does not have, such as the request for a summary, is None.
 """
@@ -20,13 +20,14 @@ from app.schema.part import (
     TextPart,
     ToolPart,
 )
-from app.schema.session import DEFAULT_VARIANT, SessionModel
+from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
 from app.schema.timeline import (
     AssistantContent,
     AssistantReasoning,
     AssistantText,
     AssistantTool,
     CompactionReason,
+    LocationRef,
     PromptAgentAttachment,
     PromptFileAttachment,
     PromptSource,
@@ -37,6 +38,8 @@ from app.schema.timeline import (
     SessionMessageShell,
     SessionMessageSynthetic,
     SessionMessageUser,
+    SessionV2Info,
+    SessionV2Time,
     StepSnapshot,
     ToolContent,
     ToolFileContent,
@@ -48,6 +51,7 @@ from app.schema.timeline import (
     ToolTime,
 )
 from app.schema.tool_state import Completed, Failed, Pending, Running
+from app.session.revert_state import revert_state
 
 SHELL_TOOL = "bash"
 
@@ -214,3 +218,25 @@ def _failed(part: ToolPart, failed: Failed) -> AssistantTool:
     state = ToolStateError(input=failed.input, structured=failed.metadata or {}, content=[], error=error)
     time = ToolTime(created=failed.time.start, ran=failed.time.start, completed=failed.time.end)
     return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
+
+
+def session_info(session: Session) -> SessionV2Info:
+    time = session.time
+    return SessionV2Info(
+        id=session.id,
+        parent_id=session.parent_id,
+        project_id=session.project_id,
+        agent=session.agent,
+        model=_with_variant(session.model) if session.model else None,
+        cost=session.cost,
+        tokens=session.tokens,
+        time=SessionV2Time(created=time.created, updated=time.updated, archived=time.archived),
+        title=session.title,
+        location=LocationRef(directory=session.directory),
+        subpath=session.path or None,
+        revert=revert_state(session.revert) if session.revert and not session.revert.unfinished else None,
+    )
+
+
+def _with_variant(model: SessionModel) -> SessionModel:
+    return model.model_copy(update={"variant": model.variant or DEFAULT_VARIANT})

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import orjson
 
@@ -20,7 +20,6 @@ from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
 from app.session import rows
 from app.session.store import Store
 from app.storage.engine import Connection, Database
-from app.storage.journal import event_of
 from app.storage.repositories import journal_rows, message_rows, pending_rows, session_rows
 from app.storage.repositories.pages import PageBeside
 from app.timeline import numbers
@@ -36,8 +35,6 @@ from app.timeline.journal import (
     session_event,
 )
 from app.util import clock
-
-T = TypeVar("T")
 
 KEEP_SECONDS = 30.0
 """How long a history waits for its next page to be asked for."""
@@ -120,7 +117,7 @@ class Timeline:
 
     async def head(self) -> int:
         """The journal's newest number."""
-        return (await self._database.read(journal_rows.journal_span))[1]
+        return await self._database.read(journal_rows.newest_event)
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
         """Of a prompt that was stored, or queued, after `since` in the journal, or before. Raises NotFound."""
@@ -144,20 +141,35 @@ class Timeline:
 
     async def page(self, session_id: str, wanted: PageBeside) -> EntryPage:
         """Raises NotFound, UnknownAnchor."""
-        return await self._with_live(session_id, partial(_page, session_id=session_id, wanted=wanted))
+        ids, found = await self._shown(session_id, partial(message_rows.messages_beside, at=wanted))
+        if wanted.newest_first:
+            found, ids = found[::-1], ids[::-1]
+        return EntryPage(found, ids[0] if ids else None, ids[-1] if ids else None)
 
     async def message(self, session_id: str, message_id: str) -> SessionMessage:
         """Raises NotFound."""
-        return await self._with_live(session_id, partial(_message, session_id=session_id, message_id=message_id))
+        _, found = await self._shown(session_id, partial(message_rows.some_messages, message_ids=[message_id]))
+        if not found:
+            raise MessageNotFound(session_id, message_id)
+        return found[0]
 
     async def context(self, session_id: str) -> list[SessionMessage]:
         """What the model is to know: from the newest summary on. Raises NotFound."""
-        return await self._with_live(session_id, partial(_context, session_id=session_id))
+        return (await self._shown(session_id, message_rows.live_messages))[1]
 
-    async def _with_live(self, session_id: str, query: Callable[..., T]) -> T:
-        """Together with the parts that stream: one that ends meanwhile is read anew."""
+    async def _shown(
+        self, session_id: str, query: Callable[[Connection, str], message_rows.StoredMessages]
+    ) -> tuple[list[str], list[SessionMessage]]:
+        """The ids of stored messages, and what they are here together with the parts that stream: one that ends meanwhile is read
+        anew."""
+
+        def read(connection: Connection, live: Mapping[str, Part]) -> tuple[list[str], list[SessionMessage]]:
+            _require(connection, session_id)
+            stored = query(connection, session_id)
+            return [row.id for row in stored.messages], _entries(connection, session_id, stored, live)
+
         return await self._store.as_announced(
-            session_id, lambda: self._database.read(partial(query, live=self._store.live.of(session_id)))
+            session_id, lambda: self._database.read(partial(read, live=self._store.live.of(session_id)))
         )
 
     async def follow(self, session_id: str, after: int, reader: TimelineReader) -> AsyncIterator[list[TimelineEvent]]:
@@ -186,35 +198,9 @@ class Timeline:
             woken.set()
 
 
-_Live = Mapping[str, Part]
-
-
 def _require(connection: Connection, session_id: str) -> None:
     if session_rows.stored_session(connection, session_id) is None:
         raise SessionNotFound(session_id)
-
-
-def _page(connection: Connection, session_id: str, wanted: PageBeside, live: _Live) -> EntryPage:
-    _require(connection, session_id)
-    stored = message_rows.messages_beside(connection, session_id, wanted)
-    found = _entries(connection, session_id, stored, live)
-    ids = [row.id for row in stored.messages]
-    if wanted.newest_first:
-        found, ids = found[::-1], ids[::-1]
-    return EntryPage(found, ids[0] if ids else None, ids[-1] if ids else None)
-
-
-def _message(connection: Connection, session_id: str, message_id: str, live: _Live) -> SessionMessage:
-    _require(connection, session_id)
-    found = _entries(connection, session_id, message_rows.some_messages(connection, session_id, [message_id]), live)
-    if not found:
-        raise MessageNotFound(session_id, message_id)
-    return found[0]
-
-
-def _context(connection: Connection, session_id: str, live: _Live) -> list[SessionMessage]:
-    _require(connection, session_id)
-    return _entries(connection, session_id, message_rows.live_messages(connection, session_id), live)
 
 
 def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
@@ -310,11 +296,7 @@ def _next_events(
     owner = session_rows.owners(connection, [session_id]).get(session_id)
     if seen < oldest - 1 or owner is None or not of(owner):
         return None
-    return EventPage(_of_journal(connection, session_id, seen), newest)
-
-
-def _of_journal(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
-    return _translated(connection, session_id, _journal(connection, session_id, seen))
+    return EventPage(_translated(connection, session_id, _journal(connection, session_id, seen)), newest)
 
 
 def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:
@@ -349,7 +331,8 @@ def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, li
 def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:
     """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
     created in one commit."""
-    events = [_journal_event(event_of(row), row.time) for row in journal_rows.session_events(connection, session_id, seen)]
+    stored = journal_rows.session_events(connection, session_id, seen)
+    events = [_journal_event(journal_rows.event_of(row), row.time) for row in stored]
     created = {event.time for event in events if event.type == "session.created"}
     deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
     return events[max(deleted, default=-1) + 1 :]

@@ -69,12 +69,15 @@ def check_schema(schema: Schema) -> None:
 
 def _check_whole(schema: Schema) -> None:
     from jsonschema import FormatChecker
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012, specification_with
 
     if schema.get("type", "object") != "object":
         raise UnusableSchema("The answer is an object: `type` must be object. Make anything else a property of one", ("type",))
     validator = _validator(schema)
     validator.check_schema(schema, format_checker=FormatChecker(formats=()))
-    resolver = validator._resolver
+    written_for = specification_with(str(schema.get("$schema", "")), default=DRAFT202012)
+    resolver = Registry().resolver_with_root(written_for.create_resource(schema))
     for _, key, value in _entries(schema):
         if key in _REFERENCES and isinstance(value, str):
             resolver.lookup(value)

@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
 from app.context.history import to_model_messages
-from app.provider.base import Finish, ModelRequest, Provider, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
+from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
 from app.provider.models.cost import tokens_and_cost
 from app.provider.models.selection import small_model
+from app.provider.registry import Providers
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
@@ -39,7 +40,8 @@ log = logging.getLogger(__name__)
 
 MAX_LENGTH = 100
 MOST_AT_ONCE = 4
-"""Of one provider: each at the same time takes a connection of its own, and all requests after it look at each of those."""
+"""With one user's keys in a directory. Each at the same time takes a connection of its own, and all requests after it look at
+each of those."""
 PAUSE_SECONDS, MOST_PAUSES = 0.1, 10
 """Answers go first: a title is requested when none has begun for a moment, or after a second."""
 MAX_REMEMBERED = 10_000
@@ -57,7 +59,7 @@ class Titles:
         self._tasks = tasks
         self._requested: dict[str, None] = {}
         self._answer_began = -math.inf
-        self._slots: WeakKeyDictionary[Provider, asyncio.Semaphore] = WeakKeyDictionary()
+        self._slots: WeakKeyDictionary[Providers, asyncio.Semaphore] = WeakKeyDictionary()
 
     def start(self, instance: Instance, session: Session, history: Sequence[MessageWithParts]) -> asyncio.Task[None] | None:
         """To be called when an answer begins. The task that sets the title of the session and of its first prompt's summary; None
@@ -119,7 +121,7 @@ class Titles:
         )
         request = await hooks.request(instance, request, agent, prompt)
         provider = instance.models.providers.provider_for(model)
-        slots = self._slots.setdefault(provider, asyncio.Semaphore(MOST_AT_ONCE))
+        slots = self._slots.setdefault(instance.models.providers, asyncio.Semaphore(MOST_AT_ONCE))
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 async with slots, aclosing(provider.stream(request)) as events:
@@ -197,5 +199,5 @@ def _model(instance: Instance, prompt: UserMessage) -> Model:
     wanted = instance.agents["title"].model
     if wanted:
         return instance.models.find(wanted)
-    small = small_model(instance.models.connected, prompt.model.provider_id, instance.config.small_model, instance.models.known)
+    small = small_model(instance.models.connected, prompt.model.provider_id, instance.config.small_model)
     return small or instance.models.find(prompt.model)

@@ -1,11 +1,16 @@
-"""What a user's model calls may take a day (UTC). Checked before each call: those that run already may go beyond it."""
+"""With whose keys a user's sessions call models, and what these calls may take a day (UTC). Checked before each call: those that
+run already may go beyond it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from app.schema.model import Auth
 from app.storage.engine import Database
 from app.storage.repositories import account_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
+from app.users.keys import UserKeys
+from app.users.principal import Principal, Role
 from app.users.users import Users
 from app.util import clock
 
@@ -23,10 +28,10 @@ class DayLimits:
 
 
 class Budgets:
-    def __init__(self, database: Database, sql: Statements, users: Users, defaults: DayLimits) -> None:
+    def __init__(self, database: Database, users: Users, defaults: DayLimits) -> None:
         """`defaults` are for users without limits of their own."""
         self._database = database
-        self._sql = sql
+        self._sql = statements(database.dialect)
         self._users = users
         self._defaults = defaults
 
@@ -63,3 +68,29 @@ def _reached(limits: DayLimits, cost: float, tokens: int) -> str | None:
     if limits.tokens is not None and tokens >= limits.tokens:
         return f"{tokens} of {limits.tokens} tokens"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAccount:
+    """`keys` of the user; where there is none of a provider, and `shares_server_keys`, the server's."""
+
+    principal: Principal
+    keys: Mapping[str, Auth]
+    shares_server_keys: bool
+    budgets: Budgets
+
+
+class ModelAccounts:
+    def __init__(self, users: Users, keys: UserKeys, budgets: Budgets, shared_keys: bool | None) -> None:
+        """`shared_keys`: whether users may call models with the server's keys; None: admins may."""
+        self._users = users
+        self._keys = keys
+        self._budgets = budgets
+        self._shared_keys = shared_keys
+
+    async def for_user(self, name: str) -> ModelAccount:
+        """Of a user who is not stored, as one of an identity provider may be: a member's."""
+        user = await self._users.get(name)
+        principal = user.principal() if user else Principal(name, Role.MEMBER)
+        shares = principal.role is Role.ADMIN if self._shared_keys is None else self._shared_keys
+        return ModelAccount(principal, await self._keys.for_user(name), shares, self._budgets)

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from app.schema.model import Auth
 from app.storage.engine import Database
 from app.storage.repositories import account_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
 from app.users.server_secret import ServerSecret
 from app.users.users import FRESH_SECONDS
 
@@ -32,9 +32,9 @@ class _ReadKeys:
 
 
 class UserKeys:
-    def __init__(self, database: Database, sql: Statements, secret: ServerSecret) -> None:
+    def __init__(self, database: Database, secret: ServerSecret) -> None:
         self._database = database
-        self._sql = sql
+        self._sql = statements(database.dialect)
         self._secret = secret
         self._read: OrderedDict[str, _ReadKeys] = OrderedDict()
 

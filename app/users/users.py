@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
 from app.storage.engine import Database
 from app.storage.repositories import account_rows, webhook_rows
-from app.storage.statements import Statements
+from app.storage.statements import statements
 from app.users.principal import Principal, Role
 from app.util import clock
 
@@ -41,11 +41,11 @@ class NoSuchUser(Exception):
 
 
 class Users:
-    def __init__(self, database: Database, sql: Statements, *, expected: bool = False) -> None:
+    def __init__(self, database: Database, *, expected: bool = False) -> None:
         """`expected`: users may come that are not stored, of an identity provider."""
         self._expected = expected
         self._database = database
-        self._sql = sql
+        self._sql = statements(database.dialect)
         self._users: Mapping[str, User] = {}
         self._read_at = float("-inf")
 
@@ -77,14 +77,8 @@ class Users:
         await self._put(user, is_new=False)
 
     async def _put(self, user: User, *, is_new: bool) -> None:
-        row = {
-            "name": user.name,
-            "role": user.role.value,
-            "roots": orjson.dumps(user.roots).decode(),
-            "created": clock.now_ms(),
-            "max_cost": user.max_cost,
-            "max_tokens": user.max_tokens,
-        }
+        stored = {"role": user.role.value, "roots": orjson.dumps(user.roots).decode(), "created": clock.now_ms()}
+        row = {**asdict(user), **stored}
 
         def put(connection: Any) -> None:
             if any(each.name == user.name for each in account_rows.users(connection)) == is_new:

@@ -1,8 +1,12 @@
-"""How many values a JSON text has, and how deep they are: a small text can take gigabytes, and a deep one cannot be rendered."""
+"""How many values a JSON text has, how deep they are, and a copy within these bounds: a small text can take gigabytes, and a deep
+one cannot be rendered."""
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
+
+from pydantic_core import to_json
 
 DEEPEST = 200
 """Pydantic writes no value that is nested more than 255 deep, and a body stands inside other values."""
@@ -38,3 +42,12 @@ def is_deeper(value: Any, levels: int) -> bool:
 
 def _values(container: Any) -> Iterable[Any]:
     return container.values() if isinstance(container, dict) else container
+
+
+def plain_json(value: Any, deepest: int = DEEPEST) -> Any:
+    """A copy, which whoever gave the value can change no more. Raises ValueError for what cannot be written as JSON: an object
+    without a form there, half of a surrogate pair, a value that contains itself, or one nested too deep."""
+    plain = json.loads(to_json(value, inf_nan_mode="null"))
+    if is_deeper(plain, deepest):
+        raise ValueError(f"it is nested more than {deepest} deep")
+    return plain

@@ -1,10 +1,12 @@
-"""Tells which servers of a data directory are alive: each server locks a file of its own until it ends.
+"""Tells which servers of a data directory are alive: each server locks a file of its own until it ends; and whether two servers
+see the same one: a file in it holds a name that was drawn when it was first used.
 
 The kernel releases the lock of a killed process. Containers that share the directory share the locks, but not process ids.
 """
 
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -81,3 +83,25 @@ def _is_locked(path: Path) -> bool | None:
         return True
     finally:
         os.close(descriptor)
+
+
+_VOLUME = "volume"
+
+
+def volume_id(data_dir: Path) -> str:
+    """The name of this directory. Of servers that draw one at the same moment all get the one that is kept. Raises OSError."""
+    path = data_dir / _VOLUME
+    if not path.exists():
+        _draw(path)
+    return path.read_text().strip()
+
+
+def _draw(path: Path) -> None:
+    """The file appears with its content: a link fails where another server was first."""
+    drawn = path.with_name(f"{_VOLUME}.{secrets.token_hex(4)}")
+    drawn.write_text(secrets.token_hex(8))
+    try:
+        with suppress(FileExistsError):
+            os.link(drawn, path)
+    finally:
+        drawn.unlink()

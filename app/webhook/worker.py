@@ -18,8 +18,7 @@ from app.bus.base import Event
 from app.bus.event_id import EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.storage.engine import Connection, Database
-from app.storage.journal import event_of
-from app.storage.repositories import webhook_rows
+from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.writer import Tx, Writer
 from app.util import clock
 from app.util.failure_log import FailureLog
@@ -161,7 +160,7 @@ class WebhookWorker:
         await self._deliver(message(name, kind, clock.now_ms(), self._webhook.directory, {}, event_id))
 
     async def _offer(self, row: Any) -> None:
-        event = event_of(row)
+        event = journal_rows.event_of(row)
         if not any(matches(pattern, event.type) for pattern in self._patterns):
             return
         if self._webhook.session_id not in (None, event.session_id):

@@ -13,7 +13,6 @@ from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
 from app.plugin.runner import HookRunner
 from app.project.location import Location
-from app.provider.models.catalogue import Known
 from app.provider.models.selection import find
 from app.provider.registry import Providers
 from app.sandbox.scope import SandboxWorkspace
@@ -45,12 +44,11 @@ class Trees(Protocol):
 @dataclass(frozen=True)
 class InstanceModels:
     connected: Mapping[str, ProviderInfo]
-    known: Known
     providers: Providers
 
     def find(self, ref: ModelRef) -> Model:
-        """Also by its dated name. Raises ProviderModelNotFoundError."""
-        return find(self.connected, ref.provider_id, ref.model_id, self.known)
+        """Raises ProviderModelNotFoundError."""
+        return find(self.connected, ref.provider_id, ref.model_id)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
 from app.provider.bounded import MAX_ANSWER_BYTES
 from app.provider.models.assembly import ProviderSettings, ServerKeys, assemble, connect
-from app.provider.models.catalogue import Known
+from app.provider.models.catalogue import Catalogue
 from app.provider.models.selection import Connected, ProviderModelNotFoundError, default_model, find
 from app.provider.registry import Providers, shared_scripted
 from app.provider.secrets import key_variables
@@ -34,7 +34,7 @@ from app.snapshot.snapshots import Snapshots
 from app.storage.locks import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
-from app.users.accounts import ModelAccount, ModelAccounts
+from app.users.budgets import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
@@ -85,7 +85,7 @@ class ModelSources:
     """What the models of a directory are put together from: the catalogue, the server's keys, users' keys. `scripted` makes the
     scripted provider of every directory."""
 
-    known: Known
+    known: Catalogue
     auth: AuthStore
     accounts: ModelAccounts
     scripted: Callable[[], Provider] = shared_scripted
@@ -160,7 +160,7 @@ class Instances:
         server = ServerKeys(cached.config.environ, cached.auth) if shared else ServerKeys({}, {})
         connected = connect(self._models.known, settings, server, account.keys, shares=shared)
         providers = self._models.providers(connected, account)
-        models = InstanceModels(connected, self._models.known, providers)
+        models = InstanceModels(connected, providers)
         walls = self.walls_of(account.principal)
         return replace(base, models=models, may_read=walls.admits, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
 
@@ -260,7 +260,7 @@ class Instances:
             flags=workspace.flags,
             config=config,
             agents=agents,
-            models=InstanceModels(connected, known, providers),
+            models=InstanceModels(connected, providers),
             extensions=_extensions(workspace, loaded, plugins, (mcp, language_servers, formatters), self._mcp_settings),
             resources=Resources(providers, mcp, language_servers, self._closing),
             sandbox_workspace=replace(workspace.sandboxed(config), walls=walls),

@@ -375,6 +375,13 @@ class CopyNameInput(Wire):
     context: str | None = None
 
 
+class CostTier(Wire):
+    """Above `size` tokens of a prompt, cached ones included, all of it has another price."""
+
+    type: Literal["context"] = "context"
+    size: int
+
+
 class CreateInput(Wire):
     parent_id: Annotated[str | None, Field(alias="parentID")] = None
     title: str | None = None
@@ -1296,6 +1303,7 @@ class ModelPrice(Wire):
     input: float
     output: float
     cache: CachePrice
+    tiers: list[PriceTier] | None = None
     experimental_over200_k: Annotated[Price | None, Field(alias="experimentalOver200K")] = None
 
 
@@ -1501,6 +1509,13 @@ class PriceConfig(Wire):
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+
+
+class PriceTier(Wire):
+    input: float
+    output: float
+    cache: CachePrice
+    tier: CostTier
 
 
 class Project(Wire):
@@ -2691,8 +2706,6 @@ class WorktreeName(Wire):
     branch: str
 
 
-SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
-
 Part = Annotated[
     TextPart
     | SubtaskPart
@@ -2708,6 +2721,8 @@ Part = Annotated[
     | CompactionPart,
     Field(discriminator="type"),
 ]
+
+SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
 
 Event = Annotated[
     EventServerConnected

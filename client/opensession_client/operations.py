@@ -8,6 +8,80 @@ from opensession_client import models
 from opensession_client.operation import Operation, segment
 
 
+def session_messages(
+    session_id: str, *, limit: float | None = None, before: str | None = None
+) -> Operation[list[models.MessageWithParts]]:
+    """GET /session/{sessionID}/message"""
+    return Operation(
+        "GET", f"/session/{segment(session_id)}/message", list[models.MessageWithParts], query={"limit": limit, "before": before}
+    )
+
+
+def session_prompt(
+    session_id: str, body: models.PromptInput, *, directory: str | None = None
+) -> Operation[models.MessageWithParts]:
+    """POST /session/{sessionID}/message
+
+    What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time.
+    """
+    return Operation(
+        "POST", f"/session/{segment(session_id)}/message", models.MessageWithParts, query={"directory": directory}, body=body
+    )
+
+
+def session_prompt_async(session_id: str, body: models.PromptInput, *, directory: str | None = None) -> Operation[None]:
+    """POST /session/{sessionID}/prompt_async"""
+    return Operation("POST", f"/session/{segment(session_id)}/prompt_async", None, query={"directory": directory}, body=body)
+
+
+def session_queue(session_id: str) -> Operation[list[models.QueuedPrompt]]:
+    """GET /session/{sessionID}/queue
+
+    The prompts that wait for a turn of their own, in the order of their turns.
+    """
+    return Operation("GET", f"/session/{segment(session_id)}/queue", list[models.QueuedPrompt])
+
+
+def session_dequeue(session_id: str, queued_id: str) -> Operation[bool]:
+    """DELETE /session/{sessionID}/queue/{queuedID}"""
+    return Operation("DELETE", f"/session/{segment(session_id)}/queue/{segment(queued_id)}", bool)
+
+
+def session_message(session_id: str, message_id: str) -> Operation[models.MessageWithParts]:
+    """GET /session/{sessionID}/message/{messageID}"""
+    return Operation("GET", f"/session/{segment(session_id)}/message/{segment(message_id)}", models.MessageWithParts)
+
+
+def session_delete_message(session_id: str, message_id: str, *, directory: str | None = None) -> Operation[bool]:
+    """DELETE /session/{sessionID}/message/{messageID}"""
+    return Operation(
+        "DELETE", f"/session/{segment(session_id)}/message/{segment(message_id)}", bool, query={"directory": directory}
+    )
+
+
+def part_update(
+    session_id: str, message_id: str, part_id: str, body: models.Part, *, directory: str | None = None
+) -> Operation[models.Part]:
+    """PATCH /session/{sessionID}/message/{messageID}/part/{partID}"""
+    return Operation(
+        "PATCH",
+        f"/session/{segment(session_id)}/message/{segment(message_id)}/part/{segment(part_id)}",
+        models.Part,
+        query={"directory": directory},
+        body=body,
+    )
+
+
+def part_delete(session_id: str, message_id: str, part_id: str, *, directory: str | None = None) -> Operation[bool]:
+    """DELETE /session/{sessionID}/message/{messageID}/part/{partID}"""
+    return Operation(
+        "DELETE",
+        f"/session/{segment(session_id)}/message/{segment(message_id)}/part/{segment(part_id)}",
+        bool,
+        query={"directory": directory},
+    )
+
+
 def session_list(
     *,
     directory: str | None = None,
@@ -100,114 +174,6 @@ def session_abort(session_id: str) -> Operation[bool]:
     return Operation("POST", f"/session/{segment(session_id)}/abort", bool)
 
 
-def session_messages(
-    session_id: str, *, limit: float | None = None, before: str | None = None
-) -> Operation[list[models.MessageWithParts]]:
-    """GET /session/{sessionID}/message"""
-    return Operation(
-        "GET", f"/session/{segment(session_id)}/message", list[models.MessageWithParts], query={"limit": limit, "before": before}
-    )
-
-
-def session_prompt(
-    session_id: str, body: models.PromptInput, *, directory: str | None = None
-) -> Operation[models.MessageWithParts]:
-    """POST /session/{sessionID}/message
-
-    What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time.
-    """
-    return Operation(
-        "POST", f"/session/{segment(session_id)}/message", models.MessageWithParts, query={"directory": directory}, body=body
-    )
-
-
-def session_prompt_async(session_id: str, body: models.PromptInput, *, directory: str | None = None) -> Operation[None]:
-    """POST /session/{sessionID}/prompt_async"""
-    return Operation("POST", f"/session/{segment(session_id)}/prompt_async", None, query={"directory": directory}, body=body)
-
-
-def session_queue(session_id: str) -> Operation[list[models.QueuedPrompt]]:
-    """GET /session/{sessionID}/queue
-
-    The prompts that wait for a turn of their own, in the order of their turns.
-    """
-    return Operation("GET", f"/session/{segment(session_id)}/queue", list[models.QueuedPrompt])
-
-
-def session_dequeue(session_id: str, queued_id: str) -> Operation[bool]:
-    """DELETE /session/{sessionID}/queue/{queuedID}"""
-    return Operation("DELETE", f"/session/{segment(session_id)}/queue/{segment(queued_id)}", bool)
-
-
-def session_message(session_id: str, message_id: str) -> Operation[models.MessageWithParts]:
-    """GET /session/{sessionID}/message/{messageID}"""
-    return Operation("GET", f"/session/{segment(session_id)}/message/{segment(message_id)}", models.MessageWithParts)
-
-
-def session_delete_message(session_id: str, message_id: str, *, directory: str | None = None) -> Operation[bool]:
-    """DELETE /session/{sessionID}/message/{messageID}"""
-    return Operation(
-        "DELETE", f"/session/{segment(session_id)}/message/{segment(message_id)}", bool, query={"directory": directory}
-    )
-
-
-def part_update(
-    session_id: str, message_id: str, part_id: str, body: models.Part, *, directory: str | None = None
-) -> Operation[models.Part]:
-    """PATCH /session/{sessionID}/message/{messageID}/part/{partID}"""
-    return Operation(
-        "PATCH",
-        f"/session/{segment(session_id)}/message/{segment(message_id)}/part/{segment(part_id)}",
-        models.Part,
-        query={"directory": directory},
-        body=body,
-    )
-
-
-def part_delete(session_id: str, message_id: str, part_id: str, *, directory: str | None = None) -> Operation[bool]:
-    """DELETE /session/{sessionID}/message/{messageID}/part/{partID}"""
-    return Operation(
-        "DELETE",
-        f"/session/{segment(session_id)}/message/{segment(message_id)}/part/{segment(part_id)}",
-        bool,
-        query={"directory": directory},
-    )
-
-
-def global_health(*, replicas: bool | None = None) -> Operation[models.Health]:
-    """GET /global/health
-
-    Whether this server can serve: 503 while it stops, while its database accepts no writes, or no thread is free.
-    """
-    return Operation("GET", "/global/health", models.Health, query={"replicas": replicas})
-
-
-def global_dispose() -> Operation[bool]:
-    """POST /global/dispose"""
-    return Operation("POST", "/global/dispose", bool)
-
-
-def app_log(body: models.LogEntry) -> Operation[bool]:
-    """POST /log"""
-    return Operation("POST", "/log", bool, body=body)
-
-
-def lsp_status(*, directory: str | None = None) -> Operation[list[models.LSPStatus]]:
-    """GET /lsp
-
-    The language servers of the directory that have started: each does so at the first file that it is for.
-    """
-    return Operation("GET", "/lsp", list[models.LSPStatus], query={"directory": directory})
-
-
-def formatter_status(*, directory: str | None = None) -> Operation[list[models.FormatterStatus]]:
-    """GET /formatter
-
-    The formatters that there may be: `enabled` where the project uses one and its program is there.
-    """
-    return Operation("GET", "/formatter", list[models.FormatterStatus], query={"directory": directory})
-
-
 def session_command(
     session_id: str, body: models.CommandInput, *, directory: str | None = None
 ) -> Operation[models.MessageWithParts]:
@@ -247,6 +213,71 @@ def session_revert(session_id: str, body: models.RevertInput, *, directory: str 
 def session_unrevert(session_id: str, *, directory: str | None = None) -> Operation[models.Session]:
     """POST /session/{sessionID}/unrevert"""
     return Operation("POST", f"/session/{segment(session_id)}/unrevert", models.Session, query={"directory": directory})
+
+
+def global_health(*, replicas: bool | None = None) -> Operation[models.Health]:
+    """GET /global/health
+
+    Whether this server can serve: 503 while it stops, while its database accepts no writes, or no thread is free.
+    """
+    return Operation("GET", "/global/health", models.Health, query={"replicas": replicas})
+
+
+def global_dispose() -> Operation[bool]:
+    """POST /global/dispose"""
+    return Operation("POST", "/global/dispose", bool)
+
+
+def app_log(body: models.LogEntry) -> Operation[bool]:
+    """POST /log"""
+    return Operation("POST", "/log", bool, body=body)
+
+
+def lsp_status(*, directory: str | None = None) -> Operation[list[models.LSPStatus]]:
+    """GET /lsp
+
+    The language servers of the directory that have started: each does so at the first file that it is for.
+    """
+    return Operation("GET", "/lsp", list[models.LSPStatus], query={"directory": directory})
+
+
+def formatter_status(*, directory: str | None = None) -> Operation[list[models.FormatterStatus]]:
+    """GET /formatter
+
+    The formatters that there may be: `enabled` where the project uses one and its program is there.
+    """
+    return Operation("GET", "/formatter", list[models.FormatterStatus], query={"directory": directory})
+
+
+def usage_get(
+    *,
+    since: int | None = None,
+    until: int | None = None,
+    group: Literal["model", "provider", "day", "session", "directory", "agent"] | None = None,
+) -> Operation[models.UsageReport]:
+    """GET /usage
+
+    A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it
+    was when the session is given to another user.
+    """
+    return Operation("GET", "/usage", models.UsageReport, query={"since": since, "until": until, "group": group})
+
+
+def session_prune(body: models.PruneInput) -> Operation[models.PruneReport]:
+    """POST /prune
+
+    Deletes sessions that nobody has used for `olderThanDays`, each with all below it. What runs, is shared or `pinned` stays,
+    and what stands below or above it. It goes on when the client goes away.
+    """
+    return Operation("POST", "/prune", models.PruneReport, body=body)
+
+
+def metrics() -> Operation[bytes]:
+    """GET /metrics
+
+    The figures of this server, in Prometheus' format; for admins. Of several servers each is asked for its own.
+    """
+    return Operation("GET", "/metrics", bytes)
 
 
 def permission_list(*, directory: str | None = None) -> Operation[list[models.PermissionRequest]]:
@@ -359,6 +390,14 @@ def command_list(*, directory: str | None = None) -> Operation[list[models.Comma
 def app_skills(*, directory: str | None = None) -> Operation[list[models.Skill]]:
     """GET /skill"""
     return Operation("GET", "/skill", list[models.Skill], query={"directory": directory})
+
+
+def plugin_list(*, directory: str | None = None) -> Operation[list[models.ExtensionStatus]]:
+    """GET /plugin
+
+    What became of the plugins and tool files that the directory's configuration names.
+    """
+    return Operation("GET", "/plugin", list[models.ExtensionStatus], query={"directory": directory})
 
 
 def tool_ids(*, directory: str | None = None) -> Operation[list[str]]:
@@ -852,29 +891,6 @@ def session_import(
     return Operation("POST", "/session/import", models.ImportedSessions, query={"ids": ids, "directory": directory}, body=body)
 
 
-def usage_get(
-    *,
-    since: int | None = None,
-    until: int | None = None,
-    group: Literal["model", "provider", "day", "session", "directory", "agent"] | None = None,
-) -> Operation[models.UsageReport]:
-    """GET /usage
-
-    A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it
-    was when the session is given to another user.
-    """
-    return Operation("GET", "/usage", models.UsageReport, query={"since": since, "until": until, "group": group})
-
-
-def session_prune(body: models.PruneInput) -> Operation[models.PruneReport]:
-    """POST /prune
-
-    Deletes sessions that nobody has used for `olderThanDays`, each with all below it. What runs, is shared or `pinned` stays,
-    and what stands below or above it. It goes on when the client goes away.
-    """
-    return Operation("POST", "/prune", models.PruneReport, body=body)
-
-
 def webhook_list() -> Operation[list[models.Webhook]]:
     """GET /webhook
 
@@ -1072,16 +1088,3 @@ def tui_control_response(body: Any) -> Operation[bool]:
     Accepted and not kept, as in OpenCode: whoever made the request was answered when it was announced.
     """
     return Operation("POST", "/tui/control/response", bool, body=body)
-
-
-def plugin_list(*, directory: str | None = None) -> Operation[list[models.ExtensionStatus]]:
-    """GET /plugin"""
-    return Operation("GET", "/plugin", list[models.ExtensionStatus], query={"directory": directory})
-
-
-def metrics() -> Operation[bytes]:
-    """GET /metrics
-
-    The figures of this server, in Prometheus' format; for admins. Of several servers each is asked for its own.
-    """
-    return Operation("GET", "/metrics", bytes)

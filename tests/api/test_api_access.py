@@ -389,14 +389,14 @@ async def test_a_user_who_is_removed_is_let_in_no_more(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         token = await add_user(app, "anna")
         assert (await app.client.get("/session", headers=bearer(token))).status_code == 200
-        await app.services.users.users.remove("anna")
+        await app.services.users.remove("anna")
         assert (await app.client.get("/session", headers=bearer(token))).status_code == 401
 
 
 async def test_one_server_notices_what_another_stores_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here another object of the same database; what is read is kept for a second."""
     async with running_app(tmp_path) as app:
-        users = app.services.users.users
+        users = app.services.users
         assert await users.get("anna") is None
         await type(users)(users._database, users._sql).add(User("anna", Role.VIEWER))
         monkeypatch.setattr("app.users.users.FRESH_SECONDS", 0.0)
@@ -427,7 +427,7 @@ async def test_a_stream_ends_with_the_login_that_it_was_opened_with(tmp_path: Pa
                     await stream.until("server.heartbeat", count=3)
                 store.revoke("anna")
                 await of_anna.until_ended()
-                await app.services.users.users.remove("bert")
+                await app.services.users.remove("bert")
                 await of_bert.until_ended()
                 store.revoke("operator")
                 await of_operator.until_ended()
@@ -455,5 +455,5 @@ async def test_a_stream_whose_login_can_be_watched_no_more_ends(tmp_path: Path, 
 
     async with running_app(tmp_path, heartbeat_seconds=0.05) as app, logged_in(app, TokenStore(app.data_dir).create("a")) as a:
         async with a.events() as stream:
-            monkeypatch.setattr(app.fastapi.state.login, "still_holds", breaks)
+            monkeypatch.setattr(app.services.login, "still_holds", breaks)
             await stream.until_ended()

@@ -29,7 +29,7 @@ async def test_keys_are_all_kept(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         names = [f"provider-{number}" for number in range(AT_ONCE)]
         await asyncio.gather(*(app.call("PUT", f"/auth/{name}", {"type": "api", "key": "k"}) for name in names))
-        assert set(names) <= app.services.directories.auth.all().keys()
+        assert set(names) <= app.services.auth.all().keys()
 
 
 async def test_a_session_that_is_shared_and_deleted_at_once_is_gone(tmp_path: Path) -> None:

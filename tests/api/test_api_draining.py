@@ -59,7 +59,7 @@ async def test_the_health_check_gives_the_reason(app: RunningApp) -> None:
 async def test_a_prompt_that_came_before_is_waited_for(tmp_path: Path, path: str) -> None:
     async with running_app(tmp_path, turns=[[say("Answered.")]]) as app:
         session = (await app.create_session(title="T"))["id"]
-        async with app.services.sessions.store.lock(session):
+        async with app.services.store.lock(session):
             body = {"parts": [text_part("Hi")]}
             prompting = asyncio.create_task(app.client.post(f"/session/{session}/{path}", json=body))
             while not app.services.draining.requests:

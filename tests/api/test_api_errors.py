@@ -195,7 +195,7 @@ async def test_an_internal_error_is_reported_without_its_details(app: RunningApp
     async def broken(*_: object) -> None:
         raise RuntimeError(f"broken in {__file__}")
 
-    monkeypatch.setattr(app.services.sessions.store._database, "read", broken)
+    monkeypatch.setattr(app.services.store._database, "read", broken)
     response = await app.client.get("/session/ses_1")
     assert response.status_code >= 500
     error = response.json()

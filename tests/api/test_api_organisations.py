@@ -82,7 +82,7 @@ async def test_it_is_the_lowest_layer_and_its_token_is_an_environment_variable(
     (workspace / "opencode.json").write_text('{"theme": "mine", "instructions": ["{env:ORG_TOKEN}.md"]}')
     async with running_app(tmp_path, workspace=workspace) as app:
         signed_in(tmp_path, organisation.url)
-        loaded = (await app.services.directories.instances.get()).config
+        loaded = (await app.services.instances.get()).config
         config = await app.get("/config")
         assert (config["theme"], config["username"]) == ("mine", "theirs")
         assert config["instructions"] == ["t0ken.md"]

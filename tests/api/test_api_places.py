@@ -211,7 +211,7 @@ async def test_an_admin_may_begin_beside_the_servers_own_directory(tmp_path: Pat
 
 
 async def test_reopening_the_servers_own_directory_adds_no_root_again(app: RunningApp) -> None:
-    roots = app.services.directories.instances.workspaces.roots
+    roots = app.services.instances.workspaces.roots
     await app.get("/path")
     before = list(roots)
     for _ in range(3):

@@ -120,7 +120,7 @@ async def test_what_a_turn_says_thinks_and_does_is_found(app: RunningApp) -> Non
 async def test_a_streaming_part_is_found_once_it_ends(app: RunningApp) -> None:
     message = (await say(app, "A prompt."))["info"]
     ids = {"session_id": message["sessionID"], "message_id": message["id"], "id": "prt_streaming"}
-    store, directory = app.services.sessions.store, str(app.directory)
+    store, directory = app.services.store, str(app.directory)
     live = LivePart(TextPart(**ids, text=""), directory)
     store.live.append(live, "a comet passes")
     await store.barrier()
@@ -155,7 +155,7 @@ async def test_a_deleted_session_leaves_nothing_in_the_index(app: RunningApp) ->
     assert len(await search(app, "pearl")) == 3
     await app.call("DELETE", f"/session/{parent['info']['sessionID']}")
     assert await texts(app, "pearl") == ["a pearl that is kept"]
-    rows = await app.services.sessions.store.query(lambda connection: connection.execute(tables.PART_TEXT.select()).all())
+    rows = await app.services.store.query(lambda connection: connection.execute(tables.PART_TEXT.select()).all())
     assert len(rows) == 1
     assert await search(app, "pearl", sessionID=child["info"]["sessionID"]) == []
     assert len(await search(app, "pearl", sessionID=kept["info"]["sessionID"])) == 1

@@ -52,7 +52,7 @@ async def updated_at(app: RunningApp, session: str, time: int) -> None:
     def edit(stored: Any) -> Any:
         return stored.model_copy(update={"time": stored.time.model_copy(update={"updated": time})})
 
-    await app.services.sessions.store.write(session, str(app.directory), lambda tx: tx.edit(edit, touch=False))
+    await app.services.store.write(session, str(app.directory), lambda tx: tx.edit(edit, touch=False))
 
 
 def below(app: RunningApp, path: str) -> Path:

@@ -24,7 +24,7 @@ async def connected(app: RunningApp) -> list[str]:
 
 
 async def stored_bodies(app: RunningApp) -> list[str]:
-    rows = await app.services.sessions.store.query(account_rows.user_keys)
+    rows = await app.services.store.query(account_rows.user_keys)
     return [row.body for row in rows]
 
 
@@ -62,7 +62,7 @@ async def test_a_key_of_the_configuration_is_the_servers_too(tmp_path: Path) -> 
         assert await connected(root) == ["headed", "keyed", "open"] and await connected(anna) == ["open"]
         await anna.call("PUT", "/auth/keyed", KEY)
         assert await connected(anna) == ["keyed", "open"]
-        instance = await app.services.directories.instances.get(None, "anna")
+        instance = await app.services.instances.get(None, "anna")
         assert instance.models.connected["keyed"].key == KEY["key"]
         assert "apiKey" not in instance.models.connected["keyed"].options
 
@@ -94,7 +94,7 @@ async def test_a_secret_is_rotated_while_a_server_runs(tmp_path: Path, monkeypat
         rotated = await asyncio.to_thread(CliRunner().invoke, command, ["secret", "rotate"])
         assert rotated.exit_code == 0 and rotated.output.startswith("1 keys"), rotated.output
         assert await stored_bodies(app) != before and (app.data_dir / "secret.json").read_text() != secret
-        app.services.users.keys._read.clear()
+        app.services.user_keys._read.clear()
         assert await connected(anna) == ["anthropic"]
 
 

@@ -28,10 +28,10 @@ async def test_a_key_is_stored_renamed_and_removed(app: RunningApp) -> None:
     await app.post(f"{CONNECT}/key", {"key": KEY, "label": "mine"}, expect=204)
     assert (await anthropic(app))["connections"] == [{"type": "credential", "id": "anthropic", "label": "mine"}]
     assert "anthropic" in [provider["id"] for provider in (await app.get("/api/provider"))["data"]]
-    assert app.services.directories.auth.get("anthropic").key == KEY  # type: ignore[union-attr]
+    assert app.services.auth.get("anthropic").key == KEY  # type: ignore[union-attr]
     await app.call("PATCH", "/api/credential/anthropic", {"label": "yours"}, expect=204)
     assert (await anthropic(app))["connections"][0]["label"] == "yours"
-    assert app.services.directories.auth.get("anthropic").key == KEY  # type: ignore[union-attr]
+    assert app.services.auth.get("anthropic").key == KEY  # type: ignore[union-attr]
     await app.call("DELETE", "/api/credential/anthropic", expect=204)
     assert (await anthropic(app))["connections"] == []
 
@@ -49,7 +49,7 @@ async def test_a_members_key_is_theirs(tmp_path: Path) -> None:
         assert (await anthropic(ben))["connections"] == []
         await ben.call("DELETE", "/api/credential/anthropic", expect=204)
         assert len((await anthropic(anna))["connections"]) == 1
-        assert app.services.directories.auth.all() == {}
+        assert app.services.auth.all() == {}
 
 
 async def test_what_is_not_there(app: RunningApp) -> None:
@@ -57,7 +57,7 @@ async def test_what_is_not_there(app: RunningApp) -> None:
     await app.call("DELETE", "/api/credential/none", expect=204)
     await app.call("PATCH", "/api/credential/none", {"label": "x"}, expect=204)
     await app.call("DELETE", "/api/integration/attempt/none", expect=204)
-    assert app.services.directories.auth.all() == {}
+    assert app.services.auth.all() == {}
 
 
 @pytest.mark.parametrize(

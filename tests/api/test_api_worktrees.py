@@ -221,7 +221,7 @@ class TestRemove:
         directory = (await created(app))["directory"]
         session = await app.post("/session", {}, params={"directory": directory})
         project = (await app.get("/project/current"))["id"]
-        async with app.services.vcs.worktrees.locks.lock(f"worktrees {project}"):
+        async with app.services.worktrees.locks.lock(f"worktrees {project}"):
             async with app.events("/global/event") as events:
                 removal = asyncio.create_task(remove(app, directory))
                 await events.until("server.instance.disposed")

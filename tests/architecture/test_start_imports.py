@@ -21,7 +21,6 @@ WHEN_USED = {
     "app.transfer.imports": "an export or import",
     "bs4": "a page that is fetched",
     "cattrs": "a language server",
-    "genai_prices": "the catalogue of models",
     "http.cookiejar": "a page that is fetched",
     "httpx2": "whatever is fetched",
     "lsprotocol": "a language server",

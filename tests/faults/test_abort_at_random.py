@@ -110,7 +110,7 @@ async def check(app: RunningApp, events: EventReader, sessions: list[str]) -> No
             messages = await app.messages(child)
             assert_finished(messages)
             assert not messages or messages[-1]["info"]["role"] == "assistant"
-            assert app.services.sessions.store.live.of(child) == {}
+            assert app.services.store.live.of(child) == {}
     await until(lambda: not running_in(app.directory), "the end of all processes")
 
 

@@ -70,7 +70,7 @@ async def test_host_origin_and_content_type_on_every_route(tmp_path: Path, figur
     served = shown = tried = 0
     async with running_app(tmp_path, cors_origins=LISTED) as app:
         await app.get("/project/current")  # a project is noted when it is first seen, by whatever reads
-        head = await app.services.events.replay.head()
+        head = await app.services.replay.head()
         for case in cases(every_route(app.fastapi)):
             expected = refusal(case)
             if case[0] in WRITING and expected is None:
@@ -80,7 +80,7 @@ async def test_host_origin_and_content_type_on_every_route(tmp_path: Path, figur
             served += expected is not None and response.status_code not in expected
             foreign = not HOSTS[case[2]] or not ORIGINS[case[3]]
             shown += foreign and case[3] != LISTED and "access-control-allow-origin" in response.headers
-        assert await app.services.events.replay.head() == head, "something was written"
+        assert await app.services.replay.head() == head, "something was written"
         assert not (app.data_dir / "audit.log").exists()
     figure(f"{tried} requests: {served} served that must not be, {shown} told a foreign origin that it may read, 0 writes")
     assert (served, shown) == (0, 0)

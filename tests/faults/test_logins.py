@@ -30,8 +30,8 @@ async def refused_logins(app: RunningApp) -> dict[str, dict[str, str]]:
     tokens = TokenStore(app.data_dir)
     revoked, expired = tokens.create("revoked"), tokens.create("expired", lifetime_ms=1)
     tokens.revoke("revoked")
-    used = (await app.fastapi.state.login.event_tokens.issue())[0]
-    assert await app.fastapi.state.login.event_tokens.redeem(used)
+    used = (await app.services.login.event_tokens.issue())[0]
+    assert await app.services.login.event_tokens.redeem(used)
     return {
         "": {},
         f"?token={used}": {},

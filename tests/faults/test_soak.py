@@ -176,7 +176,7 @@ async def test_what_is_idle_is_closed(tmp_path: Path, figure: Any) -> None:
         for place in places:
             (place / "opencode.json").write_text(json.dumps(model.config()))
         async with running_app(tmp_path, workspace=workspace, roots=str(tmp_path / "places"), idle_seconds=0.5) as app:
-            workspaces, own = app.services.directories.instances.workspaces, instances_and_clients()
+            workspaces, own = app.services.instances.workspaces, instances_and_clients()
             for place in places:
                 session = await app.post("/session", {"title": "T"}, params={"directory": str(place)})
                 await app.prompt(session["id"], "Hi")
@@ -188,7 +188,7 @@ async def test_what_is_idle_is_closed(tmp_path: Path, figure: Any) -> None:
                 await events.until("server.connected")
                 await asyncio.sleep(1.2)
                 kept = workspaces.open_directories()
-            listeners = app.services.events.bus.listeners()
+            listeners = app.services.bus.listeners()
         asked = len(model.requests)
     figure(
         f"{asked} prompts in {len(places)} directories; when idle {left} instances and provider clients, {listeners} listeners"

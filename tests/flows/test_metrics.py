@@ -116,7 +116,7 @@ async def test_a_turn_that_another_server_is_to_go_on_with(tmp_path: Path, datab
         session = await app.create_session(title="named")
         await app.prompt_async(session["id"], "Go")
         await until(lambda: len(app.provider.requests) == 1)
-        await app.services.runs.runner.hand_over()
+        await app.services.runner.hand_over()
         found = await scrape(app)
     assert found("turns_total", outcome="handed_over") == 1 and found("turns_total", outcome="aborted") == 0
 
@@ -148,7 +148,7 @@ async def test_commits_and_the_journal(tmp_path: Path, database: dict[str, Any])
         before = await scrape(app)
         await app.create_session()
         after = await scrape(app)
-        head = await app.services.events.replay.head()
+        head = await app.services.replay.head()
 
         async def unavailable() -> int:
             raise StorageError("the database is away")
@@ -191,9 +191,9 @@ async def test_a_client_that_reads_too_slowly_is_counted(tmp_path: Path, monkeyp
     async with counted(tmp_path, []) as app:
         async with app.client.stream("GET", "/event") as response:
             assert response.status_code == 200
-            [listener] = [each for group in app.services.events.bus._listeners.values() for each in group]  # type: ignore[attr-defined]
+            [listener] = [each for group in app.services.bus._listeners.values() for each in group]  # type: ignore[attr-defined]
             listener.cut_off()
-        await until(lambda: app.services.events.bus.listeners() == 0)
+        await until(lambda: app.services.bus.listeners() == 0)
         found = await scrape(app)
     assert found("sse_cut_off_total") == 1 and found("sse_clients") == 0
 

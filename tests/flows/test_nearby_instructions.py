@@ -91,7 +91,7 @@ async def test_when_their_read_was_pruned_they_are_given_again(app: RunningApp) 
     app.provider.add([read("lib/code.py", "c1")], [say("Read.")], [read("lib/code.py", "c2")], [say("Again.")])
     session = (await app.create_session())["id"]
     await app.prompt(session, "Read")
-    store = app.services.sessions.store
+    store = app.services.store
     [part] = [part for message in await store.messages(session) for part in message.parts if isinstance(part, ToolPart)]
     assert isinstance(part.state, Completed)
     part.state.time.compacted = 1

@@ -530,7 +530,7 @@ async def test_old_plugins_hear_no_more_after_a_reload(tmp_path: Path, files: Pl
             await app.create_session(title=title)
             await until(lambda: title in titles_heard(), "session.created in the plugin")  # noqa: B023  awaited in the loop
         assert titles_heard().count("after") == 1
-        assert app.services.events.bus.directories() == set()
+        assert app.services.bus.directories() == set()
 
 
 async def test_a_name_from_npm_is_skipped_and_shown_as_such(

@@ -287,12 +287,12 @@ async def test_a_prompt_that_is_stored_but_not_begun_makes_a_session_busy(app: R
     """Otherwise it would count as reverted, and vanish with its answer at the next prompt."""
     prompt = await play(app, session, bash("echo two > a.txt"))
     services = app.services
-    instance = await services.directories.instances.get(str(app.directory))
+    instance = await services.instances.get(str(app.directory))
     waiting = PromptInput.model_validate({"parts": [{"type": "text", "text": "Wait"}]})
-    prompted = await services.sessions.store.session_to_prompt(session)
-    accepted = await services.runs.prompts.accept(instance, prompted, waiting)
+    prompted = await services.store.session_to_prompt(session)
+    accepted = await services.prompts.accept(instance, prompted, waiting)
     await revert(app, session, prompt, expect=409)
-    await services.runs.prompts.answer(session, accepted)
+    await services.prompts.answer(session, accepted)
     await revert(app, session, prompt)
 
 

@@ -66,8 +66,8 @@ class Sequence:
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         (root / ".gitignore").write_text("*.log\n")
         (root / "a").write_text("first\n")
-        self.store = app.services.sessions.store
-        self.sessions = app.services.sessions.service
+        self.store = app.services.store
+        self.sessions = app.services.sessions
         self.reverts = Reverts(self.store)
         self.location = Location(str(root), "global", str(root), is_git=True)
         self.snapshots = Snapshots(snapshot_dir(app.data_dir, "global", root), server_git(root), root)

@@ -41,7 +41,7 @@ def seqs(events: list[dict[str, Any]]) -> list[int]:
 
 async def forget_journal(app: RunningApp, monkeypatch: pytest.MonkeyPatch, keep: int = 0) -> None:
     monkeypatch.setattr(replay, "KEEP_EVENTS", keep)
-    await app.services.events.replay.trim()
+    await app.services.replay.trim()
     monkeypatch.undo()
 
 
@@ -131,7 +131,7 @@ async def test_where_the_journal_has_forgotten_a_part_nothing_is_lost_or_doubled
     async with running_app(tmp_path, turns=TURNS) as app:
         session = await begin(app, "Hi")
         before = await history(app, session)
-        head = await app.services.events.replay.head()
+        head = await app.services.replay.head()
         for keep in range(head, 0, -1):
             await forget_journal(app, monkeypatch, keep)
             now = await history(app, session)

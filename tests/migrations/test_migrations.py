@@ -79,7 +79,7 @@ def test_the_journal_counter_is_there(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
         counters = dict(connection.execute(text("SELECT name, value FROM counter")).all())
-    assert counters.keys() == {"journal", "identity", "unsearched_parts"} and counters["journal"] == 0 != counters["identity"]
+    assert counters.keys() == {"journal", "identity"} and counters["journal"] == 0 != counters["identity"]
 
 
 def test_head_names_the_newest_revision() -> None:

@@ -10,7 +10,6 @@ from app.lsp.servers import LanguageServers, LspSettings
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
 from app.project.location import Location
-from app.provider.models.catalogue import KnownCatalogue
 from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
@@ -35,7 +34,7 @@ def bare_instance(directory: str) -> Instance:
         flags=Flags(),
         config=Config(),
         agents={},
-        models=InstanceModels({}, KnownCatalogue(), providers),
+        models=InstanceModels({}, providers),
         extensions=InstanceExtensions(
             mcp, language_servers, Formatters(SandboxWorkspace(Path(directory), Path(directory)), OFF, {}, config=False)
         ),

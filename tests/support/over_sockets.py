@@ -24,7 +24,7 @@ async def listening(app: RunningApp) -> AsyncIterator[int]:
     try:
         yield bound.getsockname()[1]
     finally:
-        app.services.events.bus.close()
+        app.services.bus.close()
         server.should_exit = True
         await task
         bound.close()

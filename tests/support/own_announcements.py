@@ -2,16 +2,25 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from app.schema.event import AnnouncedEvent
-from app.storage.directory_state import LocalDirectoryStates
+from app.storage.directory_state import DirectoryStates
+from app.storage.engine import Database
+from app.storage.writer import Writer
 
 
-def announcing_to(heard: Callable[[str, AnnouncedEvent], object] = lambda directory, event: None) -> LocalDirectoryStates:
-    def announce(directory: str, event: AnnouncedEvent) -> Awaitable[None]:
-        heard(directory, event)
+class OwnAnnouncements(DirectoryStates):
+    def __init__(self, heard: Callable[[str, AnnouncedEvent], object]) -> None:
+        super().__init__(cast(Database, None), cast(Writer, None), None)
+        self._heard = heard
+
+    def announce(self, directory: str, event: AnnouncedEvent) -> Awaitable[None]:
+        self._heard(directory, event)
         announced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         announced.set_result(None)
         return announced
 
-    return LocalDirectoryStates(announce)
+
+def announcing_to(heard: Callable[[str, AnnouncedEvent], object] = lambda directory, event: None) -> DirectoryStates:
+    return OwnAnnouncements(heard)

@@ -59,7 +59,7 @@ class RunningApp:
 
     @property
     def services(self) -> Services:
-        services: Services = self.fastapi.state.services
+        services: Services = self.fastapi.state.server
         return services
 
     def is_held(self, session_id: str) -> bool:

@@ -144,7 +144,7 @@ class Sessions:
 def more_sessions(storage: Storage) -> Sessions:
     """A server of its own on a database."""
     store = Store(storage.database, storage.sql, storage.writer, storage.publisher)
-    gate, leases = SessionGate(), Leases(storage.database, storage.sql, storage.writer)
+    gate, leases = SessionGate(), Leases(storage.database, storage.writer)
     return Sessions(
         storage,
         store,

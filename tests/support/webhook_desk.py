@@ -178,7 +178,7 @@ async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> Async
     """On a migrated database."""
     database, bus = Database(url), MemoryBus()
     sql = Statements(database.dialect)
-    writer, users = Writer(database, sql, SessionPublisher(bus)), Users(database, sql)
+    writer, users = Writer(database, sql, SessionPublisher(bus)), Users(database)
     pages = JournalPages(database)
     owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), _admits)
     try:

@@ -15,7 +15,6 @@ from sse_reader import EventReader, Received
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.part import TextPart
-from app.session import replay as replaying
 from app.session.live_parts import LivePart
 from app.storage.repositories import journal_rows
 from app.storage.writer import Writer
@@ -195,7 +194,7 @@ class Announcing:
 
 def say_at_once(app: RunningApp, session_id: str, message_id: str) -> None:
     """A part's first text and its end go to the disk together, as those of a fast model do."""
-    store, directory = app.services.sessions.store, str(app.directory)
+    store, directory = app.services.store, str(app.directory)
     part = TextPart(id="prt_1", session_id=session_id, message_id=message_id, text="")
     store.live.append(LivePart(part, directory), "Hello ")
     ended = part.model_copy(update={"text": "Hello"})
@@ -280,15 +279,15 @@ async def test_a_cursor_that_was_never_given_is_answered_with_a_resync(tmp_path:
             resync = await events.until("server.resync")
             await events.close()
         assert events.types == ["server.connected", "server.resync"]
-        assert resync.id == await app.services.events.replay.head()
+        assert resync.id == await app.services.replay.head()
 
 
 async def test_a_cursor_older_than_the_journal_is_answered_with_a_resync_that_can_be_resumed_from(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         for _ in range(3):
             await app.create_session()
-        newest = await app.services.events.replay.head()
-        await app.services.sessions.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 2))
+        newest = await app.services.replay.head()
+        await app.services.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 2))
         async with app.events(cursor=1) as events:
             resync = await events.until("server.resync")
         async with app.events(cursor=resync.id) as again:
@@ -301,8 +300,8 @@ async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path)
     async with running_app(tmp_path) as app:
         for _ in range(2):
             await app.create_session()
-        newest = await app.services.events.replay.head()
-        await app.services.sessions.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 1))
+        newest = await app.services.replay.head()
+        await app.services.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 1))
         async with app.events(cursor=newest - 1) as events:
             await events.until("session.updated")
         assert events.types == ["server.connected", "session.updated"]
@@ -311,14 +310,14 @@ async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path)
 
 
 async def test_a_server_that_stops_ends_a_long_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
+    monkeypatch.setattr(journal_rows, "PAGE_BYTES", 1)
     async with running_app(tmp_path) as app:
         for _ in range(3):
             await app.create_session()
         async with app.client.stream("GET", "/event", headers={"last-event-id": "1"}) as response:
             lines = response.aiter_lines()
             assert "server.connected" in await anext(lines)
-            app.services.events.bus.close()
+            app.services.bus.close()
             rest = [line async for line in lines if line.startswith("id:")]
         assert len(rest) < 6
 
@@ -367,7 +366,7 @@ async def test_whichever_event_a_client_remembers_it_resumes_behind_it(tmp_path:
             await first.until("server.connected")
             await app.prompt(session["id"], "1")
             await first.until("session.idle")
-            await app.services.sessions.store.barrier()
+            await app.services.store.barrier()
         ids = [event.event_id for event in first.seen]
         assert sorted(set(ids)) == ids and all(event.id is None for event in first.seen)
         stored = [event for event in first.seen if event.event_id.endswith("0" * 13)]

@@ -117,7 +117,7 @@ async def test_nothing_of_a_turn_but_its_title_comes_after_its_idle(tmp_path: Pa
         async with app.events() as events:
             await app.prompt(session["id"], "change nothing")
             await events.until("session.idle")
-            await app.services.sessions.store.barrier()
+            await app.services.store.barrier()
             await app.create_session(title="marker")
             await events.until("session.created")
         after = events.types[events.types.index("session.idle") + 1 :]
@@ -306,4 +306,4 @@ async def test_a_client_that_goes_away_leaves_no_listener_behind(tmp_path: Path)
         for path in ("/event", "/global/event?parts=delta"):
             async with app.events(path) as events:
                 await events.until("server.connected")
-        assert app.services.events.bus._listeners == {}
+        assert app.services.bus._listeners == {}

@@ -27,13 +27,13 @@ async def connect_and_read_nothing(port: int) -> socket.socket:
 
 async def until_listeners(app: RunningApp, count: int) -> None:
     async with asyncio.timeout(60):
-        while sum(map(len, app.services.events.bus._listeners.values())) != count:
+        while sum(map(len, app.services.bus._listeners.values())) != count:
             await asyncio.sleep(0.01)
 
 
 def publish(app: RunningApp, number: int) -> None:
     payload = json.dumps({"type": "test", "properties": {"number": number, "padding": "x" * EVENT_BYTES}}, separators=(",", ":"))
-    app.services.events.bus.publish(Event("test", payload.encode(), directory=str(app.directory), journaled=False))
+    app.services.bus.publish(Event("test", payload.encode(), directory=str(app.directory), journaled=False))
 
 
 async def test_a_client_that_reads_nothing_is_cut_off_and_the_others_hear_everything(tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from typing import Annotated
 
 from fastapi import Path, Query
-from fastapi.responses import Response
 
-from app.api.deps import AppServices, SessionIdPath, Who, no_content
+from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.roles import ANSWERS, READS, WRITES
 from app.api.services import Services
 from app.api.v2.answers import Data, Located, data, located, router
@@ -63,13 +62,13 @@ class PermissionSavedInfo(Wire):
 
 async def _find(app: Services, session_id: str, request_id: str, pending: PendingRequests[R, T]) -> PendingRequest[R, T]:
     """Raises SessionNotFound, RequestNotPending."""
-    await app.sessions.store.session(session_id)
+    await app.store.session(session_id)
     return await pending.find_in(session_id, request_id)
 
 
 @permissions.get("/request", operation_id="v2.permission.request.list", responses=_FORBIDDEN, dependencies=READS)
 async def list_permissions(app: AppServices, who: Who, here: PlaceLocation) -> Located[list[PermissionV2Request]]:
-    found = await app.pending.permissions.pending.all(here.directory, who.visible_owner)
+    found = await app.permissions.pending.all(here.directory, who.visible_owner)
     return located(here, list(map(PermissionV2Request.of, found)))
 
 
@@ -78,17 +77,16 @@ async def saved(
     app: AppServices, who: Who, project_id: Annotated[str | None, Query(alias="projectID")] = None
 ) -> Data[list[PermissionSavedInfo]]:
     """What replies of `always` have approved."""
-    found = await app.pending.permissions.saved.all(who.visible_owner, project_id)
+    found = await app.permissions.saved.all(who.visible_owner, project_id)
     return data(list(map(PermissionSavedInfo.of, found)))
 
 
 @permissions.delete(
     "/saved/{id}", operation_id="v2.permission.saved.remove", status_code=204, responses=_FORBIDDEN, dependencies=WRITES
 )
-async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path(alias="id")]) -> Response:
+async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path(alias="id")]) -> None:
     """It is asked for again. One that is not there is gone already."""
-    await app.pending.permissions.saved.remove(who.visible_owner, saved_id)
-    return no_content()
+    await app.permissions.saved.remove(who.visible_owner, saved_id)
 
 
 @session_permissions.post("", operation_id="v2.session.permission.create", responses=_FORBIDDEN, dependencies=WRITES)
@@ -96,53 +94,50 @@ async def create(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ClientPermission
 ) -> Data[PermissionEffect]:
     """For what a client is about to do itself. The reply comes as the event `permission.v2.replied`."""
-    session = await app.sessions.store.session(session_id)
-    request_id, effect = await ask(app.pending.permissions, instance, session, body)
+    session = await app.store.session(session_id)
+    request_id, effect = await ask(app.permissions, instance, session, body)
     return data(PermissionEffect(id=request_id, effect=effect))
 
 
 @session_permissions.get("", operation_id="v2.session.permission.list", dependencies=READS)
 async def permissions_of_session(app: AppServices, session_id: SessionIdPath) -> Data[list[PermissionV2Request]]:
-    await app.sessions.store.session(session_id)
-    found = await app.pending.permissions.pending.of_session(session_id)
+    await app.store.session(session_id)
+    found = await app.permissions.pending.of_session(session_id)
     return data([PermissionV2Request.of(pending.request) for pending in found])
 
 
 @session_permission.get("", operation_id="v2.session.permission.get", dependencies=READS)
 async def permission(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath) -> Data[PermissionV2Request]:
-    found = await _find(app, session_id, request_id, app.pending.permissions.pending)
+    found = await _find(app, session_id, request_id, app.permissions.pending)
     return data(PermissionV2Request.of(found.request))
 
 
 @session_permission.post(
     "/reply", operation_id="v2.session.permission.reply", status_code=204, responses=_FORBIDDEN, dependencies=ANSWERS
 )
-async def reply(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath, body: ReplyInput) -> Response:
-    await _find(app, session_id, request_id, app.pending.permissions.pending)
-    await app.pending.permissions.reply(request_id, body.reply, body.message)
-    return no_content()
+async def reply(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath, body: ReplyInput) -> None:
+    await _find(app, session_id, request_id, app.permissions.pending)
+    await app.permissions.reply(request_id, body.reply, body.message)
 
 
 @questions.get("/request", operation_id="v2.question.request.list", dependencies=READS)
 async def list_questions(app: AppServices, who: Who, here: PlaceLocation) -> Located[list[QuestionRequest]]:
-    return located(here, list(await app.pending.questions.pending.all(here.directory, who.visible_owner)))
+    return located(here, list(await app.questions.pending.all(here.directory, who.visible_owner)))
 
 
 @session_questions.get("", operation_id="v2.session.question.list", dependencies=READS)
 async def questions_of_session(app: AppServices, session_id: SessionIdPath) -> Data[list[QuestionRequest]]:
-    await app.sessions.store.session(session_id)
-    return data([pending.request for pending in await app.pending.questions.pending.of_session(session_id)])
+    await app.store.session(session_id)
+    return data([pending.request for pending in await app.questions.pending.of_session(session_id)])
 
 
 @session_question.post("/reply", operation_id="v2.session.question.reply", status_code=204, dependencies=ANSWERS)
-async def answer(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath, body: AnswerInput) -> Response:
-    await _find(app, session_id, request_id, app.pending.questions.pending)
-    await app.pending.questions.reply(request_id, body.answers)
-    return no_content()
+async def answer(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath, body: AnswerInput) -> None:
+    await _find(app, session_id, request_id, app.questions.pending)
+    await app.questions.reply(request_id, body.answers)
 
 
 @session_question.post("/reject", operation_id="v2.session.question.reject", status_code=204, dependencies=ANSWERS)
-async def reject(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath) -> Response:
-    await _find(app, session_id, request_id, app.pending.questions.pending)
-    await app.pending.questions.reject(request_id)
-    return no_content()
+async def reject(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath) -> None:
+    await _find(app, session_id, request_id, app.questions.pending)
+    await app.questions.reject(request_id)

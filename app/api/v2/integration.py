@@ -12,7 +12,7 @@ from fastapi import Depends, Path
 from fastapi.responses import Response
 from pydantic import Field
 
-from app.api.deps import AppServices, Who, json_bytes, no_content
+from app.api.deps import AppServices, Who, json_bytes
 from app.api.provider_keys import put_key, remove_key, stored_keys
 from app.api.roles import READS, WRITES
 from app.api.v2.answers import Located, located, router
@@ -90,7 +90,7 @@ class CredentialUpdate(Wire):
 async def _integrations(app: AppServices, who: Who, instance: PlaceInstance) -> dict[str, IntegrationInfo]:
     """Of every provider that needs nothing but a key, and of those that are configured."""
     connected, keys = instance.models.connected, await stored_keys(app, who)
-    names = {id_: (provider.name, list(provider.env)) for id_, provider in app.directories.known.providers.items()}
+    names = {id_: (provider["name"], provider["env"]) for id_, provider in app.known.providers.items()}
     names |= {id_: (info.name, info.env) for id_, info in connected.items() if id_ in instance.config.provider}
     return {
         id_: IntegrationInfo(
@@ -132,50 +132,46 @@ async def integration(here: PlaceLocation, found: Integrations, integration_id: 
 
 
 @routes.post("/{integrationID}/connect/key", operation_id="v2.integration.connect.key", status_code=204, dependencies=WRITES)
-async def connect_by_key(app: AppServices, who: Who, integration_id: KnownId, body: KeyInput) -> Response:
+async def connect_by_key(app: AppServices, who: Who, integration_id: KnownId, body: KeyInput) -> None:
     """Stores a provider's key, where `PUT /auth/{providerID}` does."""
     await put_key(app, who, integration_id, _key(body.key, body.label))
-    return no_content()
 
 
 @routes.post("/{integrationID}/connect/oauth", operation_id="v2.integration.connect.oauth", status_code=204, dependencies=WRITES)
-async def connect_by_oauth(integration_id: KnownId, body: OAuthInput) -> Response:
+async def connect_by_oauth(integration_id: KnownId, body: OAuthInput) -> None:
     """Refused: no provider here is signed in to with OAuth."""
     raise BadRequest(f"{integration_id} is connected by an API key, not by signing in", ["methodID"], body.method_id)
 
 
 @attempts.get("", operation_id="v2.integration.attempt.status", status_code=204, dependencies=[*READS, *IN_PLACE])
-async def attempt_status(attempt_id: AttemptPath) -> Response:
+async def attempt_status(attempt_id: AttemptPath) -> None:
     """Refused: without OAuth there are no attempts to sign in."""
     raise _no_attempt(attempt_id)
 
 
 @attempts.delete("", operation_id="v2.integration.attempt.cancel", status_code=204, dependencies=[*WRITES, *IN_PLACE])
-async def cancel_attempt(attempt_id: AttemptPath) -> Response:
+async def cancel_attempt(attempt_id: AttemptPath) -> None:
     """One that is not there is cancelled already."""
-    return no_content()
 
 
 @attempts.post("/complete", operation_id="v2.integration.attempt.complete", status_code=204, dependencies=[*WRITES, *IN_PLACE])
-async def complete_attempt(attempt_id: AttemptPath, body: OAuthCode) -> Response:
+async def complete_attempt(attempt_id: AttemptPath, body: OAuthCode) -> None:
     """Refused: without OAuth there are no attempts to sign in."""
     raise _no_attempt(attempt_id)
 
 
 @credentials.patch("", operation_id="v2.credential.update", status_code=204, dependencies=[*WRITES, *IN_PLACE])
-async def rename_credential(app: AppServices, who: Who, credential_id: CredentialPath, body: CredentialUpdate) -> Response:
+async def rename_credential(app: AppServices, who: Who, credential_id: CredentialPath, body: CredentialUpdate) -> None:
     """One that is not there stays away."""
     key = (await stored_keys(app, who)).get(credential_id)
     if isinstance(key, ApiAuth):
         await put_key(app, who, credential_id, _key(key.key, body.label, key.metadata))
-    return no_content()
 
 
 @credentials.delete("", operation_id="v2.credential.remove", status_code=204, dependencies=[*WRITES, *IN_PLACE])
-async def remove_credential(app: AppServices, who: Who, credential_id: CredentialPath) -> Response:
+async def remove_credential(app: AppServices, who: Who, credential_id: CredentialPath) -> None:
     """One that is not there is gone already."""
     await remove_key(app, who, credential_id)
-    return no_content()
 
 
 def _connections(

@@ -12,14 +12,12 @@ from app.api.v2.answers import Located, located, router
 from app.api.v2.catalogue import ProviderRequest
 from app.api.v2.errors import ForbiddenError, TaggedAnswer, TaggedError, described
 from app.api.v2.place import PlaceInstance
+from app.provider.models.entries import LONG_CONTEXT
 from app.provider.models.listing import config_providers
 from app.schema.base import Wire
-from app.schema.model import CachePrice, Modalities, Model, ModelApi, ModelLimit, Price, ProviderInfo
+from app.schema.model import CachePrice, CostTier, Modalities, Model, ModelApi, ModelLimit, Price, ProviderInfo
 
 routes = router("", ForbiddenError)
-
-LONG_CONTEXT_TOKENS = 200_000
-"""From where on the dearer price of a model counts: `experimentalOver200K`."""
 
 
 class ProviderNotFoundError(TaggedAnswer):
@@ -67,11 +65,6 @@ class ModelRelease(Wire):
     """Epoch milliseconds, 0 where it is not known."""
 
     released: int
-
-
-class CostTier(Wire):
-    type: Literal["context"] = "context"
-    size: int
 
 
 class ModelCost(Wire):
@@ -186,8 +179,9 @@ def _costs(model: Model) -> Iterator[ModelCost]:
     """None of a model that costs nothing, or nobody knows what."""
     if model.cost.input or model.cost.output:
         yield _cost(model.cost)
-    if model.cost.experimental_over_200k:
-        yield _cost(model.cost.experimental_over_200k, CostTier(size=LONG_CONTEXT_TOKENS))
+    yield from (_cost(each, each.tier) for each in model.cost.tiers or ())
+    if model.cost.experimental_over_200k and not model.cost.tiers:
+        yield _cost(model.cost.experimental_over_200k, CostTier(size=LONG_CONTEXT))
 
 
 def _cost(price: Price, tier: CostTier | None = None) -> ModelCost:

@@ -69,7 +69,7 @@ async def _instance(request: Request, place: Place) -> Instance:
 async def _session_instance(request: Request, session_id: SessionIdPath) -> Instance:
     """Where the session was created, whatever the request names."""
     app = services_of(request)
-    return await instance_of_session(app, principal_of(request.scope), await app.sessions.store.session(session_id), None)
+    return await instance_of_session(app, principal_of(request.scope), await app.store.session(session_id), None)
 
 
 PlaceLocation = Annotated[Location, Depends(_here)]

@@ -4,15 +4,14 @@ import asyncio
 from typing import Annotated, Literal
 
 from fastapi import Query, Request
-from fastapi.responses import Response
 
 from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
-from app.api.deps import AppServices, SessionIdPath, Who, instance_of, no_content
+from app.api.deps import AppServices, SessionIdPath, Who, instance_of
 from app.api.keepalive_json import disconnected
 from app.api.roles import PROMPTS, READS, WRITES
 from app.api.v2.answers import Data, data, router
-from app.api.v2.cursors import PageEnds, invalid_cursor, read_cursor, write_cursor
+from app.api.v2.cursors import Order, PageCursor, PageEnds, invalid_cursor, read_cursor
 from app.api.v2.errors import (
     ConflictError,
     ForbiddenError,
@@ -32,7 +31,7 @@ from app.schema.timeline import LocationRef, SessionInputAdmitted, SessionPrompt
 from app.session.revert_state import revert_state
 from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.storage.repositories.session_rows import SessionFilter
-from app.timeline.sessions import session_info
+from app.timeline.entries import session_info
 from app.workspace.instance import Instance
 
 routes = router("/session", tags=["session"])
@@ -41,17 +40,11 @@ routers = (routes, of_one)
 
 _BUSY = described(SessionNotFoundError, SessionBusyError)
 
-Order = Literal["asc", "desc"]
-
 DEFAULT_LIMIT = 50
 
 
-class SessionCursor(Wire):
-    """`anchor`: the session that the page stands beside."""
-
+class SessionCursor(PageCursor):
     anchor: SessionID
-    newer: bool
-    order: Order
     project: str | None = None
     directory: str | None = None
     subpath: str | None = None
@@ -107,16 +100,11 @@ async def list_sessions(
     if cursor is not None:
         at = read_cursor(SessionCursor, cursor)
     beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
-    store = app.sessions.store
     try:
-        found = [] if workspace else await store.sessions_beside(_filter(at, who.visible_owner), beside)
+        found = [] if workspace else await app.store.sessions_beside(_filter(at, who.visible_owner), beside)
     except UnknownAnchor as gone:
         raise invalid_cursor(gone.message) from None
-    ends = PageEnds()
-    if found:
-        previous = at.model_copy(update={"anchor": found[0].id, "newer": at.order == "desc"})
-        following = at.model_copy(update={"anchor": found[-1].id, "newer": at.order == "asc"})
-        ends = PageEnds(previous=write_cursor(previous), next=write_cursor(following))
+    ends = at.ends(found[0].id, found[-1].id) if found else PageEnds()
     return SessionsResponse(data=[session_info(session) for session in found], cursor=ends)
 
 
@@ -132,7 +120,7 @@ async def create(request: Request, app: AppServices, who: Who, body: SessionV2Cr
     instance = await instance_of(app, who, wanted.location.directory if wanted.location else None)
     _require_agent(instance, wanted.agent)
     _require_model(instance, wanted.model)
-    service, name = app.sessions.service, who.name
+    service, name = app.sessions, who.name
     given = CreateInput(agent=wanted.agent, model=wanted.model)
     if wanted.id is None:
         session = await service.create(instance.location, given, name)
@@ -162,51 +150,47 @@ def _require_model(instance: Instance, model: SessionModel | None) -> None:
 @routes.get("/active", dependencies=READS)
 async def active(app: AppServices, who: Who) -> Data[dict[str, SessionActive]]:
     """The sessions that are not idle, on whatever server."""
-    sessions, owner = app.sessions, who.visible_owner
-    busy = await sessions.statuses.busy_sessions()
-    seen = busy if owner is None else await sessions.service.owned(busy, owner)
+    busy = await app.statuses.busy_sessions()
+    seen = busy if who.visible_owner is None else await app.sessions.owned(busy, who.visible_owner)
     return data({each: SessionActive() for each in sorted(seen)})
 
 
 @of_one.get("", dependencies=READS)
 async def get(app: AppServices, session_id: SessionIdPath) -> Data[SessionV2Info]:
-    return data(session_info(await app.sessions.store.session(session_id)))
+    return data(session_info(await app.store.session(session_id)))
 
 
 @of_one.post("/agent", status_code=204, dependencies=WRITES)
-async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: AgentSwitch) -> Response:
+async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: AgentSwitch) -> None:
     """For the prompts that come."""
     _require_agent(instance, body.agent)
-    await app.sessions.service.switch_agent(instance.location, session_id, body.agent)
-    return no_content()
+    await app.sessions.switch_agent(instance.location, session_id, body.agent)
 
 
 @of_one.post("/model", status_code=204, dependencies=WRITES)
-async def switch_model(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ModelSwitch) -> Response:
+async def switch_model(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ModelSwitch) -> None:
     """For the prompts that come."""
     _require_model(instance, body.model)
-    await app.sessions.service.switch_model(instance.location, session_id, body.model)
-    return no_content()
+    await app.sessions.switch_model(instance.location, session_id, body.model)
 
 
 @of_one.post("/prompt", responses=described(SessionNotFoundError, ConflictError), dependencies=PROMPTS)
 async def prompt(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: SessionPromptInput
 ) -> Data[SessionInputAdmitted]:
-    return data(await app.second_api().admissions.admit(instance, session_id, body))
+    return data(await app.admissions.admit(instance, session_id, body))
 
 
 @of_one.post("/compact", status_code=204, responses=_BUSY, dependencies=PROMPTS)
-async def compact(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
+async def compact(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> None:
     """Answers when the summary is there."""
-    await app.runs.actions.compact(instance, session_id)
-    return no_content()
+    await app.actions.compact(instance, session_id)
 
 
 @of_one.post("/wait", status_code=204, dependencies=WRITES)
-async def wait(request: Request, app: AppServices, session_id: SessionIdPath) -> Response:
+async def wait(request: Request, app: AppServices, session_id: SessionIdPath) -> None:
     """Answers when the session is idle and its queue empty. Waits no longer than the client does."""
-    waiting = asyncio.create_task(app.runs.queue.all_answered(session_id), name=f"wait for {session_id}")
+    waiting = asyncio.create_task(app.queue.all_answered(session_id), name=f"wait for {session_id}")
     gone = asyncio.create_task(disconnected(request.receive))
     try:
         await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -215,15 +199,13 @@ async def wait(request: Request, app: AppServices, session_id: SessionIdPath) ->
     finally:
         waiting.cancel()
         gone.cancel()
-    return no_content()
 
 
 @of_one.post("/interrupt", status_code=204, dependencies=WRITES)
-async def interrupt(app: AppServices, session_id: SessionIdPath) -> Response:
+async def interrupt(app: AppServices, session_id: SessionIdPath) -> None:
     """Answers when the session is idle and its record finished."""
-    await app.sessions.store.session_json(session_id)
-    await app.runs.runner.abort(session_id)
-    return no_content()
+    await app.store.session_json(session_id)
+    await app.runner.abort(session_id)
 
 
 _STAGED = described(SessionNotFoundError, MessageNotFoundError, SessionBusyError)
@@ -234,22 +216,20 @@ async def stage_revert(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: RevertInput
 ) -> Data[RevertState]:
     """The files are restored now; the messages from there on go with the commit, or the next prompt."""
-    await app.sessions.store.message(session_id, body.message_id)
-    session = await app.runs.actions.revert(instance, session_id, body)
+    await app.store.message(session_id, body.message_id)
+    session = await app.actions.revert(instance, session_id, body)
     if session.revert is None:
         raise MessageNotFound(session_id, body.message_id)
     return data(revert_state(session.revert))
 
 
 @of_one.post("/revert/clear", operation_id="v2.session.revert.clear", status_code=204, responses=_BUSY, dependencies=WRITES)
-async def clear_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
+async def clear_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> None:
     """The files are again as they were before the revert."""
-    await app.runs.actions.unrevert(instance, session_id)
-    return no_content()
+    await app.actions.unrevert(instance, session_id)
 
 
 @of_one.post("/revert/commit", operation_id="v2.session.revert.commit", status_code=204, responses=_BUSY, dependencies=WRITES)
-async def commit_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> Response:
+async def commit_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> None:
     """The messages that were reverted are removed for good."""
-    await app.runs.actions.commit_revert(instance, session_id)
-    return no_content()
+    await app.actions.commit_revert(instance, session_id)

@@ -11,14 +11,14 @@ from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.event import listen, stream
 from app.api.roles import READS
 from app.api.v2.answers import Data, data, router
-from app.api.v2.cursors import PageEnds, invalid_cursor, read_cursor, write_cursor
+from app.api.v2.cursors import Order, PageCursor, PageEnds, invalid_cursor, read_cursor
 from app.api.v2.errors import InvalidCursorError, MessageNotFoundError, SessionNotFoundError, described
-from app.api.v2.session import DEFAULT_LIMIT, Order
+from app.api.v2.session import DEFAULT_LIMIT
 from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
 from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.timeline.numbers import LARGEST
-from app.timeline.service import EntryPage, TimelineReader
+from app.timeline.service import TimelineReader
 
 routes = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
 
@@ -28,12 +28,8 @@ MOST_EVENTS = 100
 After = Annotated[int, Query(ge=0, le=LARGEST, description="Events behind this `durable.seq`; all if absent")]
 
 
-class MessageCursor(Wire):
-    """`anchor`: the message that the page stands beside."""
-
+class MessageCursor(PageCursor):
     anchor: MessageID
-    newer: bool
-    order: Order
 
 
 class SessionMessagesResponse(Wire):
@@ -56,35 +52,28 @@ async def messages(
 ) -> SessionMessagesResponse:
     if cursor is not None and order is not None:
         raise invalid_cursor("Cursor cannot be combined with order")
-    at = read_cursor(MessageCursor, cursor) if cursor is not None else None
-    ordered: Order = at.order if at else order or "desc"
-    wanted = PageBeside(limit, ordered == "desc", at.anchor if at else None, bool(at and at.newer))
+    at = MessageCursor(anchor="msg", newer=False, order=order or "desc")
+    if cursor is not None:
+        at = read_cursor(MessageCursor, cursor)
+    beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
     try:
-        page = await app.second_api().timeline.page(session_id, wanted)
+        page = await app.timeline.page(session_id, beside)
     except UnknownAnchor as gone:
         raise invalid_cursor(gone.message) from None
-    return SessionMessagesResponse(data=page.entries, cursor=_ends(page, ordered))
-
-
-def _ends(page: EntryPage, order: Order) -> PageEnds:
-    if page.first is None or page.last is None:
-        return PageEnds()
-    previous = MessageCursor(anchor=page.first, newer=order == "desc", order=order)
-    following = MessageCursor(anchor=page.last, newer=order == "asc", order=order)
-    return PageEnds(previous=write_cursor(previous), next=write_cursor(following))
+    return SessionMessagesResponse(data=page.entries, cursor=at.ends(page.first, page.last))
 
 
 @routes.get("/message/{messageID}", responses=described(SessionNotFoundError, MessageNotFoundError), dependencies=READS)
 async def message(
     app: AppServices, session_id: SessionIdPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
 ) -> Data[SessionMessage]:
-    return data(await app.second_api().timeline.message(session_id, message_id))
+    return data(await app.timeline.message(session_id, message_id))
 
 
 @routes.get("/context", dependencies=READS)
 async def context(app: AppServices, session_id: SessionIdPath) -> Data[list[SessionMessage]]:
     """What the model is sent of the session: from the newest summary on."""
-    return data(list(await app.second_api().timeline.context(session_id)))
+    return data(list(await app.timeline.context(session_id)))
 
 
 @routes.get("/history", dependencies=READS)
@@ -94,7 +83,7 @@ async def history(
     limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
     after: After = 0,
 ) -> SessionEventPage:
-    found = (await app.second_api().timeline.events(session_id, after, limit)).events
+    found = (await app.timeline.events(session_id, after, limit)).events
     return SessionEventPage(data=found[:limit], has_more=len(found) > limit)
 
 
@@ -104,10 +93,10 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 @routes.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """What happened in the session behind an event, then what happens."""
-    session = await app.sessions.store.session(session_id)
+    session = await app.store.session(session_id)
     listener = listen(app, who, session.directory)
-    reader = TimelineReader(listener, who.may_see, app.events.heartbeat_seconds)
-    return await stream(request, app, who, listener, _frames(app.second_api().timeline.follow(session_id, after, reader)))
+    reader = TimelineReader(listener, who.may_see, app.heartbeat_seconds)
+    return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, reader)))
 
 
 async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:

@@ -1,9 +1,8 @@
 """Terminals: those of the first API. One that is made here stays listed when its program has exited, until it is removed."""
 
 from fastapi import Request
-from fastapi.responses import Response
 
-from app.api.deps import AppServices, Who, no_content, workspace_of
+from app.api.deps import AppServices, Who, workspace_of
 from app.api.documented import Responses, answer
 from app.api.roles import ANSWERS, READS, WRITES
 from app.api.services import Services
@@ -46,16 +45,15 @@ async def update(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath, wa
 
 
 @of_one.delete("", status_code=204, dependencies=WRITES)
-async def remove(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Response:
+async def remove(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> None:
     """Ends its program and all that was started in it."""
     await app.terminals.remove(who, pty_id)
-    return no_content()
 
 
 @of_one.post("/connect-token", dependencies=WRITES)
-async def connect_token(request: Request, app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Located[PtyTicket]:
+async def connect_token(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Located[PtyTicket]:
     """A login for one connection, `GET /api/pty/:ptyID/connect?ticket=…`: a browser's WebSocket can send no header."""
-    return await _of(app, who, pty_id, issue_ticket(request, app, who, pty_id))
+    return await _of(app, who, pty_id, issue_ticket(app, who, pty_id))
 
 
 @of_one.get("/connect", operation_id="v2.pty.connect", responses=_UPGRADE, openapi_extra=_WEBSOCKET, dependencies=ANSWERS)

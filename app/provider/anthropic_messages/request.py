@@ -1,7 +1,5 @@
 """A ModelRequest as the body of POST /v1/messages."""
 
-import re
-from collections.abc import Mapping
 from typing import Any, assert_never
 
 from app.provider.base import (
@@ -18,9 +16,8 @@ from app.provider.base import (
     UnusableOption,
     UserTurn,
 )
-from app.provider.wire.files import file_kind, inline, unsendable
+from app.provider.wire.files import inline, medium_of, unsendable
 from app.provider.wire.options import object_option, present, renamed
-from app.schema.model import Model
 
 Json = dict[str, Any]
 
@@ -30,28 +27,21 @@ _AFTER_ANSWER = "[Go on from here.]"
 """Newer models refuse a conversation that ends with their own words."""
 _BEFORE_ANSWER = "[What was asked here had no text.]"
 _EPHEMERAL = {"type": "ephemeral"}
-_NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 _UNMARKABLE = ("thinking", "redacted_thinking")
 _OPTION_NAMES = {
-    "metadata": "metadata",
     "serviceTier": "service_tier",
-    "service_tier": "service_tier",
     "stopSequences": "stop_sequences",
-    "stop_sequences": "stop_sequences",
     "toolChoice": "tool_choice",
-    "tool_choice": "tool_choice",
     "contextManagement": "context_management",
-    "context_management": "context_management",
     "outputConfig": "output_config",
-    "output_config": "output_config",
-    "container": "container",
 }
+_OPTIONS = ("metadata", "container", *_OPTION_NAMES.values())
 
 
 def anthropic_body(request: ModelRequest) -> Json:
     """Leaves out options that the API does not know, because it rejects them."""
     options = request.options
-    thinking = _thinking(options)
+    thinking = _thinking(request)
     sampling = {} if _thinks(thinking) else present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
     body = {
         "model": request.model.api.id,
@@ -63,21 +53,26 @@ def anthropic_body(request: ModelRequest) -> Json:
         **present(thinking=thinking, tools=[_tool(tool) for tool in request.tools] or None),
         **present(tool_choice={"type": "any"} if request.requires_tool and not _thinks(thinking) else None),
         **present(output_config=present(effort=options.get("effort")) or None),
-        **{_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES},
+        **{name: value for name, value in renamed(options, _OPTION_NAMES).items() if name in _OPTIONS},
     }
     _mark_for_cache(body)
     return body
 
 
-def _thinking(options: Mapping[str, Any]) -> Json | None:
-    """Raises UnusableOption."""
-    option = object_option(options, "thinking")
+def _thinking(request: ModelRequest) -> Json | None:
+    """A budget that leaves no room for an answer, which the API rejects, becomes half of the model's limit. Raises
+    UnusableOption."""
+    option = object_option(request.options, "thinking")
     if option is None:
         return None
     for name in ("budgetTokens", "budget_tokens"):
         if name in option and type(option[name]) is not int:
             raise UnusableOption(f"thinking.{name}", "a number of tokens", option[name])
-    return renamed(option, {"budgetTokens": "budget_tokens"})
+    thinking = renamed(option, {"budgetTokens": "budget_tokens"})
+    limit = request.model.limit.output
+    if 0 < limit <= thinking.get("budget_tokens", 0):
+        thinking["budget_tokens"] = limit // 2
+    return thinking
 
 
 def _thinks(thinking: Json | None) -> bool:
@@ -85,15 +80,10 @@ def _thinks(thinking: Json | None) -> bool:
 
 
 def _max_tokens(request: ModelRequest, thinking: Json | None) -> int:
-    """The API's `max_tokens` includes thinking; ours counts the answer alone."""
-    limit = _output_limit(request.model)
+    """The API's `max_tokens` includes thinking; ours counts the answer alone. Together they fit the model's limit."""
+    limit, budget = request.model.limit.output, (thinking or {}).get("budget_tokens") or 0
     wanted = request.max_output_tokens or min(limit or _DEFAULT_MAX_TOKENS, _DEFAULT_MAX_TOKENS)
-    total = wanted + int((thinking or {}).get("budget_tokens") or 0)
-    return min(total, limit) if limit else total
-
-
-def _output_limit(model: Model) -> int | None:
-    return model.limit.output or None
+    return min(wanted + budget, limit) if limit else max(wanted, budget + 1)
 
 
 def _tool(tool: ToolSpec) -> Json:
@@ -145,7 +135,7 @@ def _assistant_part(block: TextBlock | ReasoningBlock | ToolCallBlock) -> list[J
         case ReasoningBlock():
             return _reasoning(block)
         case ToolCallBlock():
-            return [{"type": "tool_use", "id": _id(block.call_id), "name": block.tool, "input": block.input}]
+            return [{"type": "tool_use", "id": block.call_id, "name": block.tool, "input": block.input}]
         case _:
             assert_never(block)
 
@@ -166,18 +156,14 @@ def _tool_result(result: ToolResultBlock) -> Json:
         content = [*([_text(result.text)] if result.text.strip() else []), *map(_file, result.files)]
     return {
         "type": "tool_result",
-        "tool_use_id": _id(result.call_id),
+        "tool_use_id": result.call_id,
         "content": content,
         **present(is_error=True if result.is_error else None),
     }
 
 
-def _id(call_id: str) -> str:
-    return _NOT_IN_IDS.sub("_", call_id)
-
-
 def _file(file: FileBlock) -> Json:
-    match file_kind(file):
+    match medium_of(file):
         case "image":
             return {"type": "image", "source": _source(file)}
         case "pdf":
@@ -190,7 +176,7 @@ def _source(file: FileBlock) -> Json:
     content = inline(file)
     if content is None:
         return {"type": "url", "url": file.url}
-    return {"type": "base64", "media_type": content.mime, "data": content.base64}
+    return {"type": "base64", "media_type": file.mime, "data": content}
 
 
 def _mark_for_cache(body: Json) -> None:

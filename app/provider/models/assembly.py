@@ -1,20 +1,20 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from app.config.loader import LoadedConfig
 from app.config.merge import deep_merge, difference
-from app.provider.models.catalogue import Known, scripted_info
-from app.provider.models.configured_model import ConfigEntry, configured_model
-from app.provider.models.merging import merge_layers
+from app.provider.models.catalogue import Catalogue, scripted_info
+from app.provider.models.entries import RawEntry, make_model, merge_entry
 from app.provider.models.ownership import KeyHolders, entries_for, is_offered
-from app.provider.models.variants import derive_variants
 from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
 from app.util.environment import is_servers_own
+
+Source = Literal["env", "api", "config"]
 
 _TRUE = ("1", "true")
 _WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
@@ -25,7 +25,7 @@ _WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
 class ProviderSettings:
     """The settings of providers in `opencode.json` and the flags. `enabled` is None for all."""
 
-    entries: Mapping[str, ConfigEntry] = field(default_factory=dict)
+    entries: Mapping[str, RawEntry] = field(default_factory=dict)
     enabled: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     policies: Sequence[Mapping[str, str]] = ()
@@ -35,7 +35,7 @@ class ProviderSettings:
     """Offers the scripted provider beside others, because a script file is given."""
     operators: "ProviderSettings | None" = None
     """By the operator's layers alone, where projects are not trusted."""
-    projects: Mapping[str, ConfigEntry] = field(default_factory=dict)
+    projects: Mapping[str, RawEntry] = field(default_factory=dict)
     """The entries of the project's layers there."""
 
     @classmethod
@@ -60,7 +60,7 @@ class ProviderSettings:
         operators = cls.of(deep_merge(loaded.split.operators, changed), loaded.environ)
         return replace(merged, operators=operators, projects=loaded.split.projects.get("provider") or {})
 
-    def for_keys(self, keys: KeyHolders, known: Known) -> "ProviderSettings":
+    def for_keys(self, keys: KeyHolders, known: Catalogue) -> "ProviderSettings":
         """As they hold for the user who has these keys."""
         operators = (self.operators or self).entries
         return replace(self, entries=entries_for(keys, known, operators, self.projects))
@@ -73,15 +73,32 @@ class ProviderSettings:
 
 
 def assemble(
-    known: Known, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
+    known: Catalogue, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
 ) -> dict[str, ProviderInfo]:
-    """The connected providers in OpenCode's order: by environment, then by stored key, then by config.
+    """The connected providers in OpenCode's order: by environment, then by stored key, then by config; where one is found in
+    several places, the first decides its place in the order and the last is its source.
 
     The key is the stored one, else that of the first variable that is set. Loads the models of connected providers only.
     """
-    sources = _sources(known, settings, env, auth)
-    built = (_connect(known, settings, provider_id, source, env, auth) for provider_id, source in sources.items())
-    connected = {info.id: info for info in built if info.models}
+    entries = {id_: entry for id_, entry in _entries(known, settings).items() if settings.allows(id_)}
+    stored = api_keys(auth)
+    sources: dict[str, Source] = {id_: "env" for id_, entry in entries.items() if _env_key(entry, env)}
+    sources |= {id_: "api" for id_ in entries if id_ in stored}
+    sources |= {id_: "config" for id_ in settings.entries if id_ in entries}
+    connected: dict[str, ProviderInfo] = {}
+    for id_, source in sources.items():
+        entry = entries[id_]
+        key = stored[id_].key if id_ in stored else _env_key(entry, env)
+        if models := _models(known, settings, id_, entry):
+            connected[id_] = ProviderInfo(
+                id=id_,
+                name=entry.get("name") or id_,
+                source=source,
+                env=_env_names(entry),
+                key=key,
+                options=entry.get("options", {}),
+                models=models,
+            )
     if settings.allows("scripted") and (settings.scripted or not connected):
         connected.setdefault("scripted", scripted_info())
     return connected
@@ -98,14 +115,19 @@ class ServerKeys:
     env: Mapping[str, str]
     auth: Mapping[str, Auth]
 
-    def providers(self, known: Known, settings: ProviderSettings) -> set[str]:
+    def providers(self, known: Catalogue, settings: ProviderSettings) -> set[str]:
         """Those that it has a key of. `settings`: the operator's."""
-        named = {id_ for id_ in {**known.providers, **settings.entries} if _env_key(_env_names(known, settings, id_), self.env)}
+        named = {id_ for id_, entry in _entries(known, settings).items() if _env_key(entry, self.env)}
         return named | api_keys(self.auth).keys()
 
 
 def connect(
-    known: Known, settings: ProviderSettings, server: ServerKeys, own: Mapping[str, Auth] | None = None, *, shares: bool = True
+    known: Catalogue,
+    settings: ProviderSettings,
+    server: ServerKeys,
+    own: Mapping[str, Auth] | None = None,
+    *,
+    shares: bool = True,
 ) -> dict[str, ProviderInfo]:
     """The connected providers of a user with the keys `own`, by default the operator. `shares`: they may use the keys that the
     configuration has; `server` has those of the server that they may use."""
@@ -114,80 +136,36 @@ def connect(
     return assemble(known, settings.for_keys(keys, known), server.env, {**server.auth, **own})
 
 
-Source = Literal["env", "api", "config"]
+def _entries(known: Catalogue, settings: ProviderSettings) -> dict[str, RawEntry]:
+    """Of all providers, the known ones first."""
+    said = settings.entries
+    return {**known.providers, **{id_: merge_entry(known.providers.get(id_, {}), entry) for id_, entry in said.items()}}
 
 
-def _sources(known: Known, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]) -> dict[str, Source]:
-    """The source of each provider: the last one found. The first one found decides the order."""
-    database = [*known.providers, *(id_ for id_ in settings.entries if id_ not in known.providers)]
-    allowed = [id_ for id_ in database if settings.allows(id_)]
-    found: dict[str, Source] = {}
-    found |= {id_: "env" for id_ in allowed if _env_key(_env_names(known, settings, id_), env)}
-    found |= {id_: "api" for id_ in allowed if isinstance(auth.get(id_), ApiAuth)}
-    found |= {id_: "config" for id_ in settings.entries if settings.allows(id_)}
-    return found
+def _env_names(entry: RawEntry) -> list[str]:
+    return [name for name in entry.get("env", ()) if not is_servers_own(name)]
 
 
-def _env_names(known: Known, settings: ProviderSettings, provider_id: str) -> list[str]:
-    names = settings.entries.get(provider_id, {}).get("env")
-    provider = known.providers.get(provider_id)
-    wanted = names if names is not None else provider.env if provider else ()
-    return [name for name in wanted if not is_servers_own(name)]
+def _env_key(entry: RawEntry, env: Mapping[str, str]) -> str | None:
+    return next((env[name] for name in _env_names(entry) if env.get(name)), None)
 
 
-def _env_key(names: list[str], env: Mapping[str, str]) -> str | None:
-    return next((env[name] for name in names if env.get(name)), None)
+def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entry: RawEntry) -> dict[str, Model]:
+    models = {**known.models(provider_id), **dict(_configured_models(known, provider_id, entry))}
+    return {id_: model for id_, model in models.items() if _is_kept(model, settings) and is_offered(id_, entry)}
 
 
-def _connect(
-    known: Known,
-    settings: ProviderSettings,
-    provider_id: str,
-    source: Source,
-    env: Mapping[str, str],
-    auth: Mapping[str, Auth],
-) -> ProviderInfo:
-    entry = settings.entries.get(provider_id, {})
-    provider = known.providers.get(provider_id)
-    names = _env_names(known, settings, provider_id)
-    stored = auth.get(provider_id)
-    return ProviderInfo(
-        id=provider_id,
-        name=entry.get("name") or (provider.name if provider else provider_id),
-        source=source,
-        env=names,
-        key=stored.key if isinstance(stored, ApiAuth) else _env_key(names, env),
-        options=merge_layers(provider.options if provider else None, entry.get("options")),
-        models=_models(known, settings, provider_id, entry),
-    )
+def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> Iterator[tuple[str, Model]]:
+    """Each as the listed one that it is named for, or that its `id` names, where the configuration leaves something open."""
+    configured: Mapping[str, RawEntry] = entry.get("models") or {}
+    listed = known.entries(provider_id) if configured else {}
+    for model_id, said in configured.items():
+        meant: str = said.get("id") or model_id
+        name = {} if meant == model_id else {"name": model_id}
+        merged = merge_entry({"family": "", **listed.get(meant, {}), **name}, said)
+        yield model_id, make_model(provider_id, model_id, merged, entry)
 
 
-def _models(known: Known, settings: ProviderSettings, provider_id: str, entry: ConfigEntry) -> dict[str, Model]:
-    listed = known.models(provider_id)
-    provider = known.providers.get(provider_id)
-    configured: Mapping[str, ConfigEntry] = entry.get("models") or {}
-    models = listed | {
-        model_id: configured_model(provider_id, model_id, fields, entry, listed.get(fields.get("id") or model_id), provider)
-        for model_id, fields in configured.items()
-    }
-    return {
-        model_id: _with_variants(model, configured.get(model_id, {}))
-        for model_id, model in models.items()
-        if _kept(model_id, model, entry, settings)
-    }
-
-
-def _kept(model_id: str, model: Model, entry: ConfigEntry, settings: ProviderSettings) -> bool:
-    if model_id in _WITHDRAWN or model.status == "deprecated" or (model.status == "alpha" and not settings.alpha_models):
-        return False
-    return is_offered(model_id, entry)
-
-
-def _with_variants(model: Model, fields: ConfigEntry) -> Model:
-    merged = merge_layers(model.variants or derive_variants(model), fields.get("variants"))
-    variants = {
-        name: {key: value for key, value in options.items() if key != "disabled"}
-        for name, options in merged.items()
-        if not options.get("disabled")
-    }
-    return model.model_copy(update={"variants": variants})
+def _is_kept(model: Model, settings: ProviderSettings) -> bool:
+    is_withdrawn = model.id in _WITHDRAWN or model.status == "deprecated"
+    return not is_withdrawn and (model.status != "alpha" or settings.alpha_models)

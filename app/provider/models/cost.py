@@ -4,11 +4,9 @@ import math
 from decimal import Decimal
 
 from app.provider.base import Usage
+from app.provider.models.entries import LONG_CONTEXT
 from app.schema.model import ModelPrice, Price
 from app.schema.part import CacheTokens, Tokens
-
-DEARER_ABOVE = 200_000
-"""The tokens of a prompt, including cached ones, above which the long-context price applies to all of it."""
 
 MOST_TOKENS = 1_000_000_000
 """Of a kind in one answer. No model takes as many, and a database adds up no more than 63 bits."""
@@ -37,8 +35,12 @@ def _count(value: float | None) -> int:
 
 
 def _tier(tokens: Tokens, price: ModelPrice) -> Price:
-    is_long = tokens.input + tokens.cache.read > DEARER_ABOVE
-    return price.experimental_over_200k if is_long and price.experimental_over_200k else price
+    """The highest tier that the prompt is above; where there are none, the price above 200k."""
+    prompt = tokens.input + tokens.cache.read
+    if price.tiers:
+        reached = [each for each in price.tiers if prompt > each.tier.size]
+        return max(reached, key=lambda each: each.tier.size, default=price)
+    return price.experimental_over_200k if prompt > LONG_CONTEXT and price.experimental_over_200k else price
 
 
 def _dollars(tokens: Tokens, price: Price) -> Decimal:

@@ -1,7 +1,7 @@
 """The answers of GET /config/providers, GET /provider and GET /provider/auth; secrets are masked."""
 
 from app.provider.models.assembly import ProviderSettings
-from app.provider.models.catalogue import Known, known_info
+from app.provider.models.catalogue import Catalogue, known_info
 from app.provider.models.selection import Connected, best_model
 from app.schema.base import Wire
 from app.schema.model import Model, ProviderAuthMethod, ProviderInfo
@@ -25,14 +25,14 @@ def config_providers(connected: Connected) -> ConnectedProviders:
     return ConnectedProviders(providers=[_masked(info) for info in connected.values()], default=_defaults(connected))
 
 
-def provider_list(known: Known, connected: Connected, settings: ProviderSettings) -> ProviderList:
+def provider_list(known: Catalogue, connected: Connected, settings: ProviderSettings) -> ProviderList:
     """All providers that can be connected. Loads the models of all known providers."""
-    offered = {id_: known_info(known, provider) for id_, provider in known.providers.items() if settings.allows(id_)}
+    offered = {id_: known_info(known, id_) for id_ in known.providers if settings.allows(id_)}
     merged = {**offered, **connected}
     return ProviderList(all=[_masked(info) for info in merged.values()], default=_defaults(merged), connected=list(connected))
 
 
-def auth_methods(known: Known) -> dict[str, list[ProviderAuthMethod]]:
+def auth_methods(known: Catalogue) -> dict[str, list[ProviderAuthMethod]]:
     return {provider_id: [ProviderAuthMethod(type="api", label="API key")] for provider_id in known.providers}
 
 

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from app.config.merge import deep_merge
-from app.provider.models.catalogue import Known
-from app.provider.models.configured_model import ConfigEntry
+from app.provider.models.catalogue import Catalogue
+from app.provider.models.entries import RawEntry
 from app.util.secrets import masked, without_secrets
 
-Entries = Mapping[str, ConfigEntry]
+Entries = Mapping[str, RawEntry]
 
 _DESCRIBING = (
     *("name", "family", "release_date", "limit", "modalities"),
@@ -33,9 +33,9 @@ class KeyHolders:
     shares: bool
 
 
-def entries_for(keys: KeyHolders, known: Known, operators: Entries, projects: Entries) -> dict[str, ConfigEntry]:
+def entries_for(keys: KeyHolders, known: Catalogue, operators: Entries, projects: Entries) -> dict[str, RawEntry]:
     """The entries of `provider` as they hold for a user. `operators` and `projects`: what their layers have."""
-    found: dict[str, ConfigEntry] = {}
+    found: dict[str, RawEntry] = {}
     for id_ in [*operators, *(id_ for id_ in projects if id_ not in operators)]:
         operator, project = operators.get(id_, {}), projects.get(id_, {})
         if id_ in keys.user:
@@ -48,7 +48,7 @@ def entries_for(keys: KeyHolders, known: Known, operators: Entries, projects: En
     return found
 
 
-def _without_key(entry: ConfigEntry) -> ConfigEntry:
+def _without_key(entry: RawEntry) -> RawEntry:
     """The user's own takes its place."""
     options = {name: value for name, value in entry.get("options", {}).items() if name != "apiKey"}
     if "headers" in options:
@@ -56,16 +56,16 @@ def _without_key(entry: ConfigEntry) -> ConfigEntry:
     return {**entry, "options": options}
 
 
-def _with_names(operator: ConfigEntry, project: ConfigEntry, known: Known, provider_id: str) -> ConfigEntry:
+def _with_names(operator: RawEntry, project: RawEntry, known: Catalogue, provider_id: str) -> RawEntry:
     """The operator's entry, with what the project says of its models and with the project's names for them."""
     said: Entries = project.get("models") or {}
     if not said:
         return operator
-    models = dict(_named_models(said, operator, known.models(provider_id)))
+    models = dict(_named_models(said, operator, known.entries(provider_id)))
     return {**operator, "models": {**operator.get("models", {}), **models}}
 
 
-def _named_models(said: Entries, operator: ConfigEntry, listed: Collection[str]) -> Iterator[tuple[str, ConfigEntry]]:
+def _named_models(said: Entries, operator: RawEntry, listed: Collection[str]) -> Iterator[tuple[str, RawEntry]]:
     configured: Entries = operator.get("models") or {}
     for model_id, fields in said.items():
         meant: str = model_id if model_id in configured or model_id in listed else fields.get("id", "")
@@ -74,6 +74,6 @@ def _named_models(said: Entries, operator: ConfigEntry, listed: Collection[str])
             yield model_id, {"id": meant, **configured.get(meant, {}), **describing}
 
 
-def is_offered(model_id: str, entry: ConfigEntry) -> bool:
+def is_offered(model_id: str, entry: RawEntry) -> bool:
     whitelist = entry.get("whitelist")
     return model_id not in (entry.get("blacklist") or ()) and (not whitelist or model_id in whitelist)

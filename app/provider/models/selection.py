@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 
-from app.provider.models.catalogue import Known
 from app.schema.errors import ServiceError
 from app.schema.model import Model, ProviderInfo
 from app.schema.part import ModelRef
@@ -59,23 +58,11 @@ def parse_model(name: str) -> ModelRef:
     return ModelRef(provider_id=provider_id, model_id=model_id)
 
 
-def find(connected: Connected, provider_id: str, model_id: str, known: Known | None = None) -> Model:
-    """The model of that name; with `known`, also by a dated name.
-
-    Raises ProviderModelNotFoundError.
-    """
-    models = connected[provider_id].models if provider_id in connected else {}
-    model = models.get(model_id) or _aliased(models, provider_id, model_id, known)
-    if model is None:
+def find(connected: Connected, provider_id: str, model_id: str) -> Model:
+    """Raises ProviderModelNotFoundError."""
+    if provider_id not in connected or model_id not in connected[provider_id].models:
         raise ProviderModelNotFoundError(provider_id, model_id, _suggestions(connected, provider_id, model_id))
-    return model
-
-
-def _aliased(models: Mapping[str, Model], provider_id: str, model_id: str, known: Known | None) -> Model | None:
-    listed = models.get(known.listed_as(provider_id, model_id) or "") if known and models else None
-    if listed is None:
-        return None
-    return listed.model_copy(update={"id": model_id, "api": listed.api.model_copy(update={"id": model_id})})
+    return connected[provider_id].models[model_id]
 
 
 def _suggestions(connected: Connected, provider_id: str, model_id: str) -> list[str]:
@@ -121,13 +108,11 @@ def _is_title_model(model: Model) -> bool:
     return model.provider_id == "scripted" and model.id == "title"
 
 
-def small_model(
-    connected: Connected, provider_id: str, configured: str | None = None, known: Known | None = None
-) -> Model | None:
+def small_model(connected: Connected, provider_id: str, configured: str | None = None) -> Model | None:
     """The model for titles: the configured one, else a small one of the same provider."""
     if configured:
         ref = parse_model(configured)
-        return find(connected, ref.provider_id, ref.model_id, known)
+        return find(connected, ref.provider_id, ref.model_id)
     found = _small_of(connected.get(provider_id), _SMALL_BY_PROVIDER.get(provider_id, _SMALL))
     return found or _small_of(connected.get("opencode"), _SMALL_BY_PROVIDER["opencode"])
 

@@ -1,9 +1,10 @@
 """The reasoning efforts a client can choose for a model: variant name → the options it adds to a call."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.provider.models import known_providers as npm
+from app.provider import npm
 from app.schema.model import Model
 
 Variants = dict[str, dict[str, Any]]
@@ -11,53 +12,65 @@ Variants = dict[str, dict[str, Any]]
 _WITHOUT_EFFORT = re.compile(r"deepseek|minimax|glm|mistral")
 _THREE = ("low", "medium", "high")
 _SIX = ("none", "minimal", "low", "medium", "high", "xhigh")
+_GOOGLE = (npm.GOOGLE, "@ai-sdk/google-vertex")
+_CLAUDE_BUDGETS = {"high": 16_000, "max": 31_999}
+_GEMINI_BUDGETS = {"high": 16_000, "max": 24_576}
 _CLAUDE = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
 
 
-def derive_variants(model: Model) -> Variants:
-    name = model.id.lower()
-    if not model.capabilities.reasoning or _WITHOUT_EFFORT.search(name):
+def derive_variants(model: Model, stated: Sequence[Mapping[str, Any]] | None = None) -> Variants:
+    """`stated`: the model's `reasoning_options` in models.dev. Where they name no efforts, these are guessed by the name, as
+    OpenCode does; an empty list means that there are none."""
+    if not model.capabilities.reasoning or stated == []:
         return {}
+    name, package = model.id.lower(), model.api.npm
+    named = next((option["values"] for option in stated or () if option["type"] == "effort"), None)
+    efforts = _guessed(name, package) if named is None else [effort or "none" for effort in named]
+    if efforts and package == npm.ANTHROPIC and claude_version(name) < (4, 6):
+        return {key: {"thinking": {"type": "enabled", "budgetTokens": budget}} for key, budget in _CLAUDE_BUDGETS.items()}
+    if efforts and package in _GOOGLE and "2.5" in name:
+        return {
+            key: {"thinkingConfig": {"includeThoughts": True, "thinkingBudget": size}} for key, size in _GEMINI_BUDGETS.items()
+        }
+    return {effort: _options(package, effort) for effort in efforts}
+
+
+def _guessed(name: str, package: str) -> Sequence[str]:
+    if _WITHOUT_EFFORT.search(name):
+        return ()
     if "grok" in name:
-        return _efforts(("low", "high")) if "grok-3-mini" in name else {}
-    match model.api.npm:
+        return ("low", "high") if "grok-3-mini" in name else ()
+    match package:
         case npm.ANTHROPIC:
-            return _anthropic(name)
+            return (*_THREE, "max")
         case npm.GOOGLE | "@ai-sdk/google-vertex":
-            return _google(name)
+            return ("low", "high")
         case npm.OPENAI | "@ai-sdk/azure":
-            return {effort: _openai(effort) for effort in openai_efforts(name)}
+            return openai_efforts(name)
         case npm.OPENROUTER:
-            return {effort: {"reasoning": {"effort": effort}} for effort in _SIX}
+            return _SIX if "gpt" in name or "gemini-3" in name else ()
         case "@ai-sdk/gateway":
-            return _efforts(_SIX)
+            return _SIX
         case "@ai-sdk/mistral" | "@ai-sdk/cohere" | "@ai-sdk/perplexity" | npm.SCRIPTED:
-            return {}
+            return ()
         case _:
-            return _efforts(_THREE)
+            return _THREE
 
 
-def _efforts(names: tuple[str, ...]) -> Variants:
-    return {name: {"reasoningEffort": name} for name in names}
-
-
-def _anthropic(name: str) -> Variants:
-    """Models from 4.6 on accept an effort and decide the budget themselves; models from 4.7 on reject a budget."""
-    if claude_version(name) >= (4, 6):
-        return {effort: {"thinking": {"type": "adaptive"}, "effort": effort} for effort in (*_THREE, "max")}
-    return {key: {"thinking": {"type": "enabled", "budgetTokens": budget}} for key, budget in (("high", 16_000), ("max", 31_999))}
-
-
-def _google(name: str) -> Variants:
-    if "2.5" in name:
-        budgets = {"high": 16_000, "max": 24_576}
-        return {key: {"thinkingConfig": {"includeThoughts": True, "thinkingBudget": budget}} for key, budget in budgets.items()}
-    return {level: {"thinkingConfig": {"includeThoughts": True, "thinkingLevel": level}} for level in ("low", "high")}
-
-
-def _openai(effort: str) -> dict[str, Any]:
-    return {"reasoningEffort": effort, "reasoningSummary": "auto", "include": ["reasoning.encrypted_content"]}
+def _options(package: str, effort: str) -> dict[str, Any]:
+    """Claude decides a budget itself from 4.6 on, and from 4.7 on rejects one."""
+    match package:
+        case npm.ANTHROPIC:
+            return {"thinking": {"type": "adaptive"}, "effort": effort}
+        case npm.GOOGLE | "@ai-sdk/google-vertex":
+            return {"thinkingConfig": {"includeThoughts": True, "thinkingLevel": effort}}
+        case npm.OPENAI | "@ai-sdk/azure":
+            return {"reasoningEffort": effort, "reasoningSummary": "auto", "include": ["reasoning.encrypted_content"]}
+        case npm.OPENROUTER:
+            return {"reasoning": {"effort": effort}}
+        case _:
+            return {"reasoningEffort": effort}
 
 
 def openai_efforts(name: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
-from app.provider.wire.files import file_kind, inline, unsendable
+from app.provider.wire.files import inline, medium_of, unsendable
 from app.provider.wire.options import present, renamed
 from app.schema.model import InterleavedField, Model
 
@@ -96,13 +96,13 @@ def _part(block: TextBlock | FileBlock) -> Json:
     if isinstance(block, TextBlock):
         return _text(block.text)
     content = inline(block)
-    match file_kind(block):
+    match medium_of(block):
         case "image":
             return {"type": "image_url", "image_url": {"url": block.url}}
-        case "pdf" if content:
+        case "pdf" if content is not None:
             return {"type": "file", "file": {"filename": block.filename or "document.pdf", "file_data": block.url}}
-        case "audio" if content and block.mime in _AUDIO_FORMATS:
-            return {"type": "input_audio", "input_audio": {"data": content.base64, "format": _AUDIO_FORMATS[block.mime]}}
+        case "audio" if content is not None and block.mime in _AUDIO_FORMATS:
+            return {"type": "input_audio", "input_audio": {"data": content, "format": _AUDIO_FORMATS[block.mime]}}
         case _:
             return _text(unsendable(block))
 

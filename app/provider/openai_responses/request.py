@@ -18,7 +18,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
-from app.provider.wire.files import file_kind, inline, unsendable
+from app.provider.wire.files import inline, medium_of, unsendable
 from app.provider.wire.options import list_option, present, renamed
 
 Json = dict[str, Any]
@@ -162,10 +162,10 @@ def _output(result: ToolResultBlock) -> Json:
 def _part(block: TextBlock | FileBlock) -> Json:
     if isinstance(block, TextBlock):
         return {"type": "input_text", "text": block.text}
-    match file_kind(block):
+    match medium_of(block):
         case "image":
             return {"type": "input_image", "image_url": block.url}
-        case "pdf" if inline(block):
+        case "pdf" if inline(block) is not None:
             return {"type": "input_file", "filename": block.filename or "document.pdf", "file_data": block.url}
         case "pdf":
             return {"type": "input_file", "file_url": block.url}

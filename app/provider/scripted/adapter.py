@@ -17,11 +17,12 @@ A script file, named by OPENSESSION_SCRIPT, is `{"turns": [turn, …]}`. Each re
 """
 
 import asyncio
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, assert_never, get_args
+from typing import Any, Literal, get_args
 
 import orjson
 
@@ -29,7 +30,6 @@ from app.provider.base import (
     ApiFailure,
     Finish,
     FinishReason,
-    InvalidToolCall,
     ModelRequest,
     ReasoningDelta,
     ReasoningEnd,
@@ -44,6 +44,7 @@ from app.provider.base import (
     Usage,
 )
 from app.provider.wire.errors import is_retryable, refused
+from app.provider.wire.tool_inputs import read_call
 from app.util import ids
 
 TITLE = "A scripted title"
@@ -65,7 +66,7 @@ class Call:
     """`raw` replaces the JSON of `args`; anything but a JSON object becomes an InvalidToolCall."""
 
     tool: str
-    args: Mapping[str, Any]
+    args: Mapping[str, Any] = field(default_factory=dict)
     id: str | None = None
     raw: str | None = None
 
@@ -86,7 +87,7 @@ class Fail:
 
     status: int
     headers: Mapping[str, str] | None = None
-    body: str | None = None
+    body: Any = None
     message: str = "scripted"
 
 
@@ -101,10 +102,17 @@ class SetUsage:
 
     fields: Mapping[str, int]
 
+    def __post_init__(self) -> None:
+        Usage(**self.fields)
+
 
 @dataclass(frozen=True, slots=True)
 class SetFinish:
     reason: FinishReason
+
+    def __post_init__(self) -> None:
+        if self.reason not in get_args(FinishReason):
+            raise ValueError(f"a finish is one of {', '.join(get_args(FinishReason))}")
 
 
 ScriptedStep = Say | Call | Sleep | Wait | Fail | Cut | SetUsage | SetFinish
@@ -132,8 +140,8 @@ class ScriptedProvider:
         self.requests: list[ModelRequest] = []
         self._keeps_requests = keeps_requests
         self._turns: deque[ScriptedTurn] = deque(parse_turn(turn) for turn in turns)
-        self._otherwise = otherwise or _say_ok
-        self._title = title or _say_title
+        self._otherwise = otherwise or (lambda _: (Say("ok"),))
+        self._title = title or (lambda _: (Say(TITLE),))
 
     def add(self, *turns: Sequence[ScriptedStep | Mapping[str, Any]]) -> None:
         self._turns.extend(parse_turn(turn) for turn in turns)
@@ -150,14 +158,6 @@ class ScriptedProvider:
         if "title" in request.model.id:
             return self._title(request)
         return self._turns.popleft() if self._turns else self._otherwise(request)
-
-
-def _say_ok(request: ModelRequest) -> ScriptedTurn:
-    return (Say("ok"),)
-
-
-def _say_title(request: ModelRequest) -> ScriptedTurn:
-    return (Say(TITLE),)
 
 
 def load_script(path: Path) -> list[ScriptedTurn]:
@@ -183,51 +183,21 @@ def parse_step(step: Mapping[str, Any]) -> ScriptedStep:
     if kind is None:
         raise ScriptError(f"{dict(step)!r} is no step; a step has one of the keys {', '.join(_STEPS)}")
     try:
-        return _STEPS[kind](**{key: value for key, value in step.items() if key != kind}, value=step[kind])
+        return _STEPS[kind](step[kind], **{key: value for key, value in step.items() if key != kind})
     except (TypeError, ValueError) as error:
         raise ScriptError(f"The step {dict(step)!r} is not understood: {error}") from error
 
 
-def _text(value: str, chunks: int = 4, delay: float = 0) -> ScriptedStep:
-    return Say(value, "text", chunks, delay)
-
-
-def _reasoning(value: str, chunks: int = 4, delay: float = 0) -> ScriptedStep:
-    return Say(value, "reasoning", chunks, delay)
-
-
-def _call(value: str, args: Mapping[str, Any] | None = None, id: str | None = None, raw: str | None = None) -> ScriptedStep:
-    return Call(value, args or {}, id, raw)
-
-
-def _fail(value: int, headers: Mapping[str, str] | None = None, body: Any = None, message: str = "scripted") -> ScriptedStep:
-    text = body if body is None or isinstance(body, str) else orjson.dumps(body).decode()
-    return Fail(value, headers, text, message)
-
-
-def _usage(value: Mapping[str, int]) -> ScriptedStep:
-    unknown = set(value) - {field.name for field in fields(Usage)}
-    if unknown:
-        raise ValueError(f"usage has no {', '.join(sorted(unknown))}")
-    return SetUsage(value)
-
-
-def _finish(value: FinishReason) -> ScriptedStep:
-    if value not in get_args(FinishReason):
-        raise ValueError(f"a finish is one of {', '.join(get_args(FinishReason))}")
-    return SetFinish(value)
-
-
 _STEPS: dict[str, Callable[..., ScriptedStep]] = {
-    "text": _text,
-    "reasoning": _reasoning,
-    "tool": _call,
-    "sleep": lambda value: Sleep(value),
-    "wait": lambda value: Wait(value),
-    "status": _fail,
-    "cut": lambda value: Cut(),
-    "usage": _usage,
-    "finish": _finish,
+    "text": Say,
+    "reasoning": partial(Say, kind="reasoning"),
+    "tool": Call,
+    "sleep": Sleep,
+    "wait": Wait,
+    "status": Fail,
+    "cut": lambda _: Cut(),
+    "usage": SetUsage,
+    "finish": SetFinish,
 }
 
 
@@ -247,29 +217,21 @@ async def play(turn: ScriptedTurn) -> AsyncGenerator[StreamEvent, None]:
 async def _play_step(step: ScriptedStep, block_id: str) -> AsyncGenerator[StreamEvent, None]:
     match step:
         case Say():
-            async for event in _say(step, block_id):
-                yield event
-        case Call():
-            for event in _call_events(step):
-                yield event
+            start, delta, end = _BLOCKS[step.kind]
+            yield start(block_id)
+            for piece in pieces(step.text, step.chunks):
+                if step.delay:
+                    await asyncio.sleep(step.delay)
+                yield delta(block_id, piece)
+            yield end(block_id)
+        case Call(tool, args, id_, raw):
+            call_id = id_ or ids.call_id()
+            yield ToolInputStart(call_id, tool)
+            yield ToolCall(call_id, tool, dict(args)) if raw is None else read_call(call_id, tool, raw)
         case Sleep(seconds):
             await asyncio.sleep(seconds)
         case Wait(event):
             await event.wait()
-        case Fail() | Cut() | SetUsage() | SetFinish():
-            """These apply to the whole turn: `play` handles them."""
-        case _:
-            assert_never(step)
-
-
-async def _say(step: Say, block_id: str) -> AsyncGenerator[StreamEvent, None]:
-    start, delta, end = _BLOCKS[step.kind]
-    yield start(block_id)
-    for piece in pieces(step.text, step.chunks):
-        if step.delay:
-            await asyncio.sleep(step.delay)
-        yield delta(block_id, piece)
-    yield end(block_id)
 
 
 _BLOCKS: dict[str, tuple[Callable[[str], StreamEvent], Callable[[str, str], StreamEvent], Callable[[str], StreamEvent]]] = {
@@ -284,28 +246,10 @@ def pieces(text: str, count: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def _call_events(call: Call) -> list[StreamEvent]:
-    call_id = call.id or ids.call_id()
-    started = ToolInputStart(call_id, call.tool)
-    if call.raw is None:
-        return [started, ToolCall(call_id, call.tool, dict(call.args))]
-    try:
-        args = orjson.loads(call.raw)
-    except orjson.JSONDecodeError as error:
-        return [started, InvalidToolCall(call_id, call.tool, call.raw, str(error))]
-    if not isinstance(args, dict):
-        return [started, InvalidToolCall(call_id, call.tool, call.raw, "The arguments are not a JSON object")]
-    return [started, ToolCall(call_id, call.tool, args)]
-
-
 def _failure(step: Fail) -> ApiFailure:
-    return refused(
-        step.message,
-        status=step.status,
-        retryable=is_retryable(step.status),
-        headers=dict(step.headers or {}),
-        body=step.body,
-    )
+    body = step.body if step.body is None or isinstance(step.body, str) else orjson.dumps(step.body).decode()
+    retryable = is_retryable(step.status)
+    return refused(step.message, status=step.status, retryable=retryable, headers=dict(step.headers or {}), body=body)
 
 
 def _reason(turn: ScriptedTurn) -> FinishReason:
@@ -314,8 +258,5 @@ def _reason(turn: ScriptedTurn) -> FinishReason:
 
 
 def _usage_of(turn: ScriptedTurn) -> Usage:
-    stated: dict[str, int] = {}
-    for step in turn:
-        if isinstance(step, SetUsage):
-            stated |= step.fields
-    return Usage(**{"input": DEFAULT_USAGE.input, "output": DEFAULT_USAGE.output, **stated})
+    stated = ChainMap(*(dict(step.fields) for step in reversed(turn) if isinstance(step, SetUsage)))
+    return replace(DEFAULT_USAGE, **stated)

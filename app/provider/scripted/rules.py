@@ -6,12 +6,13 @@ client developers a deterministic backend.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, takewhile
+from itertools import chain, product, takewhile
 from pathlib import PurePath
 from typing import Any
 
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolResultBlock, ToolTurn, UserTurn
 from app.provider.scripted.adapter import Call, Fail, Say, ScriptedProvider, ScriptedStep, ScriptedTurn, SetUsage
+from app.provider.wire.blocks import BlockKind
 
 WORD_SECONDS = 0.015
 """Seconds between words: slow enough to show streaming."""
@@ -54,7 +55,7 @@ def rules_provider(turns: list[ScriptedTurn] | None = None) -> ScriptedProvider:
 def answer(request: ModelRequest) -> ScriptedTurn:
     """Reports tool results, else executes the user's command."""
     last = next((message for message in reversed(request.messages) if not isinstance(message, AssistantTurn)), None)
-    steps = _go_on(request, last) if isinstance(last, ToolTurn) else _obey(request, last)
+    steps = _second_step(request, last) or _closing(last) if isinstance(last, ToolTurn) else _obey(request, last)
     return (*steps, _usage(request, steps))
 
 
@@ -65,31 +66,20 @@ def title(request: ModelRequest) -> ScriptedTurn:
 
 
 def _texts(message: ModelMessage | None) -> Iterator[str]:
-    if isinstance(message, UserTurn):
-        yield from (_as_typed(block.text) for block in message.content if isinstance(block, TextBlock) and block.text.strip())
-
-
-def _as_typed(text: str) -> str:
-    found = _SAID_MEANWHILE.fullmatch(text)
-    return found[1] if found else text
+    """As the user typed them."""
+    for block in message.content if isinstance(message, UserTurn) else ():
+        if isinstance(block, TextBlock) and block.text.strip():
+            found = _SAID_MEANWHILE.fullmatch(block.text)
+            yield found[1] if found else block.text
 
 
 def _obey(request: ModelRequest, message: ModelMessage | None) -> ScriptedTurn:
     """Executes the first text that is a command: a message may also contain reminders and files."""
     texts = list(_texts(message))
-    commands = (_command(request, text.strip()) for text in texts)
-    return next((steps for steps in commands if steps is not None), None) or _explain(texts[0] if texts else "")
-
-
-def _command(request: ModelRequest, text: str) -> ScriptedTurn | None:
-    for pattern, rule in _RULES:
-        if found := pattern.fullmatch(text):
+    for text, (pattern, rule) in product(texts, _RULES):
+        if found := pattern.fullmatch(text.strip()):
             return rule(request, *found.groups())
-    return None
-
-
-def _explain(text: str) -> ScriptedTurn:
-    return (_speak(HELP if not text else f"“{_short(text)}” is not a command I know.\n\n{HELP}"),)
+    return (_speak(f"“{_short(texts[0])}” is not a command I know.\n\n{HELP}" if texts else HELP),)
 
 
 def _help(request: ModelRequest) -> ScriptedTurn:
@@ -165,7 +155,7 @@ def _answer(request: ModelRequest, fields: str) -> ScriptedTurn:
 
 def _think(request: ModelRequest) -> ScriptedTurn:
     thought = "The user asks me to think. I have no thoughts, but I can show where they would be."
-    return (Say(thought, "reasoning", _words(thought), WORD_SECONDS), _speak("I have thought about it: I am a list of rules."))
+    return (_speak(thought, "reasoning"), _speak("I have thought about it: I am a list of rules."))
 
 
 def _long(request: ModelRequest, count: str) -> ScriptedTurn:
@@ -224,12 +214,8 @@ def _new_file(path: str, content: str) -> str:
     return f"*** Begin Patch\n*** Add File: {PurePath(path)}\n{lines}\n*** End Patch"
 
 
-def _go_on(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
-    """Edits and overwrites have a second step; every other command has one."""
-    return _second_step(request, results) or _closing(results)
-
-
 def _second_step(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
+    """Of an edit, or of what is written over: every other command has one step."""
     if any(result.is_error and _MUST_BE_READ not in result.text for result in results.content):
         return ()
     user = next((message for message in reversed(request.messages) if isinstance(message, UserTurn)), None)
@@ -250,12 +236,8 @@ def _report(result: ToolResultBlock) -> str:
     return f"Done: `{result.tool}` succeeded ({lines} {'line' if lines == 1 else 'lines'} of output)."
 
 
-def _speak(text: str) -> Say:
-    return Say(text, chunks=_words(text), delay=WORD_SECONDS)
-
-
-def _words(text: str) -> int:
-    return len(text.split())
+def _speak(text: str, kind: BlockKind = "text") -> Say:
+    return Say(text, kind, chunks=len(text.split()), delay=WORD_SECONDS)
 
 
 def _short(text: str) -> str:

@@ -1,32 +1,22 @@
 """Files of prompts and tool results, for the adapters."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from app.provider.base import FileBlock
 
-FileKind = Literal["image", "pdf", "audio", "other"]
+Medium = Literal["image", "pdf", "audio", "video"]
+_KINDS: tuple[Medium, ...] = ("image", "audio", "video")
 
 
-def file_kind(file: FileBlock) -> FileKind:
+def medium_of(file: FileBlock) -> Medium | None:
     if file.mime == "application/pdf":
         return "pdf"
-    if file.mime.startswith("image/"):
-        return "image"
-    return "audio" if file.mime.startswith("audio/") else "other"
+    return next((kind for kind in _KINDS if file.mime.startswith(f"{kind}/")), None)
 
 
-@dataclass(frozen=True, slots=True)
-class InlineFile:
-    mime: str
-    base64: str
-
-
-def inline(file: FileBlock) -> InlineFile | None:
-    """The content of a `data:` URL; None for any other URL."""
-    if not file.url.startswith("data:"):
-        return None
-    return InlineFile(file.mime, file.url.partition(",")[2])
+def inline(file: FileBlock) -> str | None:
+    """The content of a `data:` URL, in base64; None for any other URL."""
+    return file.url.partition(",")[2] if file.url.startswith("data:") else None
 
 
 def unsendable(file: FileBlock) -> str:

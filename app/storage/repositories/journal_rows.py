@@ -5,8 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, or_, select
 
+from app.bus.base import Event
 from app.storage.tables import COUNTER, EVENT, WEBHOOK
 
+PAGE_BYTES = 1_000_000
 _ROW_BY_ROW = {"stream_results": True, "max_row_buffer": 4}
 """Without this, PostgreSQL's driver would fetch the whole result."""
 
@@ -32,6 +34,11 @@ def events_after(
     return rows, True
 
 
+def event_of(row: Any) -> Event:
+    """Of the journal."""
+    return Event(row.type, row.payload.encode(), session_id=row.session_id, directory=row.directory, seq=row.seq, owner=row.owner)
+
+
 def session_events(connection: Connection, session_id: str, seq: int) -> Sequence[Row[Any]]:
     """The journal's rows of a session after a cursor."""
     of_session = select(EVENT).where(EVENT.c.session_id == session_id, EVENT.c.seq > seq)
@@ -48,6 +55,11 @@ def journal_span(connection: Connection) -> tuple[int, int]:
     newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
     oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
     return (oldest if oldest is not None else newest + 1, newest)
+
+
+def newest_event(connection: Connection) -> int:
+    """The newest assigned sequence."""
+    return journal_span(connection)[1]
 
 
 _OFFERED_TO_WEBHOOKS = select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)

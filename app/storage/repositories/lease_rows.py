@@ -84,14 +84,9 @@ _PLACES = (
 )
 
 
-def held_sessions(connection: Connection, directory: str | None) -> list[str]:
-    """Sessions that a server works on in a directory, or in any."""
-    return [row.session_id for row in connection.execute(_PLACES) if directory in (None, row.directory)]
-
-
-def held_directories(connection: Connection) -> set[str]:
-    """Where servers work on sessions."""
-    return {row.directory for row in connection.execute(_PLACES)}
+def held_sessions(connection: Connection, directory: str | None = None) -> dict[str, str]:
+    """Sessions that a server works on in a directory, or in any; and where."""
+    return {row.session_id: row.directory for row in connection.execute(_PLACES) if directory in (None, row.directory)}
 
 
 # Servers.

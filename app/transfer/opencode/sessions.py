@@ -20,7 +20,6 @@ from app.session.store import Store
 from app.session.todos import read_todos
 from app.storage import tables
 from app.storage.repositories import session_rows
-from app.storage.statements import Statements
 from app.storage.writer import Tx, Writer
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importer import Destination, Importer, SessionChanged
@@ -40,7 +39,6 @@ class OpenCodeImport:
     def __init__(
         self,
         store: Store,
-        sql: Statements,
         writer: Writer,
         importer: Importer,
         snapshots: SnapshotImport,
@@ -49,7 +47,6 @@ class OpenCodeImport:
     ) -> None:
         """A dry run changes nothing, and reports the same."""
         self._store = store
-        self._sql = sql
         self._writer = writer
         self._importer = importer
         self._snapshots = snapshots
@@ -106,7 +103,7 @@ class OpenCodeImport:
         row = {"id": session_id, "fingerprint": source}
 
         def note(tx: Tx) -> None:
-            tx.execute(self._sql.put_imported, row)
+            tx.execute(tx.sql.put_imported, row)
 
         if stored is None:
             await self._put_project(destination.location.project_id)
@@ -153,7 +150,7 @@ class OpenCodeImport:
         with suppress(ValidationError):  # without a stored project, its first use makes one
             project = Project.model_validate(self._projects[project_id])
             row = {"id": project.id, "updated": project.time.updated, "body": project.wire_json().decode()}
-            await self._writer.commit(lambda tx: tx.put(self._sql.put_project, row))
+            await self._writer.commit(lambda tx: tx.put(tx.sql.put_project, row))
 
 
 def _read(reader: SourceReader, session: SourceSession) -> tuple[SessionHistory | None, list[Problem]]:

@@ -12,7 +12,6 @@ from app.cli import app, serve
 from app.main import create_app
 from app.settings import Settings
 from app.storage.engine import Database
-from app.storage.statements import Statements
 from app.users.principal import Principal, Role
 from app.users.users import Users
 
@@ -33,7 +32,7 @@ def run(*arguments: str) -> tuple[int, str]:
 async def check(data_dir: Path, authorization: str | None) -> AcceptedLogin | LoginDenied:
     database = Database(f"sqlite:///{data_dir / 'opensession.db'}")
     try:
-        users = Users(database, Statements(database.dialect))
+        users = Users(database)
         return await Login("opencode", None, TokenStore(data_dir), users=users).check(NOBODY, authorization)
     finally:
         database.close()
@@ -82,7 +81,7 @@ def test_an_identity_provider_is_a_login(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("OPENSESSION_OIDC_ISSUER", "https://login.example.com")
     monkeypatch.setenv("OPENSESSION_OIDC_AUDIENCE", "opensession")
     assert "Bearer" in (serve._login(Settings()) or "")
-    assert create_app(Settings(), workspace=tmp_path).state.login.is_required()
+    assert create_app(Settings(), workspace=tmp_path).state.server.login.is_required()
 
 
 def test_an_issuer_needs_an_audience(monkeypatch: pytest.MonkeyPatch) -> None:

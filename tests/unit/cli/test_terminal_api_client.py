@@ -22,7 +22,8 @@ class Streams(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.connections += 1
         pieces = self._sent.pop(0) if self._sent else []
-        return httpx2.Response(200, stream=Silent(pieces, request.extensions["timeout"]["read"]))
+        stream = Silent(pieces, request.extensions["timeout"]["read"])
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=stream)
 
 
 class Silent(httpx2.AsyncByteStream):

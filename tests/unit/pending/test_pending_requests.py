@@ -23,7 +23,7 @@ class Asking:
         self.storage = storage
         self.callers: list[asyncio.Task[str]] = []
         kind = RequestKind("question", QuestionRequest.model_validate_json, str, str, named("asked"), named("withdrawn"))
-        self.pending: PendingRequests[QuestionRequest, str] = PendingRequests(kind, storage.database, storage.sql, storage.writer)
+        self.pending: PendingRequests[QuestionRequest, str] = PendingRequests(kind, storage.database, storage.writer)
 
     @property
     def database(self) -> HeldDatabase:

@@ -1,8 +1,8 @@
 import pytest
 
 from app.config.flags import Flags
+from app.provider import npm
 from app.provider.call_options import CallOptions, call_options
-from app.provider.models import known_providers as npm
 from app.schema.agent import Agent
 from app.schema.model import Capabilities, Model, ModelApi, ModelLimit
 
@@ -58,23 +58,6 @@ def test_a_model_without_temperature_gets_none():
 def test_the_answer_is_capped(limit, flag, expected):
     flags = Flags(experimental_output_token_max=flag)
     assert call(model("m", limit=ModelLimit(output=limit)), flags=flags).max_output_tokens == expected
-
-
-@pytest.mark.parametrize(
-    ("limit", "budget", "expected"),
-    [(64_000, 16_000, 32_000), (40_000, 16_000, 24_000), (16_001, 16_000, 1), (16_000, 8_000, 8_000), (0, 16_000, 16_000)],
-)
-def test_a_thinking_budget_and_the_answer_fit_the_limit_together(limit, budget, expected):
-    thinking = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
-    made = call(model("claude", package=npm.ANTHROPIC, limit=ModelLimit(output=limit), options=thinking))
-    assert (made.options["thinking"]["budgetTokens"], made.max_output_tokens) == (budget, expected)
-
-
-@pytest.mark.parametrize("thinking", ["on", True, [], None, {"type": "enabled", "budgetTokens": None}, {"budgetTokens": "x"}])
-@pytest.mark.parametrize("package", [npm.ANTHROPIC, npm.OPENAI_COMPATIBLE])
-def test_what_is_no_thinking_budget_is_left_for_the_api_to_judge(thinking, package):
-    made = call(model("claude", package=package, options={"thinking": thinking}))
-    assert (made.options["thinking"], made.max_output_tokens) == (thinking, 32_000)
 
 
 def test_layers_merge_in_order():

@@ -1,16 +1,16 @@
 """The catalogue, assembly and what clients are shown."""
 
+import json
 import subprocess
 import sys
+from datetime import date
 from typing import Any
 
 import pytest
 
-from app.provider.models import known_providers as npm
+from app.provider import npm
 from app.provider.models.assembly import ProviderSettings, assemble
-from app.provider.models.catalogue import KnownCatalogue, known_info
-from app.provider.models.families import family_of
-from app.provider.models.known_providers import KnownProvider
+from app.provider.models.catalogue import LISTED, Catalogue, known_info
 from app.provider.models.listing import auth_methods, config_providers, provider_list
 from app.provider.models.variants import derive_variants
 from app.schema.model import (
@@ -20,44 +20,42 @@ from app.schema.model import (
     Model,
     ModelApi,
     ModelLimit,
-    ModelPrice,
     OAuth,
-    Price,
     ProviderInfo,
 )
 
+PROVIDERS: dict[str, Any] = {
+    "acme": {"name": "Acme", "env": ["ACME_KEY"], "npm": npm.OPENAI_COMPATIBLE, "api": "https://acme/v1"},
+    "duo": {"name": "Duo", "env": ["DUO_KEY", "DUO_OTHER_KEY"], "npm": npm.ANTHROPIC, "api": "https://duo/v1"},
+}
+DEARER = {"input": 3, "output": 4, "tier": {"type": "context", "size": 272_000}}
 
-class SmallCatalogue:
+
+class SmallCatalogue(Catalogue):
     """Two providers with a few models; counts what is loaded."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.loaded: list[str] = []
-        self.providers = {
-            "acme": KnownProvider("acme", "Acme", ("ACME_KEY",), npm.OPENAI_COMPATIBLE, "https://acme/v1", "acme"),
-            "duo": KnownProvider("duo", "Duo", ("DUO_KEY", "DUO_OTHER_KEY"), npm.ANTHROPIC, "https://duo/v1", "duo"),
-        }
+        self.providers = PROVIDERS
 
-    def models(self, provider_id: str) -> dict[str, Model]:
+    def entries(self, provider_id: str) -> dict[str, Any]:
         self.loaded.append(provider_id)
         statuses = {"big": "active", "early": "alpha", "old": "deprecated"}
-        known = self.providers.get(provider_id)
-        return {id_: listed(known, id_, status) for id_, status in statuses.items()} if known else {}
-
-    def listed_as(self, provider_id: str, model_id: str) -> str | None:
-        return None
+        return {id_: listed(id_, status) for id_, status in statuses.items()} if provider_id in PROVIDERS else {}
 
 
-def listed(provider: KnownProvider, model_id: str, status: Any) -> Model:
-    return Model(
-        id=model_id,
-        provider_id=provider.id,
-        api=ModelApi(id=model_id, url=provider.url or "", npm=provider.npm),
-        name=model_id.title(),
-        capabilities=Capabilities(temperature=True, reasoning=True),
-        cost=ModelPrice(input=1, output=2, cache=CachePrice(read=0.1), experimental_over_200k=Price(input=3, output=4)),
-        limit=ModelLimit(context=1000, input=900, output=100),
-        status=status,
-    )
+def listed(model_id: str, status: str) -> dict[str, Any]:
+    return {
+        "id": model_id,
+        "name": model_id.title(),
+        "family": "bigs",
+        "temperature": True,
+        "reasoning": True,
+        "cost": {"input": 1, "output": 2, "cache_read": 0.1, "tiers": [DEARER]},
+        "limit": {"context": 1000, "input": 900, "output": 100},
+        "status": status,
+    }
 
 
 def connect(config: dict[str, Any] | None = None, env: dict[str, str] | None = None, **auth: Any) -> dict[str, ProviderInfo]:
@@ -152,9 +150,30 @@ def test_a_known_model_keeps_what_the_config_does_not_mention():
     model = connect(config)["acme"].models["big"]
     assert (model.name, model.capabilities.reasoning, model.api.url) == ("Big", True, "https://acme/v1")
     assert model.limit == ModelLimit(context=7, input=900, output=100)
-    assert model.cost == ModelPrice(
-        input=9, output=9, cache=CachePrice(read=0.1), experimental_over_200k=Price(input=3, output=4)
-    )
+    assert model.cost.wire() == {
+        "input": 9,
+        "output": 9,
+        "cache": {"read": 0.1, "write": 0},
+        "tiers": [{**price(3, 4), "tier": {"type": "context", "size": 272_000}}],
+        "experimentalOver200K": price(3, 4),
+    }
+
+
+def price(input_: float, output: float) -> dict[str, Any]:
+    return {"input": input_, "output": output, "cache": {"read": 0, "write": 0}}
+
+
+def test_the_configurations_long_context_price_stands_in_place_of_listed_tiers():
+    cost = {"input": 9, "output": 9, "context_over_200k": {"input": 18, "output": 19}}
+    model = connect({"provider": {"acme": {"models": {"big": {"cost": cost}}}}})["acme"].models["big"]
+    assert model.cost.tiers is None
+    assert model.cost.experimental_over_200k.wire() == price(18, 19)
+
+
+def test_null_leaves_a_listed_model_as_it_is():
+    fields = {"name": None, "cost": None, "limit": None, "reasoning": None, "modalities": None, "provider": None}
+    models = connect({"provider": {"acme": {"name": None, "api": None, "env": None, "models": {"big": fields}}}})["acme"].models
+    assert models["big"] == SmallCatalogue().models("acme")["big"]
 
 
 def test_a_config_model_can_stand_for_a_listed_one_under_its_own_name():
@@ -270,6 +289,7 @@ def reasoning_model(model_id: str, package: str) -> Model:
         ("gpt-5.2", npm.OPENAI, ["none", "low", "medium", "high", "xhigh"]),
         ("gpt-5.1-codex", npm.OPENAI, ["low", "medium", "high"]),
         ("gpt-5-pro", npm.OPENAI, []),
+        ("anthropic/claude-opus-4.6", npm.OPENROUTER, []),
         ("openai/gpt-5", npm.OPENROUTER, ["none", "minimal", "low", "medium", "high", "xhigh"]),
         ("deepseek-reasoner", npm.OPENAI_COMPATIBLE, []),
         ("glm-4.7", npm.OPENAI_COMPATIBLE, []),
@@ -279,6 +299,20 @@ def reasoning_model(model_id: str, package: str) -> Model:
 )
 def test_which_efforts_a_model_offers(model_id, package, names):
     assert list(derive_variants(reasoning_model(model_id, package))) == names
+
+
+@pytest.mark.parametrize(
+    ("model_id", "package", "stated", "names"),
+    [
+        ("glm-5.3", npm.OPENAI_COMPATIBLE, [{"type": "toggle"}, {"type": "effort", "values": ["low", "max"]}], ["low", "max"]),
+        ("grok-4.7", "@ai-sdk/xai", [{"type": "effort", "values": [None, "high"]}], ["none", "high"]),
+        ("kimi-k2.6", npm.OPENAI_COMPATIBLE, [{"type": "toggle"}], ["low", "medium", "high"]),
+        ("anything", npm.OPENAI_COMPATIBLE, [], []),
+        ("claude-opus-4-5", npm.ANTHROPIC, [{"type": "effort", "values": ["low"]}], ["high", "max"]),
+    ],
+)
+def test_efforts_that_models_dev_states_take_the_place_of_guesses(model_id, package, stated, names):
+    assert list(derive_variants(reasoning_model(model_id, package), stated)) == names
 
 
 def test_a_model_that_does_not_reason_has_no_variants():
@@ -341,82 +375,60 @@ def test_no_secret_leaves():
 
 
 def test_every_known_provider_takes_a_key():
-    assert [method.wire() for method in auth_methods(KnownCatalogue())["anthropic"]] == [{"type": "api", "label": "API key"}]
+    assert [method.wire() for method in auth_methods(Catalogue())["anthropic"]] == [{"type": "api", "label": "API key"}]
 
 
 # the real catalogue
 
 
 def test_real_models_have_prices_windows_and_abilities():
-    sonnet = KnownCatalogue().models("anthropic")["claude-sonnet-4-5"]
+    sonnet = Catalogue().models("anthropic")["claude-sonnet-4-5"]
     assert (sonnet.provider_id, sonnet.api.npm, sonnet.api.url) == ("anthropic", npm.ANTHROPIC, "https://api.anthropic.com/v1")
     assert (sonnet.cost.input, sonnet.cost.output) == (3, 15)
     assert sonnet.cost.cache == CachePrice(read=0.3, write=3.75)
-    assert sonnet.cost.experimental_over_200k.input == 6
-    assert sonnet.limit.context == 200_000
+    assert sonnet.limit.context >= 200_000 and sonnet.limit.output == 64_000
     assert sonnet.capabilities.reasoning and sonnet.capabilities.input.pdf
+    assert (sonnet.family, sonnet.release_date, list(sonnet.variants)) == ("claude-sonnet", "2025-09-29", ["high", "max"])
 
 
-@pytest.mark.parametrize("provider_id", list(KnownCatalogue().providers))
+def test_real_models_have_tiers():
+    model = Catalogue().models("openai")["gpt-5.5"]
+    assert [(tier.tier.size, tier.input, tier.output) for tier in model.cost.tiers] == [(272_000, 10, 45)]
+    assert model.cost.experimental_over_200k.input == 10
+
+
+@pytest.mark.parametrize("provider_id", list(Catalogue().providers))
 def test_every_known_provider_has_chat_models_only(provider_id):
-    models = KnownCatalogue().models(provider_id)
+    models = Catalogue().models(provider_id)
     assert models
     assert not [id_ for id_ in models if "embed" in id_ or "whisper" in id_ or "tts" in id_]
-    assert all(model.cost.input >= 0 and model.limit.output > 0 for model in models.values())
+    assert all(model.cost.input >= 0 and model.limit.context > 0 for model in models.values())
+    assert all(model.api.url.startswith("http") for model in models.values())
 
 
-def test_google_lists_its_own_models_only():
-    assert all(id_.startswith(("gemini", "gemma")) for id_ in KnownCatalogue().models("google"))
-
-
-def test_a_dated_name_is_found_and_a_misspelt_one_is_not():
-    known = KnownCatalogue()
-    assert known.listed_as("anthropic", "claude-sonnet-4-5-20250929") == "claude-sonnet-4-5"
-    assert known.listed_as("anthropic", "claude-sonnet-4-5-typo") is None
-    assert known.listed_as("nobody", "x-20250929") is None
+def test_the_list_says_of_when_it_is():
+    first = json.loads(LISTED.read_text().partition("\n")[0])
+    assert date.fromisoformat(first["date"]) and first["source"] == "https://models.dev/api.json"
 
 
 def test_models_of_a_provider_that_nobody_knows():
-    assert KnownCatalogue().models("nobody") == {}
+    assert Catalogue().models("nobody") == {}
 
 
 def test_a_listing_leaves_out_what_cannot_be_connected():
-    known = SmallCatalogue()
-    assert list(known_info(known, known.providers["acme"]).models) == ["big"]
+    assert list(known_info(SmallCatalogue(), "acme").models) == ["big"]
 
 
-@pytest.mark.parametrize(
-    ("model_id", "reasoning", "image", "output"),
-    [
-        ("claude-3-5-haiku-latest", False, True, 8192),
-        ("anthropic/claude-3.7-sonnet", True, True, 64000),
-        ("claude-opus-4-1", True, True, 32000),
-        ("claude-opus-4-5", True, True, 64000),
-        ("gpt-4o-mini", False, True, 16384),
-        ("openai/gpt-5.1", True, True, 128000),
-        ("gpt-5-chat-latest", False, True, 16384),
-        ("o3-mini", True, False, 65536),
-        ("gemini-2.5-flash", True, True, 65536),
-        ("grok-4-fast-non-reasoning", False, True, 30000),
-        ("some-new-thing", False, False, 8192),
-    ],
-)
-def test_families(model_id, reasoning, image, output):
-    family = family_of(model_id)
-    can = family.capabilities()
-    assert (can.reasoning, can.input.image, family.output, can.toolcall) == (reasoning, image, output, True)
-
-
-def test_the_price_data_is_not_loaded_for_a_config_provider():
+def test_no_sdk_is_loaded_for_a_list_of_providers():
     program = """
 import sys
 from app.provider import registry
 from app.provider.models import listing
 from app.provider.models.assembly import ProviderSettings, assemble
-from app.provider.models.catalogue import KnownCatalogue
+from app.provider.models.catalogue import Catalogue
 settings = ProviderSettings(entries={"f": {"models": {"m": {}}, "options": {"baseURL": "http://x"}}})
-listing.config_providers(assemble(KnownCatalogue(), settings, {}, {})).wire_json()
-print([name for name in ("genai_prices", "openai", "anthropic", "rapidfuzz") if name in sys.modules])
+listing.config_providers(assemble(Catalogue(), settings, {}, {})).wire_json()
+print([name for name in ("openai", "anthropic", "rapidfuzz") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

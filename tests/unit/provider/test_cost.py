@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.provider.base import Usage
 from app.provider.models.cost import tokens_and_cost
-from app.schema.model import CachePrice, ModelPrice, Price
+from app.schema.model import CachePrice, CostTier, ModelPrice, Price, PriceTier
 from app.schema.part import CacheTokens, Tokens
 
 PRICE = ModelPrice(input=1, output=2, cache=CachePrice(read=0.1, write=1.25))
@@ -27,6 +27,15 @@ def test_writing_to_the_cache_is_charged():
 def test_above_200k_the_dearer_price_holds_for_everything(fresh, cached, rate):
     cost = tokens_and_cost(Usage(input=fresh, cache_read=cached), DEARER)[1]
     assert cost == pytest.approx(rate * (fresh + cached * 0.1) / 1e6)
+
+
+TIERS = [PriceTier(input=2, tier=CostTier(size=128_000)), PriceTier(input=3, tier=CostTier(size=272_000))]
+
+
+@pytest.mark.parametrize(("fresh", "rate"), [(128_000, 1), (128_001, 2), (250_000, 2), (272_001, 3)])
+def test_the_highest_tier_that_a_prompt_is_above_holds_for_everything(fresh, rate):
+    price = DEARER.model_copy(update={"tiers": TIERS})
+    assert tokens_and_cost(Usage(input=fresh), price)[1] == pytest.approx(rate * fresh / 1e6)
 
 
 def test_without_a_dearer_price_the_base_price_holds():

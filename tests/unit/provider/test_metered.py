@@ -6,7 +6,7 @@ from typing import Any, cast
 from fake_provider import ask
 
 from app.provider.base import ModelRequest, StreamEvent, StreamStart, TextDelta
-from app.provider.metered import MeteredProvider
+from app.provider.metered import metered
 from app.users.budgets import Budgets
 
 
@@ -32,7 +32,7 @@ class Unlimited:
 
 async def test_the_call_ends_with_who_reads_it() -> None:
     inner = Endless()
-    stream = MeteredProvider(inner, "anna", cast(Budgets, Unlimited())).stream(ask())
+    stream = metered(inner.stream, "anna", cast(Budgets, Unlimited()), ask())
     await anext(stream)
     await stream.aclose()
     assert inner.is_closed

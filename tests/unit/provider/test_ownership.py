@@ -8,11 +8,11 @@ import pytest
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig, load
 from app.provider.models.assembly import ProviderSettings, ServerKeys, connect
-from app.provider.models.catalogue import KnownCatalogue
+from app.provider.models.catalogue import Catalogue
 from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, ProviderInfo
 
-KNOWN = KnownCatalogue()
+KNOWN = Catalogue()
 NO_KEYS = ServerKeys({}, {})
 OWN: dict[str, Auth] = {"corp": ApiAuth(key="sk-own"), "anthropic": ApiAuth(key="sk-own")}
 FREE = {"input": 0, "output": 0}

@@ -208,11 +208,11 @@ async def test_the_whole_request(server: FakeServer) -> None:
                     ReasoningBlock("", {"anthropic": {"redactedData": "sealed"}}),
                     ReasoningBlock("unsigned"),
                     TextBlock(" "),
-                    ToolCallBlock("call:1", "read", {"p": 1}),
+                    ToolCallBlock("call_1", "read", {"p": 1}),
                 )
             ),
             ToolTurn(
-                (ToolResultBlock("call:1", "read", "see", files=(PNG,)), ToolResultBlock("c2", "read", "no", is_error=True))
+                (ToolResultBlock("call_1", "read", "see", files=(PNG,)), ToolResultBlock("c2", "read", "no", is_error=True))
             ),
             UserTurn((TextBlock("go on"),)),
         ),
@@ -267,6 +267,20 @@ async def test_the_whole_request(server: FakeServer) -> None:
     }
 
 
+def test_nothing_empty_is_sent_but_redacted_reasoning() -> None:
+    redacted = ReasoningBlock("", {"anthropic": {"redactedData": "x"}})
+    turns = (
+        UserTurn((TextBlock(""), TextBlock("hi"))),
+        AssistantTurn((TextBlock(""), ReasoningBlock(""))),
+        AssistantTurn((redacted,)),
+        UserTurn((TextBlock(""),)),
+        UserTurn((TextBlock("go on"),)),
+    )
+    messages = anthropic_body(ask(model=SONNET, messages=turns))["messages"]
+    blocks = [[(block["type"], block.get("text")) for block in message["content"]] for message in messages]
+    assert blocks == [[("text", "hi")], [("redacted_thinking", None)], [("text", "go on")]]
+
+
 @pytest.mark.parametrize(
     ("thinking", "named"),
     [
@@ -290,6 +304,17 @@ def test_thinking_has_its_budget_beside_the_answer_and_no_temperature() -> None:
     assert body["max_tokens"] == 48_000
     assert "temperature" not in body
     assert anthropic_body(ask(model=SONNET, max_output_tokens=60_000, options=thinking))["max_tokens"] == 64_000
+
+
+@pytest.mark.parametrize(
+    ("output", "budget", "max_tokens"),
+    [(64_000, 16_000, 48_000), (40_000, 16_000, 40_000), (16_001, 16_000, 16_001), (16_000, 8_000, 16_000), (0, 16_000, 32_000)],
+)
+def test_thinking_and_the_answer_fit_the_limit_together(output: int, budget: int, max_tokens: int) -> None:
+    thinking = {"thinking": {"type": "enabled", "budgetTokens": 16_000}}
+    claude = model("claude", limit=limit(output))
+    body = anthropic_body(ask(model=claude, max_output_tokens=min(output or 32_000, 32_000), options=thinking))
+    assert (body["thinking"]["budget_tokens"], body["max_tokens"]) == (budget, max_tokens)
 
 
 @pytest.mark.parametrize(("output", "max_tokens"), [(0, 32_000), (8_000, 8_000), (64_000, 32_000)])

@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,9 +32,9 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.bounded import BoundedProvider
 from app.provider.openai_chat.adapter import OpenAIChat
 from app.provider.openai_responses.adapter import OpenAIResponses
+from app.provider.registry import Connection
 from app.provider.wire import tool_inputs
 from app.util import bounded_answer
 from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
@@ -43,9 +44,12 @@ FLOOD = 4_000_000
 HONEST = "h" * 1_000_000
 
 
-def provider(server: FakeServer, wire: str = "chat") -> BoundedProvider:
-    adapter = ADAPTERS[wire]("fake", api_key="k", base_url=server.url, headers={}, options={})
-    return BoundedProvider(adapter, 1_500_000)
+def provider(server: FakeServer, wire: str = "chat") -> Connection:
+    return connection(ADAPTERS[wire]("fake", api_key="k", base_url=server.url, headers={}, options={}), 1_500_000)
+
+
+def connection(adapter: Provider, most_bytes: int) -> Connection:
+    return Connection(partial(bounded.bounded, adapter.stream, most_bytes), adapter.close)
 
 
 @pytest.fixture
@@ -161,7 +165,7 @@ async def test_the_provider_s_stream_is_closed_when_a_limit_is_passed() -> None:
             pass
 
     with pytest.raises(AnswerTooLarge, match="10000 bytes"):
-        async for _ in BoundedProvider(Endless(), 10_000).stream(ask()):
+        async for _ in connection(Endless(), 10_000).stream(ask()):
             pass
     assert closed
 
@@ -197,11 +201,11 @@ async def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytes
     monkeypatch.setattr(bounded, "MAX_CONVERSATION_BYTES", 100_000)
     silent = Silent()
     with pytest.raises(ContextOverflow, match="100000 bytes"):
-        await events_of(BoundedProvider(silent, 1000), ask(messages=turns))
-    assert await events_of(BoundedProvider(silent, 1000), ask(messages=turns[:1] if len(turns) > 1 else [])) and silent.asked == 1
+        await events_of(connection(silent, 1000), ask(messages=turns))
+    assert await events_of(connection(silent, 1000), ask(messages=turns[:1] if len(turns) > 1 else [])) and silent.asked == 1
 
 
 async def test_files_of_a_conversation_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MAX_CONVERSATION_BYTES", 100_000)
     image = UserTurn((TextBlock("Look"), FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000)))
-    assert await events_of(BoundedProvider(Silent(), 1000), ask(messages=(image, image)))
+    assert await events_of(connection(Silent(), 1000), ask(messages=(image, image)))

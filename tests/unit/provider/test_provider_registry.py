@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_provider import events_of
+from fake_provider import FakeServer, ask, events_of
 
-from app.provider.base import FileBlock, ModelRequest, TextBlock, TextDelta, UserTurn
-from app.provider.models import known_providers as npm
+from app.provider import npm
+from app.provider.base import FileBlock, TextDelta, UserTurn
 from app.provider.models.catalogue import scripted_info
-from app.provider.registry import Prepared, Providers, adapter_of, endpoint_of
+from app.provider.registry import Providers, adapter_of
 from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.model import Model, ModelApi, ProviderInfo
 
@@ -41,16 +41,15 @@ def test_the_package_names_the_adapter(package, adapter):
     assert adapter_of(model(package=package)) == adapter
 
 
-def test_options_win_over_the_stored_key_and_the_listed_address():
-    here = info(key="stored", apiKey="option", baseURL="http://mine", headers={"X": "1"}, timeout=5)
-    endpoint = endpoint_of(model(url="http://listed"), here)
-    assert (endpoint.api_key, endpoint.base_url, endpoint.headers) == ("option", "http://mine", {"X": "1"})
-    assert endpoint.options == {"timeout": 5}
+async def test_options_win_over_the_stored_key_and_the_listed_address(server: FakeServer) -> None:
+    here = info(key="stored", apiKey="option", baseURL=server.url, headers={"X-Own": "1"})
+    await events_of(Providers({"p": here}).provider_for(model(url="http://127.0.0.1:1")))
+    assert (server.received[-1].headers["authorization"], server.received[-1].headers["x-own"]) == ("Bearer option", "1")
 
 
-def test_without_options_the_stored_key_and_the_listed_address_are_taken():
-    endpoint = endpoint_of(model(url="http://listed"), info(key="stored"))
-    assert (endpoint.api_key, endpoint.base_url, endpoint.headers) == ("stored", "http://listed", {})
+async def test_without_options_the_stored_key_and_the_listed_address_are_taken(server: FakeServer) -> None:
+    await events_of(Providers({"p": info(key="stored")}).provider_for(model(url=server.url)))
+    assert server.received[-1].headers["authorization"] == "Bearer stored"
 
 
 @pytest.mark.parametrize("package", [npm.OPENAI_COMPATIBLE, npm.OPENAI, npm.ANTHROPIC])
@@ -102,9 +101,7 @@ async def test_the_scripted_provider_is_the_one_given():
     assert providers.provider_for(rules.models["title"]) is providers.provider_for(rules.models["rules"])
 
 
-async def test_requests_are_prepared_for_the_model():
-    scripted = ScriptedProvider()
+async def test_requests_are_prepared_for_the_model(server: FakeServer) -> None:
     picture = UserTurn((FileBlock("image/png", "data:image/png;base64,AA"),))
-    request = ModelRequest(model=model(), system=(), messages=(picture,), session_id="s")
-    assert [event async for event in Prepared(scripted, {}).stream(request)]
-    assert isinstance(scripted.requests[0].messages[0].content[0], TextBlock)
+    await events_of(Providers({"p": info()}).provider_for(model(url=server.url)), ask(messages=(picture,)))
+    assert "takes no image input" in server.body["messages"][0]["content"]

@@ -1,6 +1,6 @@
 import pytest
 
-from app.provider.models.catalogue import KnownCatalogue, scripted_info
+from app.provider.models.catalogue import scripted_info
 from app.provider.models.selection import (
     NoProviderError,
     ProviderModelNotFoundError,
@@ -85,19 +85,6 @@ def test_the_configured_small_model_wins():
 
 def test_a_model_is_found_by_its_id():
     assert find(connected(info("a", "m")), "a", "m").id == "m"
-
-
-def test_a_dated_name_is_sent_as_it_was_asked_for():
-    known = KnownCatalogue()
-    here = connected(info("anthropic", "claude-sonnet-4-5"))
-    model = find(here, "anthropic", "claude-sonnet-4-5-20250929", known)
-    assert (model.id, model.api.id) == ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5-20250929")
-    assert model.options == {"of": "claude-sonnet-4-5"}
-
-
-def test_a_dated_name_of_a_model_that_the_config_hides_is_not_found():
-    with pytest.raises(ProviderModelNotFoundError):
-        find(connected(info("anthropic", "other")), "anthropic", "claude-sonnet-4-5-20250929", KnownCatalogue())
 
 
 def test_a_misspelt_model_gets_suggestions():

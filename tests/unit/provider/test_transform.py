@@ -1,11 +1,11 @@
 import pytest
 
+from app.provider import npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
     ModelMessage,
     ModelRequest,
-    ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -14,7 +14,6 @@ from app.provider.base import (
     UnusableOption,
     UserTurn,
 )
-from app.provider.models import known_providers as npm
 from app.provider.transform import gemini_schema, prepare, prepare_messages, prepare_tools
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 
@@ -77,21 +76,9 @@ def test_a_picture_in_a_tool_result_becomes_a_sentence_too(said, start):
     assert message.content[0].text.startswith(start)
 
 
-def test_anthropic_gets_nothing_empty_but_keeps_redacted_reasoning():
-    redacted = ReasoningBlock("", {"anthropic": {"redactedData": "x"}})
-    messages = (
-        UserTurn((TextBlock(""), TextBlock("hi"))),
-        AssistantTurn((TextBlock(""), ReasoningBlock(""))),
-        AssistantTurn((redacted,)),
-        UserTurn((TextBlock(""),)),
-    )
-    kept = (UserTurn((TextBlock("hi"),)), AssistantTurn((redacted,)))
-    assert prepare_messages(model(package=npm.ANTHROPIC), messages) == kept
-    assert prepare_messages(model(), messages) == messages
-
-
 def test_claude_gets_call_ids_that_it_accepts():
-    assert ids_of(prepare_messages(model("anthropic/claude-x"), call("functions.read:0"))) == ["functions_read_0"] * 2
+    for claude in (model("anthropic/claude-x"), model("minimax-m3", package=npm.ANTHROPIC)):
+        assert ids_of(prepare_messages(claude, call("functions.read:0"))) == ["functions_read_0"] * 2
 
 
 def test_mistral_gets_nine_alphanumerics():

@@ -61,7 +61,7 @@ class Running:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.turns = Turns()
-        self.leases = Leases(sessions.database, sessions.storage.sql, sessions.storage.writer)
+        self.leases = Leases(sessions.database, sessions.storage.writer)
         self.statuses = Statuses(sessions.store)
         self.gate = SessionGate()
         self.runner = Runner(sessions.store, self.statuses, self.leases, self.gate)
@@ -309,7 +309,7 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
 
 
 async def test_a_prompt_waits_for_the_run_of_another_server_and_has_its_answer(running: Running) -> None:
-    other = Leases(running.sessions.database, running.sessions.storage.sql, running.sessions.storage.writer)
+    other = Leases(running.sessions.database, running.sessions.storage.writer)
     await other.acquire(running.id)
     announced = len(running.sessions.announced)
     prompt = running.prompt()
@@ -323,7 +323,7 @@ async def test_a_prompt_waits_for_the_run_of_another_server_and_has_its_answer(r
 
 
 async def test_another_server_ends_a_run(running: Running) -> None:
-    other = Leases(running.sessions.database, running.sessions.storage.sql, running.sessions.storage.writer)
+    other = Leases(running.sessions.database, running.sessions.storage.writer)
     running.runner.watch()
     prompt = running.prompt()
     turn = await running.next_turn()

@@ -64,7 +64,7 @@ class Trying:
         self.store = Refusing(sessions.database, sessions.storage.sql, sessions.storage.writer, sessions.storage.publisher)
         self.gate = SessionGate()
         self.waits = Waits()
-        leases = Leases(sessions.database, sessions.storage.sql, sessions.storage.writer)
+        leases = Leases(sessions.database, sessions.storage.writer)
         self.retries = TurnEndRetries(self.store, Statuses(self.store), self.gate, leases, self.waits.sleep)
         self.id = "ses_1"
 

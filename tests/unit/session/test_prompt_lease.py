@@ -10,7 +10,7 @@ from session_parts import DIRECTORY, Sessions, more_sessions, user
 from storage_parts import open_storage
 
 from app.schema.errors import SessionBusy
-from app.session.prompt_lease import PromptLease
+from app.session.lease import PromptLease
 from app.session.rows import message_row
 from app.session.session_tx import SessionTx
 from app.session.status import busy_in
@@ -32,7 +32,7 @@ def wanted(sessions: Sessions) -> PromptLease:
 async def prompt(sessions: Sessions, lease: PromptLease) -> None:
     def store(tx: SessionTx) -> Lease | None:
         tx.put_message(message_row(user("msg_1"), waits=True))
-        return lease.acquire(tx)
+        return lease.acquire(tx.connection)
 
     stored = sessions.store.post("ses_1", DIRECTORY, store)
     stored.add_done_callback(lambda done: lease.keep(done.result()) if done.exception() is None else None)

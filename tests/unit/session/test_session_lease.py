@@ -151,7 +151,7 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
 ) -> None:
     living = ServerLocks(tmp_path / "servers")
     living.hold("living")
-    guarded = Leases(sessions.storage.database, sessions.storage.sql, sessions.storage.writer, locks)
+    guarded = Leases(sessions.storage.database, sessions.storage.writer, locks)
     await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
     with pytest.raises(SessionBusy):
         await guarded.acquire("ses_1")
@@ -163,7 +163,7 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
 async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessions, locks: ServerLocks, tmp_path: Path) -> None:
     (tmp_path / "servers").mkdir()
     (tmp_path / "servers" / "killed.lock").touch()
-    guarded = Leases(sessions.storage.database, sessions.storage.sql, sessions.storage.writer, locks)
+    guarded = Leases(sessions.storage.database, sessions.storage.writer, locks)
     await hold_as(sessions, "killed")
     assert len(guarded.find_dead(await sessions.store.query(lease_rows.leases))) == 1
 

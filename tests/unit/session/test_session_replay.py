@@ -10,6 +10,7 @@ from app.bus.base import ENDED, StreamingParts
 from app.bus.memory import MemoryBus
 from app.session import replay as replaying
 from app.session.replay import Replay, ReplayPage
+from app.storage.repositories import journal_rows
 from app.util import clock
 
 
@@ -72,7 +73,7 @@ async def test_a_long_journal_is_trimmed_in_steps(sessions: Sessions, replay: Re
 
 
 async def test_what_was_missed_comes_in_pages(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
+    monkeypatch.setattr(journal_rows, "PAGE_BYTES", 1)
     cursor, seqs = 2, []
     while True:
         page = await replay.page(cursor, DIRECTORY)
@@ -87,7 +88,7 @@ async def test_what_was_missed_comes_in_pages(replay: Replay, monkeypatch: pytes
 async def test_a_journal_that_is_trimmed_between_two_pages_is_reported(
     sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "PAGE_BYTES", 1)
+    monkeypatch.setattr(journal_rows, "PAGE_BYTES", 1)
     page = await replay.page(2, DIRECTORY)
     await Replay(sessions.database, sessions.store, MemoryBus(), 1).trim()
     assert (await replay.page(page.upto, DIRECTORY)).resync

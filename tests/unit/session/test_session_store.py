@@ -399,7 +399,6 @@ async def test_unknown_sessions_are_not_found(sessions: Sessions) -> None:
         store.message("ses_1", "msg_no"),
         sessions.service.todos_json("ses_no"),
         sessions.service.diff_json("ses_no"),
-        sessions.service.children_json("ses_no"),
         sessions.service.remove(PLACE.directory, "ses_no"),
         sessions.service.put_part(PLACE, text_part("prt_1", session_id="ses_no")),
         sessions.service.remove_part(PLACE, "ses_1", "msg_no", "prt_1"),

@@ -4,11 +4,10 @@ from typing import Any
 
 import orjson
 import pytest
-from own_announcements import announcing_to
 from storage_parts import Storage
 
 from app.schema.event import BranchName, EventServerInstanceDisposed, EventVcsBranchUpdated, OfDirectory
-from app.storage.directory_state import DISPOSED, SharedDirectoryStates
+from app.storage.directory_state import DISPOSED, DirectoryStates
 from app.storage.tables import DIRECTORY_STATE
 
 
@@ -17,8 +16,8 @@ def branch(name: str) -> EventVcsBranchUpdated:
 
 
 @pytest.fixture
-def servers(storage: Storage) -> list[SharedDirectoryStates]:
-    return [SharedDirectoryStates(storage.database, storage.sql, storage.writer, name) for name in "abc"]
+def servers(storage: Storage) -> list[DirectoryStates]:
+    return [DirectoryStates(storage.database, storage.writer, name) for name in "abc"]
 
 
 async def announced(storage: Storage) -> list[dict[str, Any]]:
@@ -26,11 +25,11 @@ async def announced(storage: Storage) -> list[dict[str, Any]]:
     return [orjson.loads(event.payload)["properties"] for event in storage.bus.events]
 
 
-async def names(server: SharedDirectoryStates) -> list[tuple[str, str, str]]:
+async def names(server: DirectoryStates) -> list[tuple[str, str, str]]:
     return [(state.directory, state.name, state.value) for state in await server.changes()]
 
 
-async def test_each_server_finds_what_the_others_have_put_since_it_looked_last(servers: list[SharedDirectoryStates]) -> None:
+async def test_each_server_finds_what_the_others_have_put_since_it_looked_last(servers: list[DirectoryStates]) -> None:
     a, b, c = servers
     await a.put("/d", "before", "1")
     assert [await names(server) for server in servers] == [[], [], []]
@@ -44,7 +43,7 @@ async def test_each_server_finds_what_the_others_have_put_since_it_looked_last(s
     assert [(state.name, state.value) for state in await b.in_directory("/d")] == [("before", "1"), ("mcp x", "on")]
 
 
-async def test_a_disposal_is_found_and_deletes_what_was_chosen(storage: Storage, servers: list[SharedDirectoryStates]) -> None:
+async def test_a_disposal_is_found_and_deletes_what_was_chosen(storage: Storage, servers: list[DirectoryStates]) -> None:
     a, b, _ = servers
     await b.changes()
     for name, directory in (("branch", "/d"), ("mcp x", "/d"), ("mcp x", "/e"), ("mcp y", "/d")):
@@ -59,7 +58,7 @@ async def test_a_disposal_is_found_and_deletes_what_was_chosen(storage: Storage,
     assert await names(b) == [("/d", "mcp z", "v")], "its revision is a new one although the newest rows are gone"
 
 
-async def test_what_several_servers_see_is_announced_once(storage: Storage, servers: list[SharedDirectoryStates]) -> None:
+async def test_what_several_servers_see_is_announced_once(storage: Storage, servers: list[DirectoryStates]) -> None:
     for name in ("main", "other", "main"):
         for server in servers:
             server.announce_change("/d", "branch", name, branch(name))
@@ -68,7 +67,7 @@ async def test_what_several_servers_see_is_announced_once(storage: Storage, serv
 
 
 async def test_what_a_server_finds_at_first_is_announced_if_another_was_known(
-    storage: Storage, servers: list[SharedDirectoryStates]
+    storage: Storage, servers: list[DirectoryStates]
 ) -> None:
     a, b, c = servers
     a.announce_change("/d", "branch", "main", branch("main"), seen=False)
@@ -80,10 +79,9 @@ async def test_what_a_server_finds_at_first_is_announced_if_another_was_known(
 
 
 async def test_a_server_that_works_alone_stores_nothing(storage: Storage) -> None:
-    heard: list[object] = []
-    states = announcing_to(lambda directory, event: heard.append((directory, event)))
+    states = DirectoryStates(storage.database, storage.writer, None)
     states.announce_change("/d", "branch", "main", branch("main"), seen=False)
     states.announce_change("/d", "branch", "main", branch("main"))
     await states.put("/d", "configuration")
-    assert (heard, await states.changes(), await states.in_directory("/d")) == ([("/d", branch("main"))], [], [])
+    assert (await announced(storage), await states.in_directory("/d")) == ([{"branch": "main"}], [])
     assert await storage.count(DIRECTORY_STATE) == 0

@@ -13,13 +13,12 @@ from postgres import PostgresServer, migrated
 from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, open_storage_at, part_row, session_row, writing
 
-from app.session.search_index import SearchIndex
+from app.session.searched_text import encode
 from app.storage import checkup, part_texts
 from app.storage.engine import DatabaseUnusable, make_engine
 from app.storage.migrate import upgrade
 from app.storage.part_texts import TextFilter, find_texts
-from app.storage.text_codes import encode
-from app.storage.text_index import FTS, TRIGRAMS, drop_text_index, has_text_index
+from app.storage.text_index import FTS, TRIGRAMS, has_text_index, tidy_trigrams
 
 MANY = 4_000
 EVERY = {"alike": 1, "seventh": 7, "hundred": 100}
@@ -97,7 +96,7 @@ async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
 
 async def analyze(storage: Storage) -> None:
     """As it is some seconds later."""
-    await SearchIndex(storage.database, storage.sql).catch_up()
+    await tidy_trigrams(storage.database)
     await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
 
 
@@ -157,6 +156,15 @@ async def test_a_large_scope_is_searched_in_the_index(storage: Storage, monkeypa
     assert any(FTS in plan or "CTE found" in plan for plan in await plans(storage, "number12", directory="/all"))
     assert await found(storage, "alike", limit=3, directory="/all") == ["prt_3999", "prt_3998", "prt_3997"]
     assert await found(storage, "number12", directory="/all", before=100) == ["prt_12"]
+
+
+def drop_text_index(connection: Connection) -> None:
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(f"DROP INDEX {TRIGRAMS}")
+        return
+    for trigger in ("part_text_put", "part_text_change", "part_text_delete"):
+        connection.exec_driver_sql(f"DROP TRIGGER {trigger}")
+    connection.exec_driver_sql(f"DROP TABLE {FTS}")
 
 
 @pytest.mark.parametrize("what", ["with the index", "without", "made again"])

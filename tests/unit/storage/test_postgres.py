@@ -222,7 +222,7 @@ def test_two_that_migrate_at_once_migrate_once(empty_url: str) -> None:
     with engine.connect() as connection:
         assert revision(connection) == HEAD
         names = connection.execute(text("SELECT name FROM counter ORDER BY name")).scalars().all()
-        assert names == ["identity", "journal", "unsearched_parts"]
+        assert names == ["identity", "journal"]
     engine.dispose()
 
 
@@ -339,7 +339,7 @@ async def test_a_read_sees_one_state_while_another_server_writes(storage: Storag
 async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storage, other: Storage) -> None:
     ids = [f"ses_{n}" for n in range(30)]
     await storage.writer.commit(writing((storage.sql.put_session, [session_row(session_id) for session_id in ids])))
-    one, two = Leases(storage.database, storage.sql, storage.writer), Leases(other.database, other.sql, other.writer)
+    one, two = Leases(storage.database, storage.writer), Leases(other.database, other.writer)
     for session_id in ids:
         outcomes = await asyncio.gather(one.acquire(session_id), two.acquire(session_id), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {Lease, SessionBusy}
@@ -349,7 +349,7 @@ async def test_of_servers_that_take_a_session_at_once_one_has_it(storage: Storag
 
 async def test_a_server_whose_lease_was_taken_over_cannot_write(storage: Storage, other: Storage) -> None:
     await storage.writer.commit(writing((storage.sql.put_session, [session_row()])))
-    first, second = Leases(storage.database, storage.sql, storage.writer), Leases(other.database, other.sql, other.writer)
+    first, second = Leases(storage.database, storage.writer), Leases(other.database, other.writer)
     stale = await first.acquire("ses_1")
     first.release("ses_1")
     await storage.writer.barrier()
@@ -415,7 +415,7 @@ async def test_an_answer_that_no_server_goes_on_with_is_gone_on_with(
             connection.execute(text("UPDATE message SET open = true"))
             connection.execute(text("UPDATE message SET body = :body WHERE role = 'assistant'"), {"body": json.dumps(info)})
 
-        await app.services.sessions.store._database.write(leave_open)
+        await app.services.store._database.write(leave_open)
         async with asyncio.timeout(60):
             while "Whole." not in str(await app.messages(session["id"])):
                 await asyncio.sleep(0.05)

@@ -30,9 +30,9 @@ from app.context.history import to_model_messages
 from app.context.reminders import remind
 from app.context.shortening import LEFT_OUT, shortened
 from app.context.tokens import estimate_messages
+from app.provider import npm
 from app.provider.anthropic_messages.request import anthropic_body
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolCallBlock, ToolTurn, UserTurn
-from app.provider.models import known_providers as npm
 from app.provider.openai_chat.request import chat_body
 from app.provider.openai_responses.request import responses_body
 from app.provider.transform import prepare

@@ -10,7 +10,6 @@ from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 
 from app.storage.engine import Database
 from app.storage.migrate import upgrade
-from app.storage.statements import Statements
 from app.users.oidc import LEEWAY_SECONDS, OidcLogins, OidcSettings, ProviderKeys
 from app.users.principal import Principal, Role
 from app.users.users import User, Users
@@ -28,7 +27,7 @@ def issuer() -> Iterator[IdentityProvider]:
 async def users(tmp_path: Path) -> AsyncIterator[Users]:
     database = Database(f"sqlite:///{tmp_path / 'opensession.db'}")
     upgrade(database.engine)
-    yield Users(database, Statements(database.dialect))
+    yield Users(database)
     database.close()
 
 

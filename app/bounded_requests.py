@@ -1,22 +1,20 @@
-"""What a connection may take of the server before a request is one: mixed into uvicorn's HTTP protocol, which has no limits of
-its own for an address and headers, for connections that send nothing and for clients that do not read.
+"""What a connection may take of the server before a request is one: uvicorn's HTTP protocol, with limits for an address and
+headers, for connections that send nothing and for clients that do not read.
 
-uvicorn has neither settings for these (`limit_concurrency` counts requests too, `h11_max_incomplete_event_size` is of its other
-protocol) nor a public interface. A release that renames what `_HttpProtocol` lists or `send_400_response` breaks this module;
-tests/unit/api/test_bounded_requests.py shows it.
+uvicorn has no settings for these: `h11_max_incomplete_event_size` is of its other protocol, which is slower. How many connections
+there may be is its `limit_concurrency`.
 """
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import orjson
-from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.api.errors import named
+from app.api.incoming_body import WHOLE
 
 HEAD_SECONDS = 30.0
 """The timeout for the head of a request."""
@@ -29,44 +27,17 @@ LINGER_SECONDS = 2.0
 PATIENT_SECONDS = 2.0
 """A connection whose request has not come whole for this long may be closed to make room for others."""
 SPARE_CONNECTIONS = 100
-"""This many connections above the limit get a 429; further ones are closed at once."""
-
-WHOLE = "opensession.whole"
-"""In a request's scope when all of its body is here."""
-
-if TYPE_CHECKING:
-
-    class _HttpProtocol(asyncio.Protocol):
-        """What is used of uvicorn's HttpToolsProtocol."""
-
-        app: ASGIApp
-        loop: asyncio.AbstractEventLoop
-        transport: asyncio.Transport
-        connections: set[Any]
-        pipeline: deque[Any]
-        cycle: Any
-        scope: Any
-        timeout_keep_alive: Any
-        headers: list[tuple[bytes, bytes]]
-
-        def on_message_begin(self) -> None: ...
-        def on_url(self, url: bytes) -> None: ...
-        def on_headers_complete(self) -> None: ...
-        def on_message_complete(self) -> None: ...
-        def shutdown(self) -> None: ...
-else:
-    _HttpProtocol = object
+"""This many connections above the limit get a 503 of uvicorn's; further ones are closed at once."""
 
 
 class RefusedHead(Exception):
     """Raised within the parser, which then stops."""
 
 
-class BoundedRequests(_HttpProtocol):
+class BoundedRequests(HttpToolsProtocol):
     max_head_bytes: ClassVar[int]
     max_connections: ClassVar[int]
 
-    is_above_limit = False
     owes_since = math.inf
     """By the loop's clock: since when a request has not come whole."""
     _in_head = True
@@ -83,26 +54,24 @@ class BoundedRequests(_HttpProtocol):
 
     # The connection.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.owes_since = self.loop.time()
         above = len(self.connections) - self.max_connections
         if above > SPARE_CONNECTIONS:
             self.transport.abort()
             return
-        if above > 0 and not self._makes_room():
-            self.app, self.is_above_limit = _too_many_connections, True
+        if above > 0:
+            self._make_room()
         self._expect_head()
 
-    def _makes_room(self) -> bool:
+    def _make_room(self) -> None:
         """Slow clients keep nobody out: the one that has been slow for longest is closed."""
         others = [each for each in self.connections if isinstance(each, BoundedRequests)]
         slowest = min(others, key=lambda each: each.owes_since)
-        if slowest.owes_since > self.loop.time() - PATIENT_SECONDS:
-            return False
-        slowest.owes_since = math.inf
-        slowest.transport.abort()
-        return True
+        if slowest.owes_since <= self.loop.time() - PATIENT_SECONDS:
+            slowest.owes_since = math.inf
+            slowest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         _cancel(self._head_timer)
@@ -116,7 +85,7 @@ class BoundedRequests(_HttpProtocol):
         if self._in_head:
             return
         if self.cycle.response_started and not self.cycle.response_complete:
-            self.timeout_keep_alive = LAST_REQUEST_SECONDS
+            self.timeout_keep_alive = LAST_REQUEST_SECONDS  # type: ignore[assignment]
         else:
             self.shutdown()
 
@@ -156,7 +125,7 @@ class BoundedRequests(_HttpProtocol):
         self._cycles = [cycle for cycle in (*self._cycles, self.cycle) if cycle and not cycle.response_complete]
 
     def on_message_complete(self) -> None:
-        self.scope[WHOLE] = True
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
         self.owes_since = math.inf
         super().on_message_complete()
 
@@ -225,9 +194,3 @@ _REFUSALS = {
         "HeadersTooLargeError", "The address and headers are too long together (OPENSESSION_MAX_HEAD_BYTES)."
     ),
 }
-
-
-async def _too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
-    message = "Too many connections are open (OPENSESSION_MAX_CONNECTIONS). Close some, or try again later."
-    refusal = named(429, "TooManyConnectionsError", message, {"Retry-After": "5", "Connection": "close"})
-    await refusal(scope, receive, send)
