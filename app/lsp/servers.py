@@ -145,7 +145,8 @@ class LanguageServers:
     def _status(self, server: LanguageServer) -> LSPStatus:
         target, directory = server.target, self._workspace.directories()[-1].real
         status = "connected" if server.is_ready else "error"
-        return LSPStatus(id=target.kind.id, name=target.kind.id, root=os.path.relpath(target.root, directory), status=status)
+        root = os.path.relpath(target.root, directory)
+        return LSPStatus(id=target.kind.id, name=target.kind.id, root="" if root == os.curdir else root, status=status)
 
     @cached_property
     def _kinds(self) -> list[ServerKind]:

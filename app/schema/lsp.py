@@ -8,7 +8,7 @@ from app.schema.base import Wire
 
 
 class LSPStatus(Wire):
-    """`root` is relative to the directory that the request works in."""
+    """`root` is relative to the directory that the request works in, empty for that itself."""
 
     id: str
     name: str

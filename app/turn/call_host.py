@@ -21,6 +21,7 @@ from app.session.store import Store
 from app.session.todos import read_todos
 from app.storage.writer import Lease
 from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolError, ToolPermission, ToolResult
+from app.tool.files.text_file import json_text
 from app.turn import hooks
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import ToolCalls
@@ -144,7 +145,8 @@ class CallHost:
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
         """By the paths that were given; not of files that are kept from the user."""
         instance = self._caller.instance
-        found = await instance.extensions.language_servers.check(files)
+        texts = {path: json_text(text) for path, text in files.items()}
+        found = await instance.extensions.language_servers.check(texts)
         return {path: errors for path, errors in found.items() if not instance.hides(path)}
 
     def _lease(self) -> Lease | None:

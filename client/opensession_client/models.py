@@ -1102,7 +1102,7 @@ class JsonSchemaFormat(Wire):
 
 
 class LSPStatus(Wire):
-    """`root` is relative to the directory that the request works in."""
+    """`root` is relative to the directory that the request works in, empty for that itself."""
 
     id: str
     name: str

@@ -60,7 +60,7 @@ async def test_errors_are_told_and_gone_when_they_are_mended(tmp_path: Path) -> 
     (error,) = written["metadata"]["diagnostics"][str(path)]
     assert error["severity"] == 1 and error["range"]["start"] == {"line": 1, "character": 0}
     assert mended["output"] == "Edit applied successfully." and mended["metadata"]["diagnostics"] == {}
-    assert listed == [{"id": "fake", "name": "fake", "root": ".", "status": "connected"}]
+    assert listed == [{"id": "fake", "name": "fake", "root": "", "status": "connected"}]
 
 
 @pytest.mark.parametrize("mode", ["silent", "mute", "slow-start 9", "slow 9"])
@@ -87,6 +87,14 @@ async def test_one_that_is_dead_or_hostile_costs_little_and_breaks_nothing(tmp_p
     assert psutil.Process().memory_info().rss - before < 150 * 1024 * 1024
     if mode == "hostile":
         assert "wrong 2" in found[-1]["output"]
+
+
+async def test_one_that_does_not_read_is_ended_before_much_waits_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    edits = [call("edit", filePath="a.fake", oldString="", newString=str(number) * 1_900_000) for number in range(7)]
+    async with serving(tmp_path, *edits, server=fake("deaf")) as app:
+        found = await states(app)
+    assert [state["status"] for state in found] == ["completed"] * 7
+    assert "does not read what it is sent" in caplog.text
 
 
 async def test_one_that_crashes_is_started_again_three_times_at_most(tmp_path: Path) -> None:
@@ -288,3 +296,12 @@ async def test_a_project_without_servers_loads_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{FAKE.parent}:{FAKE.parents[2]}"}
     done = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path / "base"), env=environment)
     assert await done.wait() == 0
+
+
+@pytest.mark.skipif(not (Path(sys.executable).parent / "ruff").exists(), reason="ruff is not installed")
+async def test_ruff_itself_tells_errors_and_none_when_they_are_mended(tmp_path: Path) -> None:
+    workspace = configured(tmp_path, {"lsp": {"ruff": {"command": [str(Path(sys.executable).parent / "ruff"), "server"]}}})
+    mend = call("edit", filePath="m.py", oldString="(", newString="1")
+    async with running_app(tmp_path, workspace=workspace, turns=[[write("x = (\n", "m.py")], [mend], [say()]]) as app:
+        written, mended = await states(app)
+    assert "ERROR [" in written["output"] and mended["output"] == "Edit applied successfully.", (written, mended)

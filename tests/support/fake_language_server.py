@@ -116,6 +116,8 @@ def answer(message: dict[str, Any]) -> None:  # noqa: C901
             send(id=message["id"], result={"capabilities": {"textDocumentSync": 1}})
         case "initialized" if MODE == "flood":
             flood()
+        case "initialized" if MODE == "deaf":
+            time.sleep(3600)
         case "initialized" if MODE == "hostile":
             hostile()
         case "initialized" if MODE == "huge":
