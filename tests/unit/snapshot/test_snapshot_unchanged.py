@@ -197,7 +197,11 @@ async def test_a_repository_that_is_gone_is_made_anew(grown: Project) -> None:
     assert await snapshots.has(before)
 
 
-async def test_what_was_changed_just_now_is_looked_at_by_git(project: Project, snapshots: Snapshots, tmp_path: Path) -> None:
+async def test_what_was_changed_just_now_is_looked_at_by_git(
+    project: Project, snapshots: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the test itself takes."""
+    monkeypatch.setattr(stat_cache, "SETTLED_BY_TICKS_MS", 60_000)
     project.write("a.txt", "x")
     await looked_at(snapshots)
     with counted_git(tmp_path) as count:
