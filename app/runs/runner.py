@@ -418,7 +418,12 @@ class Runner:
         return self._statuses.set_idle(session_id, run.directory, releases_lease=True, joins=run.finished, tried=run.tried)
 
     def _go_on(self, session_id: str, run: Run, end: EndOfRun, run_turn: RunTurn | None) -> None:
-        """With a turn for the prompt that another server has accepted meanwhile, if there is one."""
+        """With a turn for the prompt that another server has accepted meanwhile, if there is one. That one waits for the lease:
+        where this run was aborted while it ended, as when this server stops, the prompt is left to the other."""
         run.answer = self._store.only_json(session_id, end.answer) if end.answer else None
-        if end.waiting is not None and run_turn is not None and run.instance is not None:
+        if end.waiting is None:
+            return
+        if run.aborted or run_turn is None or run.instance is None:
+            self._statuses.forget(session_id)
+        else:
             self.start(session_id, run.instance, run_turn).tried = end.waiting

@@ -13,7 +13,7 @@ from app.schema.session import Busy
 from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
 from app.session.rows import message_row
-from app.session.status import Statuses
+from app.session.status import EndOfRun, Statuses
 from app.storage.engine import StorageError
 from app.storage.repositories import lease_rows
 from app.storage.writer import Lease
@@ -383,3 +383,23 @@ async def test_a_prompt_that_another_server_has_accepted_gets_a_turn_before_the_
     second.may_end.set()
     await running.runner.idle(running.id)
     assert running.sessions.announced[-1]["type"] == "session.idle" and len(running.turns.running) == 2
+
+
+async def test_a_prompt_that_another_server_has_accepted_is_left_to_it_when_this_one_stops(running: Running) -> None:
+    """The run is ending, and is aborted before it is known that a prompt waits."""
+    first = running.prompt()
+    turn = await running.next_turn()
+    await running.sessions.store.write(running.id, "/w", lambda tx: tx.put_message(message_row(user("msg_2"), waits=True)))
+    stopping = asyncio.Event()
+    set_idle = running.statuses.set_idle
+
+    def stop_meanwhile(*args: Any, **kwargs: Any) -> asyncio.Future[EndOfRun]:
+        stopping.set()
+        return set_idle(*args, **kwargs)
+
+    running.statuses.set_idle = stop_meanwhile  # type: ignore[method-assign]
+    turn.may_end.set()
+    await stopping.wait()
+    await running.runner.close()
+    await first
+    assert len(running.turns.running) == 1 and not running.statuses.is_busy(running.id)
