@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 from fastapi.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive
 
 from app.schema.errors import ServiceError
 
@@ -20,16 +20,9 @@ KEEP_ALIVE_SECONDS = 15.0
 LongWork = Coroutine[Any, Any, bytes]
 
 
-class _Unwatched(StreamingResponse):
-    """Nobody looks whether its client goes away: that would stop nothing."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.stream_response(send)
-
-
 def keeping_alive(work: LongWork) -> StreamingResponse:
     """The work begins at once. A client that goes away, even before the first byte, does not stop it."""
-    return _Unwatched(_behind_newlines(asyncio.create_task(_body_or_error(work))), media_type="application/json")
+    return StreamingResponse(_behind_newlines(asyncio.create_task(_body_or_error(work))), media_type="application/json")
 
 
 def waiting_with_client(work: Callable[[], LongWork]) -> StreamingResponse:

@@ -412,7 +412,7 @@ async def test_one_server_notices_what_another_stores_of_a_user(tmp_path: Path, 
     async with running_app(tmp_path) as app:
         users = app.services.users
         assert await users.get("anna") is None
-        await type(users)(users._database, users._sql).add(User("anna", Role.VIEWER))
+        await type(users)(users._database).add(User("anna", Role.VIEWER))
         monkeypatch.setattr("app.users.users.FRESH_SECONDS", 0.0)
         found = await users.get("anna")
         assert found is not None and found.role is Role.VIEWER

@@ -79,9 +79,10 @@ async def test_a_client_that_goes_away(ends_with_client: bool) -> None:
     answering = asyncio.create_task(answer({"type": "http"}, client.receive, client.send))
     await asyncio.wait_for(client.begun.wait(), 5)
     client.gone.set()
+    await asyncio.wait_for(answering, 60)
+    assert client.body == b"\n"
     if not ends_with_client:
         may_end.set()
-    await asyncio.wait_for(answering, 60)
     await asyncio.wait_for(ended.wait(), 5)
     assert finished is not ends_with_client
 
