@@ -42,8 +42,8 @@ MAX_LENGTH = 100
 MOST_AT_ONCE = 4
 """With one user's keys in a directory. Each at the same time takes a connection of its own, and all requests after it look at
 each of those."""
-PAUSE_SECONDS, MOST_PAUSES = 0.05, 20
-"""Answers go first: a title is requested when none has begun for a moment, or after a second."""
+PAUSE_SECONDS, MOST_PAUSES = 0.005, 20
+"""Answers go first: a title is requested when none has begun for a moment, or after a tenth of a second."""
 MAX_REMEMBERED = 10_000
 """Sessions whose title is not requested again."""
 _MAX_ATTEMPTS = 3
