@@ -28,7 +28,7 @@ const fetchAs = (login, url, { headers = {}, ...options } = {}) =>
 async function ask() {
   for (let refusal = null; ; ) {
     const login = await askOnce(refusal);
-    const { status } = await fetchAs(login, '/path');
+    const { status } = await fetchAs(login, '/project');
     if (status === 200) return sessionStorage.setItem(KEY, login);
     refusal = status === 429 ? 'Too many wrong logins. Try again in a minute.' : 'That login is not accepted.';
   }

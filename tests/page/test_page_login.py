@@ -45,9 +45,8 @@ def test_the_page_asks_for_a_login_until_it_is_right(closed_server: RunningServe
 
 def test_a_token_is_a_login_and_is_kept_for_the_window(closed_server: RunningServer, page: Page) -> None:
     page.goto(closed_server.base)
-    log_in(page, TokenStore(closed_server.data).create("page"))
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    expect(page.locator("#prompt")).to_be_visible()
+    with page.expect_response(lambda answer: "/event" in answer.url and answer.ok):
+        log_in(page, TokenStore(closed_server.data).create("page"))
     page.reload()
     expect(page.locator("#prompt")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
