@@ -6,14 +6,11 @@ requests it again.
 
 import asyncio
 import logging
-import math
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from io import StringIO
-from weakref import WeakKeyDictionary
 
 from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
@@ -21,7 +18,6 @@ from app.context.history import to_model_messages
 from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
 from app.provider.models.cost import tokens_and_cost
 from app.provider.models.selection import small_model
-from app.provider.registry import Providers
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
@@ -39,11 +35,8 @@ from app.workspace.instance import Instance
 log = logging.getLogger(__name__)
 
 MAX_LENGTH = 100
-MOST_AT_ONCE = 4
-"""With one user's keys in a directory. Each at the same time takes a connection of its own, and all requests after it look at
-each of those."""
-PAUSE_SECONDS, MOST_PAUSES = 0.005, 20
-"""Answers go first: a title is requested when none has begun for a moment, or after a tenth of a second."""
+PAUSE_SECONDS = 0.3
+"""How long a title request waits for the answer, so that the answers to simultaneous prompts begin before any title."""
 MAX_REMEMBERED = 10_000
 """Sessions whose title is not requested again."""
 _MAX_ATTEMPTS = 3
@@ -58,18 +51,17 @@ class Titles:
         self._summaries = summaries
         self._tasks = tasks
         self._requested: dict[str, None] = {}
-        self._answer_began = -math.inf
-        self._slots: WeakKeyDictionary[Providers, asyncio.Semaphore] = WeakKeyDictionary()
 
-    def start(self, instance: Instance, session: Session, history: Sequence[MessageWithParts]) -> asyncio.Task[None] | None:
-        """To be called when an answer begins. The task that sets the title of the session and of its first prompt's summary; None
-        if no title is needed or one is requested already. Logs a failure; the session keeps its default."""
-        self._answer_began = time.monotonic()
+    def start(
+        self, instance: Instance, session: Session, history: Sequence[MessageWithParts], answered: asyncio.Event
+    ) -> asyncio.Task[None] | None:
+        """The task that sets the title of the session and of its first prompt's summary; None if no title is needed or one is
+        requested already. `answered` is set when the turn's answer is stored. Logs a failure; the session keeps its default."""
         context = title_context(session, history) if session.id not in self._requested else None
         if context is None:
             return None
         self._remember(session.id)
-        task = self._tasks.start(session.id, "title", self._create(instance, context))
+        task = self._tasks.start(session.id, "title", self._create(instance, context, answered))
         task.add_done_callback(lambda _: self._forget(session.id) if task.cancelled() else None)
         return task
 
@@ -81,22 +73,18 @@ class Titles:
     def _forget(self, session_id: str) -> None:
         self._requested.pop(session_id, None)
 
-    async def _create(self, instance: Instance, context: Sequence[MessageWithParts]) -> None:
+    async def _create(self, instance: Instance, context: Sequence[MessageWithParts], answered: asyncio.Event) -> None:
         prompt = context[-1].info
         assert isinstance(prompt, UserMessage)
-        await self._let_answers_begin()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PAUSE_SECONDS):
+                await answered.wait()
         if not title.is_default((await self._store.session(prompt.session_id)).title):
             return
         with instance.resources.in_use():
             answer = await self._ask(instance, prompt, context)
         if answer is not None:
             await self._store_answer(instance, prompt, answer)
-
-    async def _let_answers_begin(self) -> None:
-        for _ in range(MOST_PAUSES):
-            await asyncio.sleep(PAUSE_SECONDS)
-            if time.monotonic() - self._answer_began >= PAUSE_SECONDS:
-                return
 
     async def _store_answer(self, instance: Instance, prompt: UserMessage, answer: "_TitleAnswer") -> None:
         text = clean(answer.text)
@@ -121,10 +109,9 @@ class Titles:
         )
         request = await hooks.request(instance, request, agent, prompt)
         provider = instance.models.providers.provider_for(model)
-        slots = self._slots.setdefault(instance.models.providers, asyncio.Semaphore(MOST_AT_ONCE))
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                async with slots, aclosing(provider.stream(request)) as events:
+                async with aclosing(provider.stream(request)) as events:
                     return await _read(events, model)
             except ProviderFailure as failure:
                 if attempt == _MAX_ATTEMPTS:

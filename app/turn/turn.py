@@ -45,6 +45,7 @@ class Turn:
         self._compactions = Compactions(scope)
         self._last_request: prune.LastRequest | None = None
         self._session: Session
+        self._answered = asyncio.Event()
         self._title: asyncio.Task[None] | None = None
         start_task = partial(scope.services.tasks.start, scope.session_id, "diff")
         self._diffs = TurnDiffs(scope.update_diffs, scope.put_empty_diff, start_task)
@@ -68,6 +69,7 @@ class Turn:
                 await self._answer_with(stored_error.of_turn(self._scope.session_id, error))
         finally:
             await self._finish_diffs()
+            self._answered.set()
 
     async def _loop(self) -> None:
         while True:
@@ -231,7 +233,7 @@ class Turn:
     def _start_title(self, session: Session, history: Sequence[MessageWithParts]) -> None:
         """Starts the title once a turn, after the answer has begun, so that it does not delay the answer."""
         if self._title is None:
-            self._title = self._scope.services.titles.start(self._scope.instance, session, history)
+            self._title = self._scope.services.titles.start(self._scope.instance, session, history, self._answered)
 
     def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts], trees: StepTrees | None) -> None:
         if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
