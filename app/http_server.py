@@ -13,10 +13,10 @@ from uvicorn.config import LOGGING_CONFIG, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server
 
-from app.api.login import connected_terminal
 from app.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
 from app.pty.pseudo_terminal import INPUT_BYTES
 from app.settings import Settings
+from app.users.login import connected_terminal
 
 log = logging.getLogger(__name__)
 

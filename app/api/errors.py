@@ -8,8 +8,8 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from app.api.draining import ServerStopping
 from app.schema.errors import RequestPart, ServiceError, TooMany, bad_request_body
+from app.server import ServerStopping
 from app.util.secrets import masked
 
 FAILURE = "opensession.failure"

@@ -19,8 +19,8 @@ from app.api.access import PRINCIPAL
 from app.api.audit import WHO
 from app.api.error_handler import Refusal, storage_refusal
 from app.api.incoming_body import BODY, BodyLimit, IncomingBody, LargeBodies
-from app.api.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.storage.engine import StorageError
+from app.users.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.util.shared_threads import WORKING_FOR, Owner
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
