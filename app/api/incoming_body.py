@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
 
-from app.api.access import PRINCIPAL
+from app.api.roles import PRINCIPAL
 from app.users.principal import OPERATOR
 
 BODY_SECONDS = 30.0

@@ -4,8 +4,7 @@ from typing import Annotated, Literal
 
 from fastapi import Query
 
-from app.api.cursors import PageCursors
-from app.api.deps import AppServices, Who, location_of
+from app.api.deps import AppServices, PageCursors, Who, location_of
 from app.api.json_route import router
 from app.api.roles import READS
 from app.schema.base import SessionID

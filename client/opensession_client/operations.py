@@ -423,50 +423,6 @@ def instance_dispose(*, directory: str | None = None) -> Operation[bool]:
     return Operation("POST", "/instance/dispose", bool, query={"directory": directory})
 
 
-def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
-    """GET /vcs
-
-    An empty branch: HEAD is detached, or the directory lies outside git.
-    """
-    return Operation("GET", "/vcs", models.VcsInfo, query={"directory": directory})
-
-
-def vcs_status(*, directory: str | None = None) -> Operation[list[models.VcsFileStatus]]:
-    """GET /vcs/status
-
-    What differs from HEAD in the directory, files that git does not know yet included.
-    """
-    return Operation("GET", "/vcs/status", list[models.VcsFileStatus], query={"directory": directory})
-
-
-def vcs_diff(
-    *, mode: Literal["git", "branch"], context: int | None = None, directory: str | None = None
-) -> Operation[list[models.VcsFileDiff]]:
-    """GET /vcs/diff
-
-    The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`).
-    """
-    return Operation(
-        "GET", "/vcs/diff", list[models.VcsFileDiff], query={"mode": mode, "context": context, "directory": directory}
-    )
-
-
-def vcs_diff_raw(*, directory: str | None = None) -> Operation[bytes]:
-    """GET /vcs/diff/raw
-
-    What differs from HEAD as one patch, which `POST /vcs/apply` takes.
-    """
-    return Operation("GET", "/vcs/diff/raw", bytes, query={"directory": directory})
-
-
-def vcs_apply(body: models.VcsPatch, *, directory: str | None = None) -> Operation[models.VcsApplied]:
-    """POST /vcs/apply
-
-    Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout.
-    """
-    return Operation("POST", "/vcs/apply", models.VcsApplied, query={"directory": directory}, body=body)
-
-
 def find_text(*, pattern: str, directory: str | None = None) -> Operation[list[models.TextMatch]]:
     """GET /find
 
@@ -717,6 +673,50 @@ def provider_oauth_callback(provider_id: str, body: models.OAuthCallback) -> Ope
 def global_upgrade(body: models.UpgradeInput) -> Operation[models.UpgradeFailure]:
     """POST /global/upgrade"""
     return Operation("POST", "/global/upgrade", models.UpgradeFailure, body=body)
+
+
+def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
+    """GET /vcs
+
+    An empty branch: HEAD is detached, or the directory lies outside git.
+    """
+    return Operation("GET", "/vcs", models.VcsInfo, query={"directory": directory})
+
+
+def vcs_status(*, directory: str | None = None) -> Operation[list[models.VcsFileStatus]]:
+    """GET /vcs/status
+
+    What differs from HEAD in the directory, files that git does not know yet included.
+    """
+    return Operation("GET", "/vcs/status", list[models.VcsFileStatus], query={"directory": directory})
+
+
+def vcs_diff(
+    *, mode: Literal["git", "branch"], context: int | None = None, directory: str | None = None
+) -> Operation[list[models.VcsFileDiff]]:
+    """GET /vcs/diff
+
+    The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`).
+    """
+    return Operation(
+        "GET", "/vcs/diff", list[models.VcsFileDiff], query={"mode": mode, "context": context, "directory": directory}
+    )
+
+
+def vcs_diff_raw(*, directory: str | None = None) -> Operation[bytes]:
+    """GET /vcs/diff/raw
+
+    What differs from HEAD as one patch, which `POST /vcs/apply` takes.
+    """
+    return Operation("GET", "/vcs/diff/raw", bytes, query={"directory": directory})
+
+
+def vcs_apply(body: models.VcsPatch, *, directory: str | None = None) -> Operation[models.VcsApplied]:
+    """POST /vcs/apply
+
+    Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout.
+    """
+    return Operation("POST", "/vcs/apply", models.VcsApplied, query={"directory": directory}, body=body)
 
 
 def worktree_list(*, directory: str | None = None) -> Operation[list[str]]:
