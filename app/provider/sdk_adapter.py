@@ -9,7 +9,7 @@ import json
 import os
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -87,7 +87,7 @@ class SdkAdapter(ABC, Generic[Client]):
     """Of what the SDK asks for."""
     sdk: ClassVar[str]
     """The module of the SDK that a request takes."""
-    reader: ClassVar[Callable[[], Reader]]
+    reader: ClassVar[type[Reader]]
 
     def __init__(
         self,
@@ -276,4 +276,5 @@ class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
     async def _events(self, response: Any) -> AsyncIterator[object]:
         from openai import AsyncStream
 
-        return await response.parse(to=AsyncStream[object])
+        events: AsyncIterator[object] = await response.parse(to=AsyncStream[object])
+        return events
