@@ -6,16 +6,10 @@ import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from app.api.draining import Draining
-from app.api.event_tokens import MemoryEventTokens, StoredEventTokens
-from app.api.login import Login
-from app.api.rate_limits import RateLimits, Throttle
-from app.api.services import Services
-from app.api.tokens import TokenStore
 from app.backup.opening import open_database
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
@@ -53,6 +47,7 @@ from app.runs.recovery import Recovery, UnfinishedReverts
 from app.runs.retention import Retention
 from app.runs.runner import Runner
 from app.sandbox.sandbox import open_sandbox
+from app.schema.errors import ServiceError
 from app.session.fork import Forks
 from app.session.gate import SessionGate
 from app.session.health import HealthCheck
@@ -84,9 +79,13 @@ from app.turn.titles import Titles
 from app.turn.turn_scope import TurnServices
 from app.users.budgets import Budgets, DayLimits, ModelAccounts
 from app.users.event_cursors import EventCursors
+from app.users.event_tokens import MemoryEventTokens, StoredEventTokens
 from app.users.keys import UserKeys
+from app.users.login import Login
 from app.users.oidc import OidcLogins, OidcSettings
+from app.users.rate_limits import RateLimits, Throttle
 from app.users.server_secret import ServerSecret
+from app.users.tokens import TokenStore
 from app.users.users import Users
 from app.util import marks
 from app.util.server_locks import ServerLocks, volume_id
@@ -106,7 +105,56 @@ from app.workspace.instances import Instances, ModelSources
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
 
+if TYPE_CHECKING:
+    from app.intake.admission import Admissions
+    from app.timeline.service import Timeline
+    from app.transfer.exports import Exports
+    from app.transfer.imports import Imports
+
 log = logging.getLogger(__name__)
+
+
+class ServerStopping(ServiceError):
+    """Nothing was stored; the request may be made again after `retry_after` seconds."""
+
+    status = 503
+    name = "ServerStoppingError"
+    retry_after: ClassVar[int] = 5
+
+    def __init__(self) -> None:
+        super().__init__("The server is stopping and takes no new work. Nothing was stored: send this again when it is back.")
+
+
+class Draining:
+    """Whether the server is stopping: then it takes no new work, and serves what lets running turns finish. And how many requests
+    that start work are still being taken."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.requests = 0
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    def begin(self) -> None:
+        """Safe to call from a signal handler."""
+        self.has_begun = True
+
+    def take(self) -> None:
+        """A request that starts work: what begins before the server stops is waited for, until it is `done`. Raises
+        ServerStopping."""
+        if self.has_begun:
+            raise ServerStopping
+        self.requests += 1
+        self._none_left.clear()
+
+    def done(self) -> None:
+        self.requests -= 1
+        if not self.requests:
+            self._none_left.set()
+
+    async def requests_taken(self) -> None:
+        """Returns when every admitted request has started its work."""
+        await self._none_left.wait()
 
 
 @dataclass(frozen=True)
@@ -120,9 +168,9 @@ class Choices:
     """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
 
 
-class Server(Services):
-    """Everything a running server has, made in the order in which it is needed. `start` before the first request, `stop` after
-    the last."""
+class Server:
+    """Everything a running server has, made in the order in which it is needed: what routes and commands call. `start` before the
+    first request, `stop` after the last."""
 
     def __init__(
         self,
@@ -403,6 +451,33 @@ class Server(Services):
         metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
         metrics.read("journal_head", "The number of the newest event of the database", self.replay.head)
         metrics.read("webhook_backlog", "Events that the webhook furthest behind is still to be offered", self.webhooks.backlog)
+
+    # Made for the first who asks.
+
+    @cached_property
+    def timeline(self) -> "Timeline":
+        from app.timeline.service import Timeline
+
+        return Timeline(self.database, self.store, self.bus)
+
+    @cached_property
+    def admissions(self) -> "Admissions":
+        from app.intake.admission import Admissions
+
+        return Admissions(self.store, self.prompts, self.queue, self.timeline)
+
+    @cached_property
+    def exports(self) -> "Exports":
+        from app.transfer.exports import Exports
+
+        return Exports(self.store, self.settings.data_dir)
+
+    @cached_property
+    def imports(self) -> "Imports":
+        from app.transfer.importer import Importer
+        from app.transfer.imports import Imports
+
+        return Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
 
     # From its start to its end.
 

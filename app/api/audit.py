@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.login import ANYONE
 from app.schema.session import Session
+from app.users.login import ANYONE
 from app.util import clock
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from sse_starlette.sse import AppStatus
 
 from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
-from app.api.opencode_programs import is_opencode
+from app.api.long_answers import is_opencode
 from app.api.roles import READS
 from app.api.services import Services
 from app.bus.base import Audience, Event

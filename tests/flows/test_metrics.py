@@ -13,10 +13,10 @@ from scrape import parsed, scrape
 from turns import bash, call, configured, pending, priced, say, task, titled, until
 from user_logins import add_user, bearer
 
-from app.api.tokens import TokenStore
 from app.bus import listener as listening
 from app.storage.engine import StorageError
 from app.telemetry import metrics as counting
+from app.users.tokens import TokenStore
 
 MODEL = {"provider": "acme", "model": "big"}
 PRICE = {"input": 3.0, "output": 15.0}

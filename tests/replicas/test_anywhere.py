@@ -38,9 +38,9 @@ from replica_turns import (
 from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
 
-from app.api.tokens import TokenStore
 from app.session.lease import DEAD_AFTER_MS
 from app.session.shared_conversation import MAX_AGE_SECONDS
+from app.users.tokens import TokenStore
 
 Figure = Callable[[str], None]
 

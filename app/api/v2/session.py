@@ -8,10 +8,8 @@ from fastapi import Query, Request
 from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
 from app.api.deps import AppServices, SessionIdPath, Who, instance_of
-from app.api.keepalive_json import disconnected
+from app.api.long_answers import disconnected
 from app.api.roles import PROMPTS, READS, WRITES
-from app.api.v2.answers import Data, data, router
-from app.api.v2.cursors import Order, PageCursor, PageEnds, invalid_cursor, read_cursor
 from app.api.v2.errors import (
     ConflictError,
     ForbiddenError,
@@ -21,7 +19,7 @@ from app.api.v2.errors import (
     SessionNotFoundError,
     described,
 )
-from app.api.v2.place import InstanceOfSession
+from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
 from app.provider.models.selection import ProviderModelNotFoundError
 from app.schema.base import SessionID, Wire
 from app.schema.errors import BadRequest, Conflict, MessageNotFound

@@ -10,10 +10,9 @@ from sse_starlette import EventSourceResponse
 from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.event import listen, stream
 from app.api.roles import READS
-from app.api.v2.answers import Data, data, router
-from app.api.v2.cursors import Order, PageCursor, PageEnds, invalid_cursor, read_cursor
 from app.api.v2.errors import InvalidCursorError, MessageNotFoundError, SessionNotFoundError, described
 from app.api.v2.session import DEFAULT_LIMIT
+from app.api.v2.shapes import Data, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
 from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
 from app.storage.repositories.pages import PageBeside, UnknownAnchor

@@ -4,7 +4,6 @@ import ipaddress
 import logging
 import math
 import time
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,8 @@ LIMIT = f"{FAILURES}/minute"
 class RateLimits:
     """A window begins with the first hit. Without an answer of Redis this server counts for itself."""
 
-    def __init__(self, redis_url: str | None = None, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, redis_url: str | None = None) -> None:
         self._redis_url = redis_url
-        self._now = now
         self._failures = FailureLog(log, "counting in Redis for rate limits")
 
     async def hit(self, limit: str, *key: str) -> int:
@@ -43,20 +41,19 @@ class RateLimits:
     async def _with_redis(self, limit: str, key: tuple[str, ...], *, hits: bool) -> int:
         if self._redis is not None:
             try:
-                seconds = await _seconds(self._redis, time.time, limit, key, hits=hits)
+                seconds = await _seconds(self._redis, limit, key, hits=hits)
                 self._failures.worked()
                 return seconds
             except Exception as error:  # noqa: BLE001  of Redis, whatever it is: the limits hold on this server
                 self._failures.failed(error)
-        return await _seconds(self._memory, self._now, limit, key, hits=hits)
+        return await _seconds(self._memory, limit, key, hits=hits)
 
     @cached_property
     def _memory(self) -> "FixedWindowRateLimiter":
+        from limits.aio.storage import MemoryStorage
         from limits.aio.strategies import FixedWindowRateLimiter
 
-        from app.api.limit_storage import BoundedMemory
-
-        return FixedWindowRateLimiter(BoundedMemory(self._now))
+        return FixedWindowRateLimiter(MemoryStorage())
 
     @cached_property
     def _redis(self) -> "FixedWindowRateLimiter | None":
@@ -75,15 +72,13 @@ class RateLimits:
         return FixedWindowRateLimiter(storage)
 
 
-async def _seconds(
-    limiter: "FixedWindowRateLimiter", now: Callable[[], float], limit: str, key: tuple[str, ...], *, hits: bool
-) -> int:
+async def _seconds(limiter: "FixedWindowRateLimiter", limit: str, key: tuple[str, ...], *, hits: bool) -> int:
     from limits import parse
 
     item = parse(limit)
     if await (limiter.hit if hits else limiter.test)(item, *key):
         return 0
-    return max(1, math.ceil((await limiter.get_window_stats(item, *key)).reset_time - now()))
+    return max(1, math.ceil((await limiter.get_window_stats(item, *key)).reset_time - time.time()))
 
 
 class Throttle:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qs
 
-from app.api.event_tokens import EventTokens, MemoryEventTokens, OneTimeTokens
-from app.api.rate_limits import RateLimits, Throttle
-from app.api.tokens import TokenEntry, TokenStore
 from app.storage.engine import StorageError
+from app.users.event_tokens import EventTokens, MemoryEventTokens, OneTimeTokens
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.oidc import OidcLogins, is_jwt
 from app.users.principal import OPERATOR, Principal
+from app.users.rate_limits import RateLimits, Throttle
+from app.users.tokens import TokenEntry, TokenStore
 from app.users.users import Users
 from app.util.log import one_line
 

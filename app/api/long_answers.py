@@ -1,6 +1,8 @@
-"""One JSON document that takes long: its headers and a newline go out at once, a newline from time to time, then the document.
+"""Answers that take long: one JSON document, whose headers and a newline go out at once, a newline from time to time, then the
+document. White space may stand before a JSON document, so the body stays one; proxies and clients see that the connection lives.
 
-White space may stand before a JSON document, so the body stays one; proxies and clients see that the connection lives."""
+And what OpenCode's own programs are given beside what every client gets: its terminal client, and `opencode run`.
+"""
 
 import asyncio
 import logging
@@ -64,3 +66,20 @@ async def _body_or_error(work: LongWork) -> bytes:
     except Exception as error:
         log.exception("an answer could not be given")
         return orjson.dumps({"name": "UnknownError", "data": {"message": f"{type(error).__name__}: see the server's log"}})
+
+
+EVENTS_AHEAD_SECONDS = 0.2
+
+
+def is_opencode(user_agent: str) -> bool:
+    """They name themselves: `opencode/1.1.34`."""
+    return user_agent.startswith("opencode/")
+
+
+async def behind_its_events(user_agent: str, answer: Coroutine[Any, Any, bytes]) -> bytes:
+    """An answer, for these programs a while after its events. `opencode run --attach` of 1.18 prints what the event stream brings
+    and ends with the answer: what it has not read by then is never printed. OpenCode answers 0.1 to 0.4 s after the last text."""
+    body = await answer
+    if is_opencode(user_agent):
+        await asyncio.sleep(EVENTS_AHEAD_SECONDS)
+    return body

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 
 import httpx2
 
-from app.provider.wire.errors import no_stream
-from app.provider.wire.lenient_json import parse_json
+from app.provider.answers import parse_json
+from app.provider.errors import no_stream
 from app.util import bounded_answer
 from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit, require_few_values, require_identity
 

@@ -11,17 +11,20 @@ import ssl
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Generic, Protocol, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import orjson
 
 from app import __version__
+from app.provider import errors
 from app.provider.base import ModelRequest, StreamEvent, StreamStart
-from app.provider.secrets import redact
-from app.provider.wire import errors
 from app.util.bounded_answer import IDENTITY
 from app.util.secrets import secrets_of
 from app.util.system_tls import system_tls
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 120.0
@@ -62,8 +65,6 @@ class SdkClient(Protocol):
 
 
 Client = TypeVar("Client", bound=SdkClient)
-Response = TypeVar("Response")
-Omit = TypeVar("Omit")
 
 
 def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
@@ -79,11 +80,14 @@ def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
             return default
 
 
-class SdkAdapter(ABC, Generic[Client, Response]):
+class SdkAdapter(ABC, Generic[Client]):
     """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: for ever."""
 
-    path: str
+    path: ClassVar[str]
     """Of what the SDK asks for."""
+    sdk: ClassVar[str]
+    """The module of the SDK that a request takes."""
+    reader: ClassVar[type[Reader]]
 
     def __init__(
         self,
@@ -109,7 +113,7 @@ class SdkAdapter(ABC, Generic[Client, Response]):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Emits no StreamStart if the first event is an error. What it raises tells no secret."""
         url = self._address() + self.path
-        reader, start = self._reader(), [StreamStart()]
+        reader, start = self.reader(), [StreamStart()]
         try:
             headers = _sendable(self._given_headers(request), url)
             client = await self._opened()
@@ -127,15 +131,15 @@ class SdkAdapter(ABC, Generic[Client, Response]):
             failure = errors.failure_of(error, url)
             if failure is None:
                 raise
-            redact(failure, [*self._secrets, *secrets_of(request.headers, headers=True)])
+            errors.redact(failure, [*self._secrets, *secrets_of(request.headers, headers=True)])
             raise failure from None  # what the SDK says of it may quote the request
         for event in (*start, *reader.end()):
             yield event
 
-    @staticmethod
-    @abstractmethod
-    def load() -> None:
-        """Imports the SDK, with what a request takes of it: half a second of a processor."""
+    @classmethod
+    def load(cls) -> None:
+        """Imports the SDK: half a second of a processor."""
+        import_module(cls.sdk)
 
     async def close(self) -> None:
         self._closed = True
@@ -157,14 +161,11 @@ class SdkAdapter(ABC, Generic[Client, Response]):
         """Those of the wire format, with the key."""
 
     @abstractmethod
-    def _reader(self) -> Reader: ...
-
-    @abstractmethod
-    def _ask(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Response]:
+    def _ask(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
         """Leaving it closes the connection, unless that is free for the next request."""
 
     @abstractmethod
-    async def _events(self, response: Response) -> AsyncIterator[object]:
+    async def _events(self, response: Any) -> AsyncIterator[object]:
         """As the SDK's stream reads them."""
 
     def _configures(self, header: str) -> bool:
@@ -176,7 +177,7 @@ class SdkAdapter(ABC, Generic[Client, Response]):
 
         import httpx2
 
-        from app.provider.wire.bounded_response import bound
+        from app.provider.bounded_response import bound
 
         return {
             "timeout": httpx2.Timeout(None, connect=CONNECT_SECONDS, read=self._idle_seconds),
@@ -207,16 +208,15 @@ class SdkAdapter(ABC, Generic[Client, Response]):
             raise errors.invalid_address(self._address() + self.path) from None
 
 
-def extra_headers(headers: Headers, omit: Omit) -> dict[str, str | Omit]:
-    """As the SDK's parameter takes them. `omit`: its word for None."""
-    return {name: omit if value is None else value for name, value in headers.items()}
-
-
-def extra_body(body: Payload) -> Payload:
-    """Dates, NaN and the like, which configurations and plugins bring, in words of JSON; the conversation has none."""
+def extra(body: Payload, headers: Headers, omit: object) -> dict[str, Any]:
+    """A request as the SDK's parameters take it. `omit`: its word for None. Dates, NaN and the like, which configurations and
+    plugins bring, are sent in words of JSON; the conversation has none."""
     said = {name: body[name] for name in _CONVERSATION if name in body}
     brought = {name: value for name, value in body.items() if name not in said}
-    return {**orjson.loads(orjson.dumps(brought, option=orjson.OPT_NON_STR_KEYS)), **said}
+    return {
+        "extra_body": {**orjson.loads(orjson.dumps(brought, option=orjson.OPT_NON_STR_KEYS)), **said},
+        "extra_headers": {name: omit if value is None else value for name, value in headers.items()},
+    }
 
 
 def environment_headers(variable: str) -> Headers:
@@ -246,3 +246,35 @@ def _sendable(headers: Headers, url: str) -> Headers:
     if not all(value is None or (value.isascii() and value.isprintable()) for value in headers.values()):
         raise errors.unsendable_header(url)
     return {name: value and value.strip() for name, value in headers.items()}
+
+
+class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
+    """Without a base URL it is OpenAI, which needs a key. Elsewhere no key means no Authorization header: a server that asks for
+    none may refuse a made-up one."""
+
+    def _address(self) -> str:
+        if not (self._api_key or self._base_url or self._configures("authorization")):
+            raise errors.missing_key(self._provider_id)
+        base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        return base_url.rstrip("/")
+
+    def _own_headers(self) -> Headers:
+        """Without what the environment says of OpenAI's own server."""
+        unsaid: Headers = {"openai-organization": None, "openai-project": None, **environment_headers("OPENAI_CUSTOM_HEADERS")}
+        return {**unsaid, "authorization": f"Bearer {self._api_key}" if self._api_key else None}
+
+    def _make(self) -> "AsyncOpenAI":
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        return AsyncOpenAI(
+            api_key=self._api_key or "none",
+            base_url=self._address(),
+            max_retries=0,
+            http_client=DefaultAsyncHttpxClient(**self._http()),
+        )
+
+    async def _events(self, response: Any) -> AsyncIterator[object]:
+        from openai import AsyncStream
+
+        events: AsyncIterator[object] = await response.parse(to=AsyncStream[object])
+        return events

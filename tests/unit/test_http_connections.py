@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from over_sockets import listening
 from running_app import RunningApp, running_app
 
-from app import bounded_requests
+from app import http_server
 from app.api import incoming_body
 from app.bus.base import Event
 
@@ -111,40 +112,8 @@ async def test_connections_beyond_the_limit_are_told_so(app: RunningApp) -> None
             writer.close()
 
 
-async def test_far_beyond_the_limit_they_are_closed(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_requests, "SPARE_CONNECTIONS", 1)
-    async with listening(app) as port:
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
-        assert await is_closed(held[4][0])
-        for _, writer in held:
-            writer.close()
-
-
-@pytest.mark.parametrize(
-    "begun",
-    [
-        b"",
-        b"GET / HT",
-        GET,
-        b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{",
-        b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
-    ],
-)
-async def test_slow_connections_make_room_for_others(app: RunningApp, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    monkeypatch.setattr(bounded_requests, "PATIENT_SECONDS", 0.1)
-    async with listening(app) as port:
-        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        for _, writer in slow:
-            writer.write(begun)
-        await asyncio.sleep(0.2)
-        assert (await answer_to(port, GET + b"\r\n"))[0] == 200
-        assert await is_closed(slow[0][0])
-        for _, writer in slow:
-            writer.close()
-
-
 async def test_a_connection_that_sends_no_head_is_closed(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_requests, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.1)
     async with listening(app) as port:
         for begun in (b"", b"GET / HT"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -154,7 +123,7 @@ async def test_a_connection_that_sends_no_head_is_closed(app: RunningApp, monkey
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_requests, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "STALL_SECONDS", 0.2)
     async with listening(app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
         writer.write(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -168,25 +137,30 @@ async def test_a_client_that_takes_nothing_is_cut_off(app: RunningApp, monkeypat
         writer.close()
 
 
-async def test_a_stream_ends_with_its_connection_though_another_request_waits_behind_it(app: RunningApp) -> None:
+@pytest.mark.parametrize("behind", [GET + b"\r\n", b"\x00nonsense\r\n\r\n"])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_comes_before_an_answer_is_complete_ends_it_with_its_connection(
+    app: RunningApp, behind: bytes, *, at_once: bool
+) -> None:
+    stream = b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     async with listening(app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + GET + b"\r\n")
-        await reader.readuntil(b"server.connected")
+        writer.write(stream + behind if at_once else stream)
+        if not at_once:
+            await reader.readuntil(b"server.connected")
+            writer.write(behind)
+        with suppress(ConnectionError):
+            assert b"400 Bad Request" not in await asyncio.wait_for(reader.read(), 10)
         writer.close()
         async with asyncio.timeout(60):
             while app.services.bus.listeners():
                 await asyncio.sleep(0.01)
 
 
-async def test_a_request_that_is_refused_ends_what_is_under_way_on_its_connection(app: RunningApp) -> None:
+async def test_a_client_that_waits_for_each_answer_keeps_its_connection(app: RunningApp) -> None:
     async with listening(app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        await reader.readuntil(b"server.connected")
-        writer.write(b"\x00nonsense\r\n\r\n")
-        assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
+        for _ in range(20):
+            writer.write(GET + b"\r\n")
+            assert (await answer(reader))[0] == 200
         writer.close()
-        async with asyncio.timeout(60):
-            while app.services.bus.listeners():
-                await asyncio.sleep(0.01)
