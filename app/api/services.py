@@ -121,7 +121,7 @@ class Services:
     def timeline(self) -> "Timeline":
         from app.timeline.service import Timeline
 
-        return Timeline(self.database, self.store, self.bus)
+        return Timeline(self.database, self.store)
 
     @cached_property
     def admissions(self) -> "Admissions":
