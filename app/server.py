@@ -226,7 +226,7 @@ class Server:
             volume=volume_id(settings.data_dir) if self.is_shared else None,
         )
         if isinstance(self.bus, SharedBus):
-            self.replicas.cursor, self.bus.changed = self.bus.cursor, publisher.changed
+            self.replicas.cursor = self.bus.cursor
         self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
 
     def _make_bus(self) -> MemoryBus:

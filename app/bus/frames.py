@@ -4,9 +4,9 @@ A part that streams makes two kinds of frame: OpenCode's `message.part.updated` 
 `message.part.delta` with the gained text alone. Merging two frames of one part keeps the newer part and joins the texts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -15,10 +15,13 @@ from app.bus.base import Event, PartDelta
 from app.bus.event_id import PREFIX, CursorSeal, EventId
 from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated, PartGain
 
+if TYPE_CHECKING:
+    from app.schema.timeline import TimelineEvent
+
 PIECE_BYTES = 256 * 1024
 """What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""
 
-_HEARTBEAT = "server.heartbeat"
+HEARTBEAT = "server.heartbeat"
 
 
 class Format(NamedTuple):
@@ -31,7 +34,7 @@ class Format(NamedTuple):
     second: bool = False
 
     def written(self, event_id: EventId, event: Event) -> bytes:
-        if self.second and event.type == _HEARTBEAT:
+        if self.second and event.type == HEARTBEAT:
             return b": heartbeat\n\n"
         id_ = event_id.wire(self.cursors)
         line = b""
@@ -59,8 +62,11 @@ def pieces(frames: "Iterable[Frame]", form: Format) -> Iterable[bytes]:
 
 @dataclass(slots=True)
 class EventFrame:
+    """`told`: what the second API tells of it; None until that was asked for."""
+
     event: Event
     id: EventId
+    told: "Sequence[TimelineEvent] | None" = None
     _written: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property

@@ -22,7 +22,6 @@ from app.session.lease import Leases
 from app.session.service import SessionService
 from app.session.store import Store
 from app.snapshot.collection import collect_repositories
-from app.storage import space
 from app.storage.engine import Connection, Database
 from app.storage.repositories import lease_rows, session_rows
 from app.util import clock
@@ -91,7 +90,7 @@ class Retention:
                     projects.update(session.project_id for session in tree if not dry_run)
                 await asyncio.sleep(0 if dry_run else self.rest * (time.monotonic() - began))
             if not dry_run:
-                await space.give_back(self._database)
+                await self._database.give_back()
                 await collect_repositories(self._data_dir, projects, self._database.locks)
         if report.trees and not dry_run:
             log.info("deleted %d old sessions in %d trees", report.sessions, report.trees)

@@ -28,7 +28,7 @@ from app.session.lease import Leases
 from app.session.rows import json_array, part_row, session_values
 from app.session.session_sums import NOTHING, sums_of
 from app.session.session_tx import UNKNOWN_BASIS, SessionTx
-from app.session.store import SessionsPage, Store
+from app.session.store import Page, Store
 from app.storage import tables
 from app.storage.bodies import parsed
 from app.storage.engine import Connection
@@ -89,12 +89,12 @@ class SessionService:
         owners = await self._store.query(session_rows.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
-    async def page_of_all(self, wanted: SessionFilter, limit: int) -> SessionsPage:
+    async def page_of_all(self, wanted: SessionFilter, limit: int) -> Page:
         """Of all projects, the newest updated first, each with its project. The cursor is the time that the sessions of the next
         page were updated before."""
         found, projects, cursor = await self._store.query(_with_projects, wanted, limit)
         sessions = [{**session, "project": projects.get(session["projectID"])} for session in session_values(found)]
-        return SessionsPage(orjson.dumps(sessions), cursor)
+        return Page(orjson.dumps(sessions), cursor)
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and

@@ -16,9 +16,9 @@ from app.schema.message import UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
 from app.session.rows import json_array, message_row
 from app.session.session_tx import SessionTx
-from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.title import is_default
+from app.session.usage import StepUsage
 from app.storage.bodies import parsed
 from app.storage.engine import Connection
 from app.storage.repositories import message_rows

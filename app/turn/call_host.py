@@ -18,7 +18,6 @@ from app.schema.permission import CallRef, PermissionRequest
 from app.schema.question import Answer, QuestionInfo, QuestionRequest
 from app.schema.session import Session, Todo
 from app.session.store import Store
-from app.session.todos import read_todos
 from app.storage.writer import Lease
 from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.tool.files.text_file import json_text
@@ -111,7 +110,7 @@ class CallHost:
         return await self._calls.call(tool, arguments, ids.ascending("part"))
 
     async def todos(self) -> list[Todo]:
-        return await read_todos(self._services.store, self._caller.session.id)
+        return await self._services.store.todos(self._caller.session.id)
 
     async def set_todos(self, todos: list[Todo]) -> None:
         directory = self._caller.instance.location.directory

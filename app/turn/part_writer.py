@@ -12,8 +12,8 @@ from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pendi
 from app.session.live_parts import LivePart
 from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
-from app.session.step_usage import StepUsage
 from app.session.store import Store
+from app.session.usage import StepUsage
 from app.storage.writer import Chain
 from app.tool.base import ToolResult
 from app.util import clock, ids

@@ -8,8 +8,8 @@ from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
 from app.session.rows import message_row
 from app.session.session_tx import SessionTx
-from app.session.step_usage import StepUsage
 from app.session.store import Store
+from app.session.usage import StepUsage
 from app.turn.decide import last_assistant, last_user
 from app.turn.errors import TurnFailure, to_message_error
 from app.turn.interrupted import mark_interrupted

@@ -22,8 +22,8 @@ from app.session.rows import message_row, part_row
 from app.session.service import SessionService
 from app.session.session_tx import SessionTx
 from app.session.status import Statuses
-from app.session.step_usage import StepUsage
 from app.session.store import Store
+from app.session.usage import StepUsage
 
 DIRECTORY = "/d"
 PLACE = Location(DIRECTORY, "p", "/d", is_git=False)

@@ -39,10 +39,19 @@ def event_of(row: Any) -> Event:
     return Event(row.type, row.payload.encode(), session_id=row.session_id, directory=row.directory, seq=row.seq, owner=row.owner)
 
 
-def session_events(connection: Connection, session_id: str, seq: int) -> Sequence[Row[Any]]:
-    """The journal's rows of a session after a cursor."""
-    of_session = select(EVENT).where(EVENT.c.session_id == session_id, EVENT.c.seq > seq)
-    return connection.execute(of_session.order_by(EVENT.c.seq)).all()
+_OF_SESSION = (EVENT.c.session_id == bindparam("session"), EVENT.c.seq > bindparam("after"), EVENT.c.seq <= bindparam("upto"))
+_SESSION_EVENTS = select(EVENT.c.seq, EVENT.c.time, EVENT.c.type, EVENT.c.payload).where(*_OF_SESSION).order_by(EVENT.c.seq)
+
+
+def session_events(connection: Connection, session_id: str, seq: int, upto: int | None = None) -> Sequence[Row[Any]]:
+    """The journal's rows of a session after a cursor, and not after another."""
+    wanted = {"session": session_id, "after": seq, "upto": 2**63 - 1 if upto is None else upto}
+    return connection.execute(_SESSION_EVENTS, wanted).all()
+
+
+def newest_event_of(connection: Connection, session_id: str) -> int:
+    """0 where the journal has none of the session."""
+    return connection.execute(select(func.max(EVENT.c.seq)).where(EVENT.c.session_id == session_id)).scalar_one() or 0
 
 
 def database_identity(connection: Connection) -> str:
