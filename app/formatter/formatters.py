@@ -101,7 +101,8 @@ class Formatters:
 
     def _command(self, kind: FormatterKind) -> list[str] | None:
         """None where the project does not use it, or the program is not there."""
-        top, directory = (held.real for held in self._workspace.directories())
+        *tops, directory = self._workspace.real_directories()
+        top = tops[0] if tops else directory  # outside git
         if not kind.is_configured and not kind.is_used(FormattedProject(directory, top)):
             return None
         name, *arguments = kind.command

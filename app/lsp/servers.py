@@ -158,7 +158,8 @@ class LanguageServers:
         return real, [target for kind in self._kinds if kind.serves(real) and (target := self._target(kind, real))]
 
     def _target(self, kind: ServerKind, path: Path) -> LspTarget | None:
-        top, directory = (held.real for held in self._workspace.directories())
+        *tops, directory = self._workspace.real_directories()
+        top = tops[0] if tops else directory  # outside git
         root = kind.root_of(path, directory, top) if path.is_relative_to(top) else None
         if root is None:
             return None

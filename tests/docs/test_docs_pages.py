@@ -18,11 +18,11 @@ VALIDATED: dict[str, TypeAdapter[Any]] = {"json config": TypeAdapter(Config), "j
 CHECKED_ELSEWHERE = {
     "docs/architecture.md": ["mermaid"],
     "docs/cli.md": ["text terminal"],
-    "docs/configuration.md": ["python plugin", "python tool"],
     "docs/frontends.md": ["caddy app", "sh app", "sh frontend", "sh openchamber", "sh types", "text types", "ts types"],
     "docs/ide-plugins.md": ["sh steering"],
-    "docs/operations.md": ["nginx", "caddy", "ini oidc", "sh oidc", "text oidc"],
+    "docs/operations.md": ["nginx", "caddy", "ini oidc", "sh oidc", "text oidc", "sh docker", "sh postgres"],
     "docs/observability.md": ["yaml prometheus"],
+    "docs/plugins.md": ["python plugin", "python tool"],
     "docs/scaling.md": ["sh compose", "sh kubernetes"],
     "README.md": ["sh session", "text session"],
 }

@@ -63,6 +63,13 @@ async def test_errors_are_told_and_gone_when_they_are_mended(tmp_path: Path) -> 
     assert listed == [{"id": "fake", "name": "fake", "root": "", "status": "connected"}]
 
 
+async def test_errors_are_told_outside_git_too(tmp_path: Path) -> None:
+    shutil.rmtree(configured(tmp_path, {}) / ".git")
+    async with serving(tmp_path, write("one\n wrong\n"), server=fake()) as app:
+        (written,) = await states(app)
+    assert "ERROR [2:1] this is wrong: wrong" in written["output"]
+
+
 @pytest.mark.parametrize("mode", ["silent", "mute", "slow-start 9", "slow 9"])
 async def test_one_that_does_not_answer_costs_three_seconds_once(tmp_path: Path, mode: str) -> None:
     writes = [call("edit", filePath="a.fake", oldString="", newString=f"wrong {number}") for number in range(4)]
