@@ -458,7 +458,7 @@ class Server:
     def timeline(self) -> "Timeline":
         from app.timeline.service import Timeline
 
-        return Timeline(self.database, self.store, self.bus)
+        return Timeline(self.database, self.store)
 
     @cached_property
     def admissions(self) -> "Admissions":
