@@ -18,23 +18,16 @@ from app.api.v2.errors import (
     ForbiddenError,
     InvalidRequestError,
     MessageNotFoundError,
-    PermissionNotFoundError,
-    PtyNotFoundError,
-    QuestionNotFoundError,
     ServiceUnavailableError,
-    SessionBusyError,
     SessionNotFoundError,
     TaggedAnswer,
     TaggedError,
 )
-from app.pending.requests import RequestNotPending
-from app.pty.errors import PtyNotFound
 from app.schema.errors import (
     BadRequest,
     MessageNotFound,
     RequestPart,
     ServiceError,
-    SessionBusy,
     SessionNotFound,
     TooMany,
     bad_request_body,
@@ -170,6 +163,8 @@ def second_form(error: Exception) -> Response:
             return _tagged_answer(400, _invalid_request(error))
         case TaggedError():
             return _tagged_answer(error.answer.status, error.answer)
+        case ServiceError(tag=str(tag)) if error.status != ForbiddenError.status:
+            return rendered(error.status, masked({"_tag": tag, **error.data}), headers_of(error))
         case ServiceError():
             return _tagged_answer(error.status, _answer_of(error), headers_of(error))
         case HTTPException():
@@ -207,14 +202,6 @@ def _answer_of(error: ServiceError) -> TaggedAnswer:
             return SessionNotFoundError(message=error.message, session_id=error.session_id)
         case MessageNotFound():
             return MessageNotFoundError(message=error.message, session_id=error.session_id, message_id=error.message_id)
-        case RequestNotPending(request_id=request_id) if request_id.startswith("que"):
-            return QuestionNotFoundError(message=error.message, request_id=request_id)
-        case RequestNotPending(request_id=request_id):
-            return PermissionNotFoundError(message=error.message, request_id=request_id)
-        case PtyNotFound():
-            return PtyNotFoundError(message=error.message, pty_id=error.pty_id)
-        case SessionBusy():
-            return SessionBusyError(message=error.message, session_id=error.session_id)
     if error.status == ForbiddenError.status:
         return ForbiddenError(message=error.message)
     return TaggedAnswer(tag=_TAGS.get(error.status, error.name), message=error.message)

@@ -170,7 +170,7 @@ def responses_body(request: ModelRequest) -> Json:
         **present(text=present(verbosity=options.get("textVerbosity")) or None),
         **renamed(options, _OPTION_NAMES, _NESTED),
         "model": request.model.api.id,
-        "input": [*_instructions(request), *_items(request, store)],
+        "input": [*_instructions(request), *(item for turn in request.messages for item in _turn_items(turn, store))],
         "stream": True,
     }
 
@@ -195,10 +195,6 @@ def _tool(tool: ToolSpec) -> Json:
 def _instructions(request: ModelRequest) -> list[Json]:
     role = "developer" if request.model.capabilities.reasoning else "system"
     return [{"role": role, "content": text} for text in request.system if text]
-
-
-def _items(request: ModelRequest, store: bool) -> list[Json]:
-    return [item for turn in request.messages for item in _turn_items(turn, store)]
 
 
 def _turn_items(turn: ModelMessage, store: bool) -> list[Json]:
