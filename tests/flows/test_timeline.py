@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from database_meter import metered
 from running_app import RunningApp, running_app
+from user_logins import user
 
 from app.bus.base import Event
 from app.session import replay
@@ -198,6 +199,21 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
         async with app.events(f"/api/session/{session}/event") as events:
             await app.call("DELETE", f"/session/{session}")
             await events.until_ended()
+
+
+async def test_a_stream_ends_for_whom_its_session_is_taken_from(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "Seen."}]]) as app, user(app, "root", "admin") as root:
+        async with user(app, "anna") as anna, user(app, "bert") as bert:
+            session = await begin(anna)
+            path = f"/api/session/{session}/event"
+            async with anna.events(path) as of_anna, root.events(path) as of_root:
+                await root.call("PATCH", f"/session/{session}", {"owner": "bert"})
+                await of_anna.until_ended()
+                async with bert.events(path) as of_bert:
+                    await begin(bert, "Hi", session=session)
+                    for events in (of_root, of_bert):
+                        await events.until("session.next.step.ended")
+            assert of_anna.seen == []
 
 
 async def test_what_is_told_of_an_event_is_read_once_for_all_who_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
