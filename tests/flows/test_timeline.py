@@ -229,6 +229,7 @@ async def test_what_is_told_of_an_event_is_read_once_for_all_who_listen(tmp_path
         session = await begin(app)
         paths = 3 * ["/api/event", f"/api/session/{session}/event"]
         listening = [await streams.enter_async_context(app.events(path)) for path in paths]
+        await app.post(f"/api/session/{session}/agent", {"agent": "plan"}, expect=204)
         await begin(app, "Hi", session=session)
         for events in listening:
             await events.until("session.next.step.ended", count=2)

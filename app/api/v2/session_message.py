@@ -93,7 +93,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """What happened in the session behind an event, then what happens."""
     session = await app.store.session(session_id)
-    listener = listen(app, who, session.directory, deltas=True)
+    listener = listen(app, who, session.directory, deltas=True, second=True)
     return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
 
 
