@@ -201,6 +201,17 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
             await events.until_ended()
 
 
+async def test_a_stream_tells_what_happens_to_its_session_in_whatever_directory(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "Elsewhere."}], [{"text": "Another's."}]]) as app:
+        (other := app.directory / "other").mkdir()
+        session, beside = await begin(app), await begin(app)
+        async with app.events(f"/api/session/{session}/event") as events:
+            await app.post(f"/session/{session}/message?directory={other}", {"parts": [{"type": "text", "text": "Hi"}]})
+            await begin(app, "Hi", session=beside)
+            await events.until("session.next.step.ended")
+            assert [event.data for event in events.seen] == await history(app, session)
+
+
 async def test_a_stream_ends_for_whom_its_session_is_taken_from(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"text": "Seen."}]]) as app, user(app, "root", "admin") as root:
         async with user(app, "anna") as anna, user(app, "bert") as bert:
