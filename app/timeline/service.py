@@ -166,20 +166,19 @@ class Timeline:
         )
 
     async def follow(self, session_id: str, after: int, listener: Listener) -> AsyncIterator[list[TimelineEvent]]:
-        """The events behind a number, then what comes; an empty list with each heartbeat. Ends with the listener, and with what
-        that may hear of the session."""
+        """The events behind a number, then what comes; an empty list with each heartbeat. Ends with the listener, which hears of
+        that session alone, and with what it may hear. Raises NotFound."""
         page = await self.events(session_id, after)
         listener.resume(page.upto, StreamingParts({}, []))
         yield page.events
         while (frames := await listener.take()) is not None:
-            found = [frame for frame in frames if isinstance(frame, EventFrame)]
-            of_session = [frame for frame in found if frame.event.session_id == session_id]
-            await self.tell(of_session)
-            events = [event for frame in of_session for event in frame.told or ()]
-            if events or any(frame.event.type == HEARTBEAT for frame in found):
+            heard = [frame for frame in frames if isinstance(frame, EventFrame)]
+            types = {frame.event.type for frame in heard}
+            await self.tell(heard)
+            events = [event for frame in heard for event in frame.told or ()]
+            if events or HEARTBEAT in types:
                 yield events
-            is_gone = any(frame.event.type == "session.deleted" for frame in of_session)
-            if is_gone and not await self._is_heard(session_id, listener):
+            if "session.deleted" in types and not await self._is_heard(session_id, listener):
                 return
 
     async def _is_heard(self, session_id: str, listener: Listener) -> bool:

@@ -13,8 +13,8 @@ JOINED = f"[{_ACCENTS}{_COMPOSING}]"
 
 
 def fold(text: str) -> str:
-    """NUL, which databases cannot hold, becomes a space."""
-    text = text.replace("\0", " ")
+    """Without NUL, which databases cannot hold."""
+    text = text.replace("\0", "")
     if text.isascii():
         return text.lower()
     plain = _ACCENT.sub("", unicodedata.normalize("NFKD", text)).casefold()

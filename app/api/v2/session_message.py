@@ -91,8 +91,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 @routes.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """What happened in the session behind an event, then what happens."""
-    session = await app.store.session(session_id)
-    listener = listen(app, who, session.directory, deltas=True)
+    listener = listen(app, who, None, deltas=True, second=True, session_id=session_id)
     return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
 
 

@@ -1,6 +1,7 @@
 """The journal of durable events."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, or_, select
@@ -64,6 +65,30 @@ def journal_span(connection: Connection) -> tuple[int, int]:
     newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
     oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
     return (oldest if oldest is not None else newest + 1, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPage:
+    """Events of the journal after a cursor, as rows. `upto` is the newest sequence that they cover. `is_last`: the journal has no
+    more. `is_gap`: events between the cursor and `upto` are not stored any more; the page is empty then. `newest`: the newest
+    sequence that was assigned."""
+
+    rows: Sequence[Row[Any]]
+    upto: int
+    newest: int
+    is_last: bool = False
+    is_gap: bool = False
+
+
+def journal_page(connection: Connection, cursor: int, directory: str | None, owner: str | None, max_bytes: int) -> JournalPage:
+    """`owner`: without the events of other users' sessions; None for all."""
+    oldest, newest = journal_span(connection)
+    if cursor < oldest - 1:
+        return JournalPage([], oldest - 1, newest, is_gap=True)
+    if cursor > newest:
+        return JournalPage([], newest, newest, is_gap=True)
+    rows, is_last = events_after(connection, cursor, directory, max_bytes, owner)
+    return JournalPage(rows, newest if is_last else rows[-1].seq, newest, is_last)
 
 
 def newest_event(connection: Connection) -> int:
