@@ -21,16 +21,15 @@ from app.question.service import Questions
 from app.runs.deletion import Deletion
 from app.runs.disposal import Disposal
 from app.runs.retention import Retention
-from app.runs.runner import Runner
 from app.session.fork import Forks
 from app.session.health import HealthCheck
+from app.session.live import LiveSessions
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.share import Shares
-from app.session.status import Statuses
 from app.session.store import Store
 from app.settings import Settings
 from app.steering.service import Steering
@@ -99,12 +98,11 @@ class Services:
     sessions: SessionService
     forks: Forks
     shares: Shares
-    statuses: Statuses
     reverts: Reverts
     permissions: Permissions
     questions: Questions
 
-    runner: Runner
+    live: LiveSessions
     prompts: Prompts
     queue: PromptQueue
     actions: SessionActions
@@ -127,7 +125,7 @@ class Services:
     def admissions(self) -> "Admissions":
         from app.intake.admission import Admissions
 
-        return Admissions(self.store, self.prompts, self.queue, self.timeline)
+        return Admissions(self.live, self.prompts, self.queue, self.timeline)
 
     @cached_property
     def exports(self) -> "Exports":

@@ -13,11 +13,10 @@ from typing import Any
 
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, renewed
-from app.runs.runner import NoAnswer, Runner
+from app.runs.turns import NoAnswer
 from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
-from app.session.gate import HoldKind
-from app.session.lease import Leases
+from app.session.live import LiveSessions, WorkKind
 from app.session.prompted_session import PromptedSession
 from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
@@ -57,14 +56,14 @@ class Waiting:
 
 class PromptQueue:
     def __init__(
-        self, store: Store, prompts: Prompts, intake: Intake, runner: Runner, leases: Leases, instances: Instances, most: int
+        self, store: Store, prompts: Prompts, intake: Intake, live: LiveSessions, instances: Instances, most: int
     ) -> None:
         """`most` prompts wait in one session."""
         self._store = store
         self._prompts = prompts
         self._intake = intake
-        self._runner = runner
-        self._leases = leases
+        self._live = live
+        self._leases = live.leases
         self._instances = instances
         self._most = most
         self._waiting: dict[str, Waiting] = {}
@@ -126,7 +125,7 @@ class PromptQueue:
         """Returns when the session is idle, on whatever server, and nothing waits in its queue. Raises NotFound."""
         await self._store.session_json(session_id)
         while True:
-            await self._runner.idle(session_id)
+            await self._live.get(session_id).idle()
             await self._leases.free_elsewhere(session_id)
             if not await self._rows(session_id) and not await self._is_busy(session_id):
                 return
@@ -134,7 +133,7 @@ class PromptQueue:
 
     async def _is_busy(self, session_id: str) -> bool:
         """Asked after the queue: a prompt that has left it is shown by the lease that its turn got in the same commit."""
-        return self._runner.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
+        return self._live.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
 
     async def answer(self, waiting: Waiting) -> bytes:
         """The JSON of the message that answers, when its turn has come and ended."""
@@ -198,7 +197,7 @@ class PromptQueue:
 
     async def _begin_all(self, session_id: str) -> None:
         while True:
-            await self._runner.idle(session_id)
+            await self._live.get(session_id).idle()
             await self._leases.free_elsewhere(session_id)
             row = next(iter(await self._rows(session_id)), None)
             if row is None:
@@ -266,7 +265,7 @@ class PromptQueue:
             await stored_error.answer_with(self._store, row.session_id, path, stored_error.of_turn(row.session_id, error))
 
         try:
-            await self._runner.run_exclusively(row.session_id, row.directory, HoldKind.EDIT, store, announced=True)
+            await self._prompts.turns.run_exclusively(row.session_id, row.directory, WorkKind.CLOSE, store, announced=True)
         except NotFound as gone:
             log.info("%s is deleted, with its queue: %s", row.session_id, gone.message)
         self._refuse(row.id, error)
