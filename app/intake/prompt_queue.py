@@ -16,7 +16,7 @@ from app.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, rene
 from app.runs.turns import NoAnswer
 from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
-from app.session.live import LiveSessions, WorkKind
+from app.session.live import LiveSession, LiveSessions, WorkKind
 from app.session.prompted_session import PromptedSession
 from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
@@ -67,10 +67,9 @@ class PromptQueue:
         self._instances = instances
         self._most = most
         self._waiting: dict[str, Waiting] = {}
-        self._workers: dict[str, asyncio.Task[None]] = {}
-        self._grown: set[str] = set()
-        """Sessions whose queue may have grown since their worker last looked."""
+        """By the row's id."""
         self._watching = TaskSet()
+        self._working = TaskSet()
         self._seen: set[tuple[str, int]] = set()
         """What waited at the last look."""
 
@@ -165,46 +164,44 @@ class PromptQueue:
     async def close(self) -> None:
         """What waits stays in the queue, for the next start or another server."""
         await self._watching.cancel()
-        workers = list(self._workers.values())
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await self._working.cancel()
         for queued_id in list(self._waiting):
             self._refuse(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
 
     def _work_on(self, session_id: str) -> None:
-        self._grown.add(session_id)
-        worker = self._workers.get(session_id)
-        if worker is None or worker.done():
-            self._workers[session_id] = asyncio.create_task(self._work(session_id), name=f"queue {session_id}")
+        live = self._live.get(session_id)
+        live.has_queue = True
+        if live.queue_worker is None:
+            live.queue_worker = self._working.start(self._work(live), f"queue {session_id}")
 
-    async def _work(self, session_id: str) -> None:
-        failures, pause = FailureLog(log, f"beginning the queued prompts of {session_id}"), RETRY_SECONDS
-        while session_id in self._grown:
-            self._grown.discard(session_id)
+    async def _work(self, live: LiveSession) -> None:
+        failures, pause = FailureLog(log, f"beginning the queued prompts of {live.id}"), RETRY_SECONDS
+        while live.has_queue:
+            live.has_queue = False
             try:
-                await self._begin_all(session_id)
+                await self._begin_all(live)
                 failures.worked()
             except SessionBusy:
-                self._grown.add(session_id)
+                live.has_queue = True
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception as error:  # noqa: BLE001  whatever it is, the prompt was accepted
                 failures.failed(error)
-                self._grown.add(session_id)
+                live.has_queue = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_RETRY_SECONDS)
-        del self._workers[session_id]
+        live.queue_worker = None
+        live.forget_if_idle()
 
-    async def _begin_all(self, session_id: str) -> None:
+    async def _begin_all(self, live: LiveSession) -> None:
         while True:
-            await self._live.get(session_id).idle()
-            await self._leases.free_elsewhere(session_id)
-            row = next(iter(await self._rows(session_id)), None)
+            await live.idle()
+            await self._leases.free_elsewhere(live.id)
+            row = next(iter(await self._rows(live.id)), None)
             if row is None:
                 break
             await self._begin(row)
-        for queued_id in [key for key, waiting in self._waiting.items() if waiting.session_id == session_id]:
-            if session_id not in self._grown:
+        for queued_id in [key for key, waiting in self._waiting.items() if waiting.session_id == live.id]:
+            if not live.has_queue:
                 await self._follow(queued_id, self._waiting[queued_id].row)
 
     async def _follow(self, queued_id: str, row: Mapping[str, Any]) -> None:

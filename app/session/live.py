@@ -71,7 +71,7 @@ class SessionWork:
 
 class LiveSession:
     """`status` and `directory`: what readers are shown. `unstored_end`: the directory of a turn whose end could not be stored,
-    which `closing` tries again."""
+    which `closing` tries again. `has_queue`: prompts may wait for a turn of their own, which `queue_worker` begins."""
 
     def __init__(self, sessions: "LiveSessions", session_id: str) -> None:
         self.id = session_id
@@ -81,11 +81,15 @@ class LiveSession:
         self.directory = ""
         self.unstored_end: str | None = None
         self.closing: asyncio.Task[None] | None = None
+        self.queue_worker: asyncio.Task[None] | None = None
+        self.has_queue = False
         self._sessions = sessions
 
     @property
     def is_idle(self) -> bool:
-        return not self.works and self.status is None and self.unstored_end is None and self.closing is None
+        """Whether nothing is known of it."""
+        is_idle = not self.works and self.status is None and self.unstored_end is None
+        return is_idle and self.closing is None and self.queue_worker is None
 
     @property
     def is_unfinished(self) -> bool:

@@ -42,32 +42,25 @@ REPEATED_TOKENS = 2_000
 """At most this much of an unanswered prompt is repeated after the summary."""
 
 
-class Compactions:
-    """The compactions of one turn. They stop once they no longer help."""
+async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
+    """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
+    ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if _follows_compaction(ctx.history) else 0
+    if ctx.fruitless_compactions >= MAX_FRUITLESS:
+        await stored_error.give_up(ctx, ctx.history, NO_HELP)
+        return False
+    await request(ctx, user.agent, user.model, auto=True, continues=user)
+    return True
 
-    def __init__(self, ctx: TurnContext) -> None:
-        self._ctx = ctx
-        self._fruitless = 0
-        self._has_overflowed = False
 
-    async def make_room(self, user: UserMessage, history: Sequence[MessageWithParts]) -> bool:
-        """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
-        self._fruitless = self._fruitless + 1 if _follows_compaction(history) else 0
-        if self._fruitless >= MAX_FRUITLESS:
-            await stored_error.give_up(self._ctx, history, NO_HELP)
-            return False
-        await request(self._ctx, user.agent, user.model, auto=True, continues=user)
-        return True
-
-    async def after_overflow(self, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
-        """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the
-        message, once in a turn. Otherwise stores the error and returns False."""
-        if self._has_overflowed or not window.compacts_automatically(self._ctx.instance):
-            await stored_error.put(self._ctx.store, message, to_message_error(overflow))
-            return False
-        self._has_overflowed = True
-        await request(self._ctx, user.agent, user.model, auto=True, continues=user, instead_of=message)
-        return True
+async def after_overflow(ctx: TurnContext, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
+    """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the message,
+    once in a turn. Otherwise stores the error and returns False."""
+    if ctx.has_overflowed or not window.compacts_automatically(ctx.instance):
+        await stored_error.put(ctx.store, message, to_message_error(overflow))
+        return False
+    ctx.has_overflowed = True
+    await request(ctx, user.agent, user.model, auto=True, continues=user, instead_of=message)
+    return True
 
 
 def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:

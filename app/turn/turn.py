@@ -21,7 +21,6 @@ from app.storage.writer import StaleLease
 from app.tool.base import Tool
 from app.tool.mcp_tool import mcp_tools
 from app.turn import compaction, decide, hooks, prune, stored_error, structured_output, subtask
-from app.turn.compaction import Compactions
 from app.turn.decide import AskModel
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
@@ -39,7 +38,6 @@ class Turn:
     def __init__(self, ctx: TurnContext) -> None:
         self._ctx = ctx
         self._steps = 0
-        self._compactions = Compactions(ctx)
         self._last_request: prune.LastRequest | None = None
         self._diff_timeout = DIFF_TIMEOUT_SECONDS
 
@@ -103,16 +101,16 @@ class Turn:
         user, finished = decision.user, decision.last_finished
         model = self._ctx.model(user.model)
         if finished and not finished.summary and self._overflows(model, window.used_tokens(finished, history, model)):
-            return await self._compactions.make_room(user, history)
+            return await compaction.make_room(self._ctx, user)
         step = await self._ask_model(user, model, history)
         if step.overflow is not None:
-            return await self._compactions.after_overflow(user, step.message, step.overflow)
+            return await compaction.after_overflow(self._ctx, user, step.message, step.overflow)
         self._last_request = prune.LastRequest(history, window.usable_tokens(self._ctx.instance, model))
         self._request_diffs(user.id, history, step.trees)
         if step.is_stopped:
             return False
         if self._overflows(model, step.used_tokens):
-            return await self._compactions.make_room(user, history)
+            return await compaction.make_room(self._ctx, user)
         return not decide.is_final(step.message, user)
 
     def _overflows(self, model: Model, used: int) -> bool:

@@ -71,6 +71,10 @@ class TurnContext:
     session: Session = field(init=False)
     history: Sequence[MessageWithParts] = ()
     title: asyncio.Task[None] | None = None
+    has_overflowed: bool = False
+    """The provider has rejected the conversation as too long."""
+    fruitless_compactions: int = 0
+    """In a row."""
     diffs: TurnDiffs = field(init=False)
 
     def __post_init__(self) -> None:

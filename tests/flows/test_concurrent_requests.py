@@ -20,6 +20,7 @@ from turns import assert_finished, requests, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock
 from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn
+from app.schema.message import PromptInput
 
 ROOT = Path(__file__).parents[2]
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
@@ -422,3 +423,18 @@ async def test_a_child_comes_before_or_after_the_deletion_of_its_parent(app: Run
         assert left in ([], [child])
         if left:
             await app.call("DELETE", f"/session/{child}")
+
+
+async def test_a_prompt_whose_sender_goes_away_while_it_is_stored_is_answered(app: RunningApp, session: str) -> None:
+    services = app.services
+    instance = await services.instances.get(str(app.directory))
+    wanted = PromptInput.model_validate({"parts": [text_part("Hi")]})
+    prompted = await services.store.session_to_prompt(session)
+    accepting = asyncio.create_task(services.prompts.accept(instance, prompted, wanted))
+    await until(lambda: services.live.get(session).messages.locked())
+    accepting.cancel()
+    await asyncio.wait({accepting})
+    assert accepting.cancelled()
+    await until(lambda: len(requests(app)) == 1)
+    await until(lambda: not services.live.is_running(session))
+    assert texts((await app.messages(session))[-1]) == ["ok"] and await statuses(app) == {}
