@@ -117,8 +117,8 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
     from app.backup.opening import open_database
     from app.bus.memory import MemoryBus
     from app.runs.retention import REST, Retention
-    from app.session.gate import SessionGate
     from app.session.lease import Leases
+    from app.session.live import LiveSessions
     from app.session.publisher import SessionPublisher
     from app.session.service import SessionService
     from app.session.store import Store
@@ -127,14 +127,15 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
 
     with closing(open_database(wanted)) as database:
         is_embedded = database.dialect == "sqlite"
-        sql, publisher, gate = statements(database.dialect), SessionPublisher(MemoryBus()), SessionGate()
+        sql, publisher = statements(database.dialect), SessionPublisher(MemoryBus())
         writer = Writer(database, sql, publisher)
         writer.has_owners = True
         store = Store(database, sql, writer, publisher)
         leases = Leases(database, writer, ServerLocks(wanted.data_dir / "servers") if is_embedded else None)
         audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
-        sessions = SessionService(store, gate, leases)
-        retention = Retention(database, store, sessions, gate, leases, wanted.data_dir, rest=0 if is_embedded else REST)
+        live = LiveSessions(store, leases)
+        sessions = SessionService(store, live)
+        retention = Retention(database, store, sessions, live, wanted.data_dir, rest=0 if is_embedded else REST)
         retention.on_deleted = audit_log.write_pruned
         try:
             yield retention

@@ -4,8 +4,8 @@ revert    restores the files to their state before the target, and stores a snap
 unrevert  restores the files to that snapshot
 cleanup   the next prompt removes the reverted messages (`remove_reverted`)
 
-The caller holds the session (`gate`), so that a prompt comes entirely before or after. Before a file is touched, the session's
-revert is marked as `unfinished`: if the server is killed, its next start undoes the revert.
+The caller has the session for itself (`live.py`), so that a prompt comes entirely before or after. Before a file is touched, the
+session's revert is marked as `unfinished`: if the server is killed, its next start undoes the revert.
 """
 
 import logging

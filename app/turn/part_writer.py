@@ -136,7 +136,8 @@ class PartWriter:
         return LivePart(part, self._directory, self._chain)
 
     def append_text(self, block: str, text: str) -> None:
-        self._store.live.append(self._open[block], text)
+        if text:
+            self._store.live.append(self._open[block], text)
 
     def open_text(self, block: str) -> TextPart:
         part = self._open[block].up_to_date()

@@ -88,7 +88,7 @@ async def test_whole_trees_go_when_nothing_in_them_is_in_use(app: RunningApp) ->
     assert await titles(app) == before - gone and len(gone) == 2
     assert [line["session"] for line in audited(app) if line["who"] == "retention"][-1] == old
     may_end.set()
-    await until(lambda: not app.services.runner.directories(), "the end")
+    await until(lambda: not app.services.live.directories(), "the end")
     await app.call("PATCH", f"/session/{pinned}", {"pinned": False})
     pass_days(91)
     assert (await prune(app))["trees"] == 3 and await titles(app) == {"shared"}

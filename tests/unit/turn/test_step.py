@@ -1,25 +1,27 @@
 from pathlib import Path
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from bare_instance import bare_instance
 from conversation import agent, assistant, model
-from session_parts import PLACE, Sessions
+from session_parts import PLACE, Sessions, session
 
 from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage
 from app.provider import base
 from app.provider.base import StreamEvent
-from app.sandbox.scope import SandboxWorkspace
 from app.schema.base import Wire
 from app.schema.message import AssistantMessage
-from app.schema.part import ReasoningPart, TextPart, ToolPart
+from app.schema.part import ReasoningPart, StepStartPart, TextPart, ToolPart
 from app.schema.tool_state import Completed, Failed, Running
 from app.storage.engine import StorageError
+from app.telemetry.observer import NOBODY
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.builtin.invalid import InvalidTool
-from app.turn.call_host import UnattendedHost
-from app.turn.part_writer import PartWriter
-from app.turn.processor import _HANDLERS, Processor
+from app.tool.truncation import OutputStore
+from app.turn.step import Step
 from app.turn.tool_calls import INVALID, ToolCalls
+from app.turn.turn_context import TurnContext
 
 
 class EchoParameters(Wire):
@@ -44,42 +46,33 @@ class Echo(Tool[EchoParameters]):
         return ToolResult(title=args.text, output=args.text, metadata={"truncated": False})
 
 
-class Whole:
-    async def bound(self, result: ToolResult) -> ToolResult:
-        return result
-
-
 class Attempt:
     """One attempt at a step: feed it events, then look at what is stored."""
 
-    def __init__(self, sessions: Sessions, writer: PartWriter, tool: Echo) -> None:
-        def context(_: ToolCalls, part: ToolPart) -> ToolContext:
-            location = PLACE
-            return ToolContext(
-                part.session_id,
-                part.message_id,
-                part.call_id,
-                agent(),
-                model(),
-                SandboxWorkspace(Path(location.directory), Path(location.worktree)),
-                UnattendedHost(),  # type: ignore[arg-type]
-            )
-
+    def __init__(self, sessions: Sessions, message: AssistantMessage, tool: Echo) -> None:
+        services: Any = SimpleNamespace(
+            store=sessions.store, summaries=None, tasks=None, outputs=OutputStore(Path("/nowhere")), observer=NOBODY
+        )
+        nobody: Any = None
+        ctx = TurnContext(services, nobody, bare_instance(PLACE.directory), sessions.live.get("ses_1"))
+        ctx.session, ctx.title = session(title="T"), nobody
+        ctx.start_title = self._began  # type: ignore[method-assign]
         self._sessions = sessions
-        self.writer = writer
+        self.writer = ctx.writer(message)
         self.starts = 0
-        self.calls = ToolCalls({"echo": tool, INVALID: InvalidTool()}, writer, context, Whole(), [])
-        self.processor = Processor(writer, self.calls, self._began)
+        self.calls = ToolCalls(ctx, self.writer, {"echo": tool, INVALID: InvalidTool()}, agent(), model())
+        self.step = Step(ctx, self.calls)
 
     def _began(self) -> None:
         self.starts += 1
 
     async def of(self, *events: StreamEvent) -> list[Any]:
         for event in events:
-            self.processor.handle(event)
+            self.step.on(event)
         await self.calls.finish()
         await self.writer.stored()
-        return (await self._sessions.message(self.writer.message.id)).parts
+        parts = (await self._sessions.message(self.writer.message.id)).parts
+        return [part for part in parts if not isinstance(part, StepStartPart)]
 
 
 @pytest.fixture
@@ -91,11 +84,7 @@ async def make_attempt(sessions: Sessions, tool: Echo) -> Attempt:
     message = assistant("msg_0", finish=None)
     await sessions.put(message)
     assert isinstance(message.info, AssistantMessage)
-    return Attempt(sessions, PartWriter(sessions.store, PLACE.directory, message.info), tool)
-
-
-def test_every_event_of_a_stream_has_its_handler() -> None:
-    assert set(_HANDLERS) == set(get_args(StreamEvent))
+    return Attempt(sessions, message.info, tool)
 
 
 async def test_text_and_reasoning_become_parts(attempt: Attempt) -> None:
@@ -114,7 +103,6 @@ async def test_text_and_reasoning_become_parts(attempt: Attempt) -> None:
     assert isinstance(thought, ReasoningPart) and isinstance(said, TextPart)
     assert (thought.text, thought.metadata, said.text) == ("hm", {"acme": {"signature": "s"}}, "yes")
     assert attempt.starts == 1
-    assert attempt.processor.finish == base.Finish("stop", base.Usage(input=1))
 
 
 async def test_a_call_is_run_and_its_result_stored(attempt: Attempt) -> None:
@@ -178,7 +166,7 @@ async def test_the_model_is_offered_every_tool_but_invalid(attempt: Attempt) -> 
 
 
 async def test_an_aborted_call_is_left_to_be_finished(sessions: Sessions, attempt: Attempt) -> None:
-    attempt.processor.handle(base.ToolCall("c", "echo", {"text": "hi"}))
+    attempt.step.on(base.ToolCall("c", "echo", {"text": "hi"}))
     await attempt.calls.abort()
     (part,) = attempt.writer.tools
     assert isinstance(part.state, Running)

@@ -9,11 +9,10 @@ import pytest
 from conversation import user
 from session_parts import Sessions
 
-from app.runs.turn_end_retries import PROBE_SECONDS, TurnEndRetries
+from app.runs.unstored_ends import PROBE_SECONDS, UnstoredEnds
 from app.schema.message import AssistantMessage
-from app.session.gate import HoldKind, SessionGate
 from app.session.lease import Leases
-from app.session.status import Statuses
+from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.store import Store
 from app.storage.engine import Connection
 from app.storage.repositories import session_rows
@@ -58,18 +57,27 @@ class Waits:
         self._over.set_result(None)
 
 
+class WithWaits:
+    """asyncio, whose sleeps are these waits."""
+
+    def __init__(self, waits: Waits) -> None:
+        self.sleep = waits.sleep
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+
 class Trying:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.store = Refusing(sessions.database, sessions.storage.sql, sessions.storage.writer, sessions.storage.publisher)
-        self.gate = SessionGate()
         self.waits = Waits()
-        leases = Leases(sessions.database, sessions.storage.writer)
-        self.retries = TurnEndRetries(self.store, Statuses(self.store), self.gate, leases, self.waits.sleep)
-        self.id = "ses_1"
+        self.sessions_at_work = LiveSessions(self.store, Leases(sessions.database, sessions.storage.writer))
+        self.ends = UnstoredEnds(self.sessions_at_work)
+        self.live = self.sessions_at_work.get("ses_1")
 
     async def fail(self, times: int) -> None:
-        self.retries.add(self.id, "/w")
+        self.ends.store_later(self.live, "/w")
         for _ in range(times):
             await self.waits.next()
             self.waits.end()
@@ -77,18 +85,19 @@ class Trying:
 
 
 @pytest.fixture
-async def trying(sessions: Sessions) -> AsyncIterator[Trying]:
+async def trying(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Trying]:
     await sessions.put(user())
     trying = Trying(sessions)
+    monkeypatch.setattr("app.runs.unstored_ends.asyncio", WithWaits(trying.waits))
     yield trying
-    await trying.retries.close()
+    await trying.sessions_at_work.close()
 
 
 async def test_delays_double_up_to_a_bound_and_one_traceback_is_logged(trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
     await trying.fail(8)
     assert trying.waits.delays == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert [bool(record.exc_info) for record in caplog.records] == [True]
-    assert trying.id in trying.retries
+    assert trying.live.unstored_end
 
 
 async def test_once_it_can_be_stored_the_record_is_closed_and_that_is_logged(
@@ -97,12 +106,12 @@ async def test_once_it_can_be_stored_the_record_is_closed_and_that_is_logged(
     await trying.fail(2)
     trying.store.full = False
     trying.waits.end()
-    while trying.id in trying.retries:
+    while trying.live.closing:
         await asyncio.sleep(0)
-    messages = await trying.store.messages(trying.id)
+    messages = await trying.store.messages(trying.live.id)
     answer = messages[-1].info
     assert isinstance(answer, AssistantMessage) and answer.error is not None and answer.parent_id == messages[0].info.id
-    assert not trying.gate.is_held(trying.id)
+    assert not trying.live.is_held
     assert [record.levelno for record in caplog.records] == [logging.ERROR, logging.WARNING]
     assert "stored now" in caplog.records[-1].message
 
@@ -114,7 +123,7 @@ async def test_while_the_database_refuses_it_is_only_asked_each_second(trying: T
     assert trying.store.refused == 0 and caplog.records == []
     trying.store.is_full = trying.store.full = False
     trying.waits.end()
-    while trying.id in trying.retries:
+    while trying.live.closing:
         await asyncio.sleep(0)
 
 
@@ -122,40 +131,41 @@ async def test_a_session_that_is_gone_is_tried_no_more(trying: Trying, caplog: p
     await trying.fail(0)
 
     def delete(connection: Connection) -> None:
-        connection.execute(trying.sessions.storage.sql.delete_session, [{"gone": trying.id}])
+        connection.execute(trying.sessions.storage.sql.delete_session, [{"gone": trying.live.id}])
 
     await trying.sessions.database.write(delete)
     trying.waits.end()
-    while trying.id in trying.retries:
+    while trying.live.closing:
         await asyncio.sleep(0)
     assert trying.waits.delays == [1] and caplog.records == []
-    assert await trying.store.query(session_rows.stored_session, trying.id) is None
+    assert await trying.store.query(session_rows.stored_session, trying.live.id) is None
 
 
 async def test_who_deletes_a_session_has_it_forgotten(trying: Trying) -> None:
     await trying.fail(1)
-    trying.retries.forget(trying.id)
-    assert trying.id not in trying.retries
+    trying.live.discard()
+    assert not trying.live.unstored_end
     refused = trying.store.refused
     await asyncio.sleep(0)
-    assert trying.store.refused == refused and not trying.gate.is_held(trying.id)
+    assert trying.store.refused == refused and not trying.live.is_held
 
 
 async def test_a_session_at_work_is_left_to_its_turn(trying: Trying, caplog: pytest.LogCaptureFixture) -> None:
     trying.store.full = False
-    turn = trying.gate.request(trying.id, HoldKind.TURN)
+    turn = SessionWork(kind=WorkKind.TURN, directory="/w")
+    trying.live.begin(turn)
     await trying.fail(2)
-    assert trying.id in trying.retries and caplog.records == []
-    await trying.retries.store_end(trying.id)
-    trying.gate.release(turn)
-    assert trying.id not in trying.retries
+    assert trying.live.unstored_end and caplog.records == []
+    await trying.ends.store(trying.live)
+    trying.live.end(turn)
+    assert not trying.live.unstored_end
 
 
 async def test_what_fails_again_after_it_was_stored_is_tried_again(trying: Trying) -> None:
     await trying.fail(0)
     trying.store.full = False
     trying.waits.end()
-    while trying.id in trying.retries:
+    while trying.live.closing:
         await asyncio.sleep(0)
     await trying.fail(0)
     assert trying.waits.delays == [1, 1]
