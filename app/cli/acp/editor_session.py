@@ -192,7 +192,7 @@ class EditorSession:
             return None
         return buffer.content if buffer.content.strip() != stored["content"].strip() else None
 
-    # SessionChoices.
+    # What is chosen.
 
     async def choose(self, option: str, value: str | bool) -> None:
         """Raises RequestError."""
