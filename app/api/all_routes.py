@@ -38,6 +38,7 @@ _LATER = (
     LaterRouter("app.api.absent", "/experimental/", "/global/upgrade", "/provider/", "/sync/"),
     LaterRouter("app.api.worktree", "/experimental/worktree"),
     LaterRouter("app.api.search", "/find/message"),
+    LaterRouter("app.api.mcp_server", "/mcp-server"),
     LaterRouter("app.api.mcp", "/mcp", "/experimental/resource"),
     LaterRouter("app.api.share", "/session/", "/s/"),
     LaterRouter("app.api.transfer", "/session/"),
