@@ -139,7 +139,7 @@ def text_of(message: Json) -> str:
 def line_of(part: Json) -> str:
     """Of a tool call, or of a text that is finished. Empty for what is nothing to tell."""
     text = ""
-    if part["type"] == "tool":
+    if part["type"] == "tool" and part["state"]["status"] != "pending":
         text = f"{part['tool']} ({part['state']['status']}): {part['state'].get('title') or ''}".removesuffix(": ")
     elif part["type"] == "text" and (part.get("time") or {}).get("end"):
         text = part["text"]

@@ -206,10 +206,17 @@ async def command_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """Of the agent, and what it runs in."""
     async with asyncio.timeout(SECONDS):
         while True:
-            found = [each for each in psutil.Process(process.pid).children(recursive=True) if "601" in each.cmdline()]
-            if found:
+            below = psutil.Process(process.pid).children(recursive=True)
+            if found := [each for each in below if "601" in words_of(each)]:
                 return found
             await asyncio.sleep(0.05)
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended meanwhile
+        return []
 
 
 async def gone(processes: list[psutil.Process]) -> None:
