@@ -163,6 +163,23 @@ async def test_over_http_by_its_address(server: RunningServer) -> None:
             assert (await called(client, "prompt_session", sessionID=session, text="long 3"))["state"] == "idle"
 
 
+async def test_a_call_that_waits_holds_up_no_end_of_the_server(server: RunningServer) -> None:
+    async with httpx2.AsyncClient(timeout=httpx2.Timeout(30, read=300)) as http:
+        async with connected(streamable_http_client(f"{server.base}/mcp-server", http_client=http)) as client:
+            session = (await called(client, "create_session"))["id"]
+            begun = asyncio.Event()
+
+            async def progress(count: float, total: float | None, message: str | None) -> None:
+                begun.set()
+
+            given = {"sessionID": session, "text": "run sleep 602"}
+            prompt = asyncio.create_task(client.call_tool("prompt_session", given, progress_callback=progress))
+            await begun.wait()
+            server.process.terminate()
+            assert (await prompt).structured_content["state"] == "aborted"  # the server's grace period is over
+            assert await asyncio.to_thread(server.process.wait, SECONDS) == -signal.SIGTERM  # not by force
+
+
 @pytest.mark.parametrize("place", [0, 1], ids=["by address", "as a program"])
 async def test_the_configuration_of_the_page_connects(server: RunningServer, tmp_path: Path, place: int) -> None:
     shown = [block.code for block in blocks((ROOT / "docs" / "mcp-server.md").read_text()) if block.kind == "json mcp"][place]
