@@ -13,7 +13,7 @@ App = Callable[[AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[Asg
 class StreamingTransport(httpx2.AsyncBaseTransport):
     """`client`: the address that requests are to come from."""
 
-    def __init__(self, app: App, client: tuple[str, int] = ("127.0.0.1", 12345)) -> None:
+    def __init__(self, app: App, client: tuple[str, int] | None = ("127.0.0.1", 12345)) -> None:
         self._app = app
         self._client = client
 

@@ -1,35 +1,34 @@
 """Transcripts and diffs as texts, within bounds: they go into the context of a model."""
 
 from codecs import getincrementaldecoder
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 
+@dataclass(frozen=True)
 class Window:
-    """At most `limit` characters of a text that comes in pieces of UTF-8: from `offset` on, or its last ones. `begin`: where they
-    stand in the whole of `size` characters."""
+    """Some of a text: where it begins in the whole, of `size` characters."""
 
-    def __init__(self, offset: int | None, limit: int) -> None:
-        self._offset = offset
-        self._limit = limit
-        self.text = ""
-        self.begin = offset or 0
-        self.size = 0
+    text: str
+    begin: int
+    size: int
 
-    async def read(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        decoder = getincrementaldecoder("utf-8")("replace")
-        async with aclosing(pieces):
-            async for piece in pieces:
-                self._take(decoder.decode(piece))
 
-    def _take(self, text: str) -> None:
-        before, self.size = self.size, self.size + len(text)
-        if self._offset is None:
-            self.text = (self.text + text)[-self._limit :]
-            self.begin = self.size - len(self.text)
-        else:
-            self.text = (self.text + text[max(self._offset - before, 0) :])[: self._limit]
+async def window(pieces: AsyncGenerator[bytes, None], limit: int, offset: int | None = None) -> Window:
+    """At most `limit` characters of a text that comes in pieces of UTF-8: from `offset` on, or its last ones. No more is held."""
+    decode, held, begin, size = getincrementaldecoder("utf-8")("replace").decode, deque[str](), offset or 0, 0
+    async with aclosing(pieces):
+        async for piece in pieces:
+            text = decode(piece)
+            held.append(text if offset is None else text[max(offset - size, 0) : max(offset + limit - size, 0)])
+            size += len(text)
+            while offset is None and size - begin - len(held[0]) >= limit:
+                begin += len(held.popleft())
+    text = "".join(held)
+    return Window(text, begin, size) if offset is not None else Window(text[-limit:], size - len(text[-limit:]), size)
 
 
 def diff_text(diffs: list[dict[str, Any]]) -> str:

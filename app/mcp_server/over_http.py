@@ -21,7 +21,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 DIRECTORY = "opensession.mcp_directory"
 """In the scope of a request the directory that it names."""
-_PASSED_ON = ("authorization", "traceparent", "tracestate")
+_PASSED_ON = ("host", "authorization", "traceparent", "tracestate")
 
 for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
     logging.getLogger(_name).setLevel(logging.WARNING)  # it logs the beginning and the end of each request
@@ -44,9 +44,9 @@ async def _api(context: Context) -> AsyncIterator[ApiClient]:
     """A stream of events that ends is not opened anew: the server stops, or the login holds no more."""
     request: Any = context.request
     scope, given = request.scope, request.headers
-    transport = StreamingTransport(scope["app"], scope["client"])
+    transport = StreamingTransport(scope["app"], scope.get("client"))
     headers = {**_passed_on(given), **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
-    url = f"{scope['scheme']}://{given['host']}"
+    url = f"{scope['scheme']}://127.0.0.1"  # the name that the server was asked by is in `host`
     async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=None) as http:
         yield ApiClient(http, "The server", resumes=False)
 

@@ -6,7 +6,7 @@ from typing import Any
 from mcp_types import ListResourcesResult, Resource, ResourceTemplate, TextResourceContents
 
 from app.api_client.client import ApiClient, ApiRefused
-from app.mcp_server.documents import Window, diff_text
+from app.mcp_server.documents import diff_text, window
 
 MOST_CHARACTERS = 1_000_000
 """Of a transcript: its end. read_session reads any part of it."""
@@ -60,6 +60,5 @@ async def read(api: ApiClient, uri: str) -> TextResourceContents:
     if kind == "diff":
         text = diff_text(await api.get(f"/session/{session_id}/diff"))
         return TextResourceContents(uri=uri, mime_type=_DIFF, text=text)
-    window = Window(None, MOST_CHARACTERS)
-    await window.read(api.download(f"/session/{session_id}/export", format="markdown"))
-    return TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=window.text)
+    end = await window(api.download(f"/session/{session_id}/export", format="markdown"), MOST_CHARACTERS)
+    return TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=end.text)

@@ -7,7 +7,7 @@ from mcp_types import Tool, ToolAnnotations
 from pydantic import ConfigDict, Field
 
 from app.api_client.client import ApiClient
-from app.mcp_server.documents import Window, diff_text
+from app.mcp_server.documents import diff_text, window
 from app.mcp_server.turn import FollowedTurn, Report, shortened, text_of, waiting_requests
 from app.schema.base import Wire
 
@@ -226,9 +226,9 @@ class ReadSession(SessionTool):
     limit: Characters = 20_000
 
     async def call(self, api: ApiClient, report: Report) -> Json:
-        window = Window(self.offset, self.limit)
-        await window.read(api.download(f"/session/{self.session_id}/export", format="markdown"))
-        return {"text": window.text, "offset": window.begin, "size": window.size}
+        whole = api.download(f"/session/{self.session_id}/export", format="markdown")
+        found = await window(whole, self.limit, self.offset)
+        return {"text": found.text, "offset": found.begin, "size": found.size}
 
 
 class DiffSession(SessionTool):
