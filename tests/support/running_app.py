@@ -27,7 +27,7 @@ from fastapi import FastAPI
 from sse_reader import EventReader
 
 from app.api.services import Services
-from app.cli.asgi_transport import StreamingTransport
+from app.api_client.asgi_transport import StreamingTransport
 from app.main import create_app
 from app.provider.scripted.adapter import ScriptedAnswer, ScriptedProvider, ScriptedStep
 from app.server import Choices

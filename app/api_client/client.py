@@ -1,4 +1,4 @@
-"""The API over httpx2, for the commands: calls whose errors are sentences, and a directory's events, resumed by themselves."""
+"""The API over httpx2: calls whose errors are sentences, and a directory's events, resumed by themselves."""
 
 import asyncio
 import time
@@ -31,11 +31,12 @@ class ApiRefused(Exception):
 
 
 class ApiClient:
-    """`name` is how messages call the server."""
+    """`name` is how messages call the server; `resumes`: a stream of events that is lost is opened anew."""
 
-    def __init__(self, http: httpx2.AsyncClient, name: str) -> None:
+    def __init__(self, http: httpx2.AsyncClient, name: str, *, resumes: bool = True) -> None:
         self._http = http
         self._name = name
+        self._resumes = resumes
 
     async def get(self, path: str, /, **query: Any) -> Any:
         return await self._call("GET", path, None, query)
@@ -100,7 +101,7 @@ class ApiClient:
             except httpx2.TransportError as error:
                 lost = self._unreachable(error)
             lost_at = time.monotonic() if lost_at is None else lost_at
-            if time.monotonic() - lost_at > RECONNECT_SECONDS:
+            if not self._resumes or time.monotonic() - lost_at > RECONNECT_SECONDS:
                 raise lost or ApiRefused(f"{self._name} has ended the stream of events.")
             await asyncio.sleep(_PAUSE_SECONDS)
 

@@ -11,11 +11,14 @@ App = Callable[[AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[Asg
 
 
 class StreamingTransport(httpx2.AsyncBaseTransport):
-    def __init__(self, app: App) -> None:
+    """`client`: the address that requests are to come from."""
+
+    def __init__(self, app: App, client: tuple[str, int] | None = ("127.0.0.1", 12345)) -> None:
         self._app = app
+        self._client = client
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        exchange = _Exchange(self._app, request, await request.aread())
+        exchange = _Exchange(self._app, {**_scope(request), "client": self._client}, await request.aread())
         try:
             status, headers = await exchange.started()
         except BaseException:
@@ -27,11 +30,11 @@ class StreamingTransport(httpx2.AsyncBaseTransport):
 class _Exchange(httpx2.AsyncByteStream):
     """One request, and its answer as it comes. Closing it is the client going away."""
 
-    def __init__(self, app: App, request: httpx2.Request, body: bytes) -> None:
+    def __init__(self, app: App, scope: AsgiMessage, body: bytes) -> None:
         self._body: bytes | None = body
         self._gone = asyncio.Event()
         self._sent: asyncio.Queue[AsgiMessage] = asyncio.Queue()
-        self._task = asyncio.create_task(self._run(app, _scope(request)))
+        self._task = asyncio.create_task(self._run(app, scope))
 
     async def started(self) -> tuple[int, list[tuple[bytes, bytes]]]:
         message = await self._next()
@@ -88,6 +91,5 @@ def _scope(request: httpx2.Request) -> AsgiMessage:
         "query_string": request.url.query,
         "root_path": "",
         "headers": [(name.lower(), value) for name, value in request.headers.raw],
-        "client": ("127.0.0.1", 12345),
         "server": (request.url.host, request.url.port),
     }
