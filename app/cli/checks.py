@@ -1,5 +1,6 @@
 """Looks over what a server works with: versions, data directory, database, snapshots, what servers share, configuration."""
 
+import os
 import platform
 import shutil
 import stat
@@ -20,6 +21,7 @@ from app.sandbox.trial import SandboxUnusable
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.snapshot import checkup as snapshots
+from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage import checkup as database
 from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable
 from app.storage.locks import locks_of
@@ -46,6 +48,7 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
         *_servers(settings, engine),
         *await _snapshots(settings, engine),
         *await _configuration(directory),
+        await _undo(settings, directory),
     ]
 
 
@@ -93,6 +96,17 @@ def _is_open(path: Path) -> bool:
     if not path.exists() or not stat.S_IMODE(path.stat().st_mode) & 0o077:
         return False
     return path.is_dir() or _is_open(path.parent)
+
+
+async def _undo(settings: Settings, directory: Path) -> Finding:
+    real, place = Path(os.path.realpath(directory)), await discover(directory)  # noqa: ASYNC240
+    if place.git is not None:
+        return Finding("undo", "fine", f"of {directory}: what git does not ignore")
+    git_dir = snapshot_dir(settings.data_dir, place.id, real)
+    reason = await Snapshots(git_dir, Git(OFF, HeldDirectory(real)), real, [settings.data_dir]).no_undo()
+    if reason is None:
+        return Finding("undo", "fine", f"of {directory}, which is outside git")
+    return Finding("undo", "note", f"none in {directory}: {reason}")
 
 
 async def _configuration(directory: Path) -> list[Finding]:

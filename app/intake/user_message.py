@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from app.agent.definitions import default_agent, find
 from app.intake.resolve import Resolver
+from app.project.location import Location
 from app.provider.models.selection import default_model
 from app.schema.errors import BadRequest, Conflict, TooMany
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
@@ -122,7 +123,7 @@ class Intake:
         of the session's messages. `on_stored` is called though the caller is cancelled meanwhile. Raises NotFound, also for a
         known message that was deleted meanwhile, Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
         directory = instance.location.directory
-        store = self._storing(prepared, queued_id, acquire, rules_from_tools=rules_from_tools)
+        store = self._storing(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=instance.location)
         async with self._store.lock(session_id):
             stored = self._store.post(session_id, directory, store)
             stored.add_done_callback(lambda done: on_stored(done.result()) if done.exception() is None else None)
@@ -168,8 +169,10 @@ class Intake:
         acquire: AcquireLease | None = None,
         *,
         rules_from_tools: bool = True,
+        location: Location | None = None,
     ) -> Callable[[SessionTx], IntakeOutcome]:
-        """What was reverted goes, the message, its parts and the session's touch come, in one transaction."""
+        """What was reverted goes, the message, its parts and the session's touch come, in one transaction. `location`: of a
+        directory in use."""
         prompt, message = prepared.input, prepared.message
         waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
         info = message_row(message.info, prepared.content, waits=waits) if message else None
@@ -190,7 +193,7 @@ class Intake:
             tx.put_message(info)
             for part in parts:
                 tx.put_part(part)
-            tx.update(_prompted(session, message.info, tools))
+            tx.update(_prompted(session, message.info, tools, location))
             return IntakeOutcome(known=False, lease=acquired)
 
         return store
@@ -210,10 +213,12 @@ def _is_known(connection: Connection, session_id: str, message_id: str | None, c
     return row is not None
 
 
-def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None) -> Session:
+def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, location: Location | None) -> Session:
     """Nothing of it is reverted any more."""
     time = session.time.model_copy(update={"updated": clock.now_ms()})
     session = session.model_copy(update={"revert": None, "time": time})
+    if location is not None:
+        session.no_undo = location.no_undo
     if isinstance(prompt, UserMessage):
         _follow(session, prompt)
     if tools:

@@ -326,6 +326,7 @@ def new_session(location: Location, name: str | None, parent_id: str | None = No
         version=__version__,
         time=SessionTime(created=now, updated=now),
         permission=permission,
+        no_undo=location.no_undo,
     )
 
 

@@ -178,7 +178,7 @@ async def _compute(
     if facts.current.session == facts.stored.session:
         return None, prompt
     session = prompt if prompt is not None and facts.prompt == facts.session else await _between(trees, facts.session)
-    touched = {relative(file, location.worktree) for file in facts.touched}
+    touched = {relative(file, location.files_root) for file in facts.touched}
     return [diff for diff in session if diff.file in touched], prompt
 
 
