@@ -68,6 +68,28 @@ class Diagnosis(BaseModel):
         return FileErrors([error.shown() for error in read if error], len(errors))
 
 
+class ServerCapabilities(BaseModel):
+    """What counts of the answer to `initialize`."""
+
+    diagnostic_provider: Any = Field(default=None, alias="diagnosticProvider")
+
+
+class InitializeAnswer(BaseModel):
+    capabilities: ServerCapabilities
+
+
+def can_be_asked(answer: Any) -> bool:
+    """Whether a server says in its answer to `initialize` that it answers `textDocument/diagnostic`."""
+    read = _read(InitializeAnswer, answer)
+    return read is not None and bool(read.capabilities.diagnostic_provider)
+
+
+def asked(answer: Any, uri: str, version: int) -> Diagnosis | None:
+    """Of the answer to `textDocument/diagnostic`."""
+    items = answer.get("items") if isinstance(answer, Mapping) else None
+    return Diagnosis.of({"uri": uri, "version": version, "diagnostics": items})
+
+
 class SaidLocation(BaseModel):
     uri: str
     range: SaidRange

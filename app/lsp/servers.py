@@ -4,12 +4,13 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.config.flags import Flags
 from app.lsp import said
 from app.lsp.kinds import ServerKind, configured
 from app.lsp.server import LanguageServer, LspTarget
@@ -42,6 +43,7 @@ class LspSettings:
     environment: Mapping[str, str]
     sandbox: Sandbox
     announce: Callable[[str, AnnouncedEvent], Awaitable[None]]
+    flags: Flags = field(default_factory=Flags)
 
 
 class LanguageServers:
@@ -150,7 +152,7 @@ class LanguageServers:
 
     @cached_property
     def _kinds(self) -> list[ServerKind]:
-        return configured(self._config)
+        return configured(self._config, self._settings.flags)
 
     def _found(self, path: Path) -> tuple[Path, list[LspTarget]]:
         """Looks at the disk."""

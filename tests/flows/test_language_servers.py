@@ -142,6 +142,14 @@ async def test_a_server_without_versions_is_believed_when_it_has_no_more_to_say(
     assert "ERROR [1:1]" in written["output"] and mended["output"] == "Edit applied successfully."
 
 
+async def test_a_server_that_publishes_nothing_is_asked(tmp_path: Path) -> None:
+    edit = call("edit", filePath="a.fake", oldString="wrong", newString="right")
+    async with serving(tmp_path, write("wrong"), edit, write("wrong", "b.fake"), server=fake("asked")) as app:
+        written, mended, other = await states(app)
+    assert "ERROR [1:1]" in written["output"] and mended["output"] == "Edit applied successfully."
+    assert "in this file" in other["output"] and "other files" not in other["output"]
+
+
 async def test_a_patch_and_several_edits_tell_errors_too(tmp_path: Path) -> None:
     patch = "*** Begin Patch\n*** Add File: b.fake\n+wrong\n*** Add File: c.fake\n+right\n*** End Patch"
     edits = [{"oldString": "one", "newString": "wrong"}]
