@@ -137,15 +137,17 @@ WELL_KNOWN = (
 
 
 def configured(config: bool | Mapping[str, FormatterConfig] | None, flags: Flags) -> list[FormatterKind]:
-    """What there may be to run. `false`: nothing. `oxfmt` is there where its flag is set."""
+    """What there may be to run. `false`: nothing. oxfmt is used where its flag is set."""
     if config is False:
         return []
-    known = {kind.name: kind for kind in WELL_KNOWN}
-    kinds = {name: kind for name, kind in known.items() if name != "oxfmt" or flags.experimental_oxfmt}
+    kinds = {kind.name: kind for kind in WELL_KNOWN}
+    if not flags.experimental_oxfmt:
+        kinds["oxfmt"] = replace(kinds["oxfmt"], is_used=lambda project: False)
     for name, entry in (config if isinstance(config, Mapping) else {}).items():
-        before = kinds.pop(name, None)
-        if not entry.disabled and (before or entry.command):
-            kinds[name] = _changed(known.get(name) or FormatterKind(name, (), ()), entry)
+        if entry.disabled:
+            kinds.pop(name, None)
+        elif name in kinds or entry.command:
+            kinds[name] = _changed(kinds.get(name) or FormatterKind(name, (), ()), entry)
     return list(kinds.values())
 
 

@@ -43,7 +43,7 @@ class SaidError(BaseModel):
     def shown(self) -> dict[str, Any]:
         """As LSP has it."""
         named = {"source": self.source, "code": self.code}
-        rest = {name: plain(str(value)) for name, value in named.items() if value is not None}
+        rest = {name: _short(value) for name, value in named.items() if value is not None}
         return {"range": self.range.model_dump(), "severity": _ERROR, "message": plain(self.message), **rest}
 
 
@@ -147,6 +147,10 @@ def path_of(uri: str) -> Path | None:
     path = unquote(split.path)
     is_plain = path.startswith("/") and path.isprintable() and not set(path) & set('"<>') and "/../" not in f"{path}/"
     return Path(path) if split.scheme == "file" and is_plain else None
+
+
+def _short(value: int | str) -> int | str:
+    return value if isinstance(value, int) and abs(value) < _MAX_NUMBER else plain(str(value))
 
 
 def plain(text: str) -> str:

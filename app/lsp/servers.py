@@ -94,7 +94,7 @@ class LanguageServers:
         return real, [server for target in targets if (server := self._server(target))]
 
     async def check(self, files: Mapping[Path, str]) -> dict[Path, FileErrors]:
-        """The errors of files that have these texts by now, and of others that have some."""
+        """The errors of files that have these texts by now, and of others that have some, whichever server speaks of them."""
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         names: dict[Path, Path] = {}
         asked: dict[LanguageServer, list[Path]] = {}
@@ -107,7 +107,7 @@ class LanguageServers:
             *(server.check(real, files[names[real]], deadline) for server, served in asked.items() for real in served)
         )
         found: dict[Path, FileErrors] = {}
-        for server in asked:
+        for server in self._servers.values():
             for real, errors in server.errors().items():
                 found.setdefault(names.get(real) or self._named(real), FileErrors()).add(errors)
         return found

@@ -129,6 +129,14 @@ async def test_errors_of_other_files_of_the_project_are_told_after_a_write(tmp_p
     assert "other files" not in edited["output"] and "ERROR [1:1] this is wrong" in edited["output"]
 
 
+async def test_errors_that_are_known_are_told_after_a_write_of_any_file(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("wrong"), write("text", "b.txt"), server=fake()) as app:
+        _, other = await states(app)
+        path = app.directory / "a.fake"
+    assert f'LSP errors detected in other files:\n<diagnostics file="{path}">\nERROR [1:1]' in other["output"]
+    assert other["metadata"]["diagnostics"][str(path)][0]["code"] == 7
+
+
 async def test_twenty_errors_are_told_and_the_rest_counted(tmp_path: Path) -> None:
     async with serving(tmp_path, write("wrong\n" * 50), server=fake()) as app:
         (state,) = await states(app)
