@@ -275,7 +275,7 @@ class Server:
             ModelSources(self.known, self.auth, self.accounts, self.choices.scripted, self.observer, settings.max_part_bytes),
             data_dir,
             McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
-            LspSettings(self.toolbox.environment, self.sandbox, self.states.announce),
+            LspSettings(self.toolbox.environment, self.sandbox, self.states.announce, self.flags),
             PluginHost(
                 self.bus, api_access, project_code=settings.project_plugins, hook_seconds=self.choices.plugin_hook_seconds
             ),

@@ -212,7 +212,7 @@ class Instances:
 
     def _formatters(self, sandbox: SandboxWorkspace, config: Config) -> Formatters:
         shared = self._lsp_settings
-        return Formatters(sandbox, shared.sandbox, shared.environment, config.formatter)
+        return Formatters(sandbox, shared.sandbox, shared.environment, config.formatter, shared.flags)
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
