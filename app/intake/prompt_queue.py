@@ -128,9 +128,13 @@ class PromptQueue:
         while True:
             await self._runner.idle(session_id)
             await self._leases.free_elsewhere(session_id)
-            if not await self._rows(session_id) and not self._runner.is_running(session_id):
+            if not await self._rows(session_id) and not await self._is_busy(session_id):
                 return
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _is_busy(self, session_id: str) -> bool:
+        """Asked after the queue: a prompt that has left it is shown by the lease that its turn got in the same commit."""
+        return self._runner.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
 
     async def answer(self, waiting: Waiting) -> bytes:
         """The JSON of the message that answers, when its turn has come and ended."""
