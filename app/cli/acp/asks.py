@@ -17,7 +17,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from app.cli.acp.tool_view import content_of, started, title_of
+from app.cli.acp.tool_view import content_of, started
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ def permission_call(request: Json, part: Json | None, directory: str) -> ToolCal
     shown = started(part, directory)
     return ToolCallUpdate(
         tool_call_id=part["id"],
-        title=title_of(part),
+        title=shown.title,
         kind=shown.kind,
         status="pending",
         locations=shown.locations,

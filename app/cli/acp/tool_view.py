@@ -65,7 +65,7 @@ def _fields(part: Json, directory: str) -> Json:
     state, kind = part["state"], _KINDS.get(part["tool"], "other")
     return {
         "tool_call_id": part["id"],
-        "title": title_of(part),
+        "title": title_of(part, directory),
         "kind": kind,
         "status": _STATUSES[state["status"]],
         "locations": list(_locations(part, directory)) or None,
@@ -75,13 +75,12 @@ def _fields(part: Json, directory: str) -> Json:
     }
 
 
-def title_of(part: Json) -> str:
+def title_of(part: Json, directory: str) -> str:
     """What it is about, in one line."""
     given = part["state"].get("input") or {}
-    subject = next((str(given[name]) for name in _SUBJECTS if given.get(name)), "")
-    if part["tool"] == "bash" and subject:
-        return _one_line(subject)
-    return _one_line(f"{part['tool']} {part['state'].get('title') or subject}")
+    subject = next((str(given[name]) for name in _SUBJECTS if given.get(name)), part["state"].get("title") or "")
+    short = subject.removeprefix(f"{directory}/")
+    return _one_line(short if part["tool"] == "bash" and short else f"{part['tool']} {short}")
 
 
 def _one_line(text: str) -> str:

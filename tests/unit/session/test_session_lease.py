@@ -73,7 +73,7 @@ async def test_a_released_lease_may_be_acquired_elsewhere(sessions: Sessions, ot
 async def test_a_change_releases_its_lease_together_with_what_it_stores(sessions: Sessions, other: Sessions) -> None:
     sessions.store.hold(await sessions.leases.acquire("ses_1"))
     earlier = sessions.post(user("msg_1"))
-    ending = sessions.statuses.set_idle("ses_1", "/d", releases_lease=True)
+    ending = sessions.live.get("ses_1").set_idle("/d", releases_lease=True)
     sessions.leases.release("ses_1", ending)
     await asyncio.gather(earlier, ending)
     assert await sessions.store.query(lease_rows.leases) == []
@@ -85,7 +85,7 @@ async def test_a_change_that_is_to_release_a_lease_of_the_past_is_refused(sessio
     sessions.store.hold(await sessions.leases.acquire("ses_1"))
     await hold_as(sessions, "elsewhere")
     with pytest.raises(StaleLease):
-        await sessions.statuses.set_idle("ses_1", "/d", releases_lease=True)
+        await sessions.live.get("ses_1").set_idle("/d", releases_lease=True)
     (held,) = await sessions.store.query(lease_rows.leases)
     assert held.owner == "elsewhere"
 

@@ -9,20 +9,22 @@ from app.storage.writer import Lease
 
 
 async def test_a_session_whose_end_cannot_be_stored_stays_busy(sessions: Sessions) -> None:
-    await sessions.statuses.set("ses_1", DIRECTORY, Busy())
+    live = sessions.live.get("ses_1")
+    await live.set_status(DIRECTORY, Busy())
     sessions.store.hold(Lease("ses_1", "another server took it", 1))
     with pytest.raises(StorageError):
-        await sessions.statuses.set_idle("ses_1", DIRECTORY)
-    assert sessions.statuses.is_busy("ses_1")
+        await live.set_idle(DIRECTORY)
+    assert live.status is not None
     sessions.store.release("ses_1")
-    await sessions.statuses.set_idle("ses_1", DIRECTORY)
-    assert not sessions.statuses.is_busy("ses_1")
+    await live.set_idle(DIRECTORY)
+    assert live.status is None
 
 
 async def test_a_waiter_that_is_cancelled_leaves_no_session_busy(sessions: Sessions) -> None:
-    await sessions.statuses.set("ses_1", DIRECTORY, Busy())
+    live = sessions.live.get("ses_1")
+    await live.set_status(DIRECTORY, Busy())
     sessions.database.gate.clear()
-    ending = sessions.statuses.set_idle("ses_1", DIRECTORY)
+    ending = live.set_idle(DIRECTORY)
 
     async def wait() -> None:
         await ending
@@ -32,12 +34,13 @@ async def test_a_waiter_that_is_cancelled_leaves_no_session_busy(sessions: Sessi
     waiting.cancel()
     sessions.database.gate.set()
     await asyncio.wait([waiting])
-    assert waiting.cancelled() and not sessions.statuses.is_busy("ses_1")
+    assert waiting.cancelled() and live.status is None
 
 
 async def test_the_end_of_one_turn_does_not_end_the_next(sessions: Sessions) -> None:
-    await sessions.statuses.set("ses_1", DIRECTORY, Busy())
-    ending = sessions.statuses.set_idle("ses_1", DIRECTORY)
-    sessions.statuses.mark_busy("ses_1", DIRECTORY)
+    live = sessions.live.get("ses_1")
+    await live.set_status(DIRECTORY, Busy())
+    ending = live.set_idle(DIRECTORY)
+    live.mark_busy(DIRECTORY)
     await ending
-    assert await sessions.statuses.of_directory(DIRECTORY) == {"ses_1": Busy()}
+    assert await sessions.live.statuses(DIRECTORY) == {"ses_1": Busy()}
