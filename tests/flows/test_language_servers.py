@@ -158,6 +158,17 @@ async def test_a_server_that_publishes_nothing_is_asked(tmp_path: Path) -> None:
     assert "in this file" in other["output"] and "other files" not in other["output"]
 
 
+async def test_one_that_is_asked_and_answers_late_catches_up(tmp_path: Path) -> None:
+    workspace = configured(tmp_path, {"lsp": {"fake": fake("asked-late")}})
+    turns = [[write("wrong")], [say()], [write("wrong", "b.fake")], [say()]]
+    async with running_app(tmp_path, workspace=workspace, turns=turns) as app, app.events() as events:
+        (late,) = await states(app)
+        await events.until("lsp.client.diagnostics")
+        (told,) = await states(app)
+    assert late["output"] == "Wrote file successfully." and took(late) < 4
+    assert told["output"].count("LSP errors detected") == 2 and took(told) < 1
+
+
 async def test_a_patch_and_several_edits_tell_errors_too(tmp_path: Path) -> None:
     patch = "*** Begin Patch\n*** Add File: b.fake\n+wrong\n*** Add File: c.fake\n+right\n*** End Patch"
     edits = [{"oldString": "one", "newString": "wrong"}]
