@@ -15,6 +15,7 @@ from app.lsp.kinds import ServerKind, language_of
 from app.lsp.said import Diagnosis, asked, can_be_asked
 from app.sandbox.program import Program
 from app.schema.lsp import FileErrors
+from app.util.tasks import TaskSet
 
 if TYPE_CHECKING:
     from app.lsp.client import LspClient
@@ -28,6 +29,8 @@ _UNCHANGED = 1.0
 _MAX_TEXT = 2 * 1024 * 1024
 _MAX_OPEN = 100
 _MAX_FILES = 200
+_MAX_ASKED = 20
+"""Requests for errors that are not answered yet."""
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +75,7 @@ class LanguageServer:
         self._says_versions: bool | None = None
         """None until it has published something."""
         self._can_be_asked = False
+        self._asking = TaskSet()
         self._task = asyncio.create_task(self._run(), name=f"language server {target.kind.id}")
 
     @property
@@ -82,6 +86,7 @@ class LanguageServer:
         """Returns when its processes have ended."""
         self._task.cancel()
         await asyncio.wait({self._task})
+        await self._asking.cancel()
 
     # What it is told and says.
 
@@ -144,18 +149,19 @@ class LanguageServer:
         with suppress(self._module.LspFailure):
             for method, params in messages:
                 client.notify(method, params)
+        if self._can_be_asked and self._says_versions is None and len(self._asking) < _MAX_ASKED:
+            self._asking.start(self._ask_for_errors(client, path, file.version), "ask a language server for errors")
         return file
 
     async def _spoken(self, path: Path, file: _SpokenFile) -> None:
         """Returns when it has said what it has to say of the file, or has ended."""
         published = asyncio.create_task(file.published.wait())
         unchanged = asyncio.create_task(self._has_nothing_new(path))
-        answered = asyncio.create_task(self._ask_for_errors(path, file))
         try:
             await asyncio.wait({published, unchanged}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (published, unchanged, answered):
-                task.cancel()
+            published.cancel()
+            unchanged.cancel()
         while file.published.is_set() and not file.is_exact:
             file.published.clear()
             with suppress(TimeoutError):
@@ -174,16 +180,16 @@ class LanguageServer:
         else:
             await client.ended()
 
-    async def _ask_for_errors(self, path: Path, file: _SpokenFile) -> None:
-        """Some publish nothing and wait to be asked."""
-        client = self._client
-        if client is None or not self._can_be_asked or self._says_versions is not None:
-            return
-        uri, version = path.as_uri(), file.version
-        with suppress(self._module.LspFailure):
+    async def _ask_for_errors(self, client: "LspClient", path: Path, version: int) -> None:
+        """Some publish nothing and wait to be asked. Outlasts the call that waits: so does one that is behind catch up."""
+        uri = path.as_uri()
+        try:
             answer = await client.request(*self._module.diagnostics_of(uri))
-            if said := asked(answer, uri, version):
-                self._take(path, said)
+        except self._module.LspFailure as failure:
+            log.debug("the language server %s does not tell errors: %s", self.target.kind.id, failure)
+            return
+        if said := asked(answer, uri, version):
+            self._take(path, said)
 
     def _diagnosed(self, params: Any) -> None:
         said = Diagnosis.of(params)

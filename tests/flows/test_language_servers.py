@@ -165,6 +165,17 @@ async def test_a_server_that_publishes_nothing_is_asked(tmp_path: Path) -> None:
     assert "in this file" in other["output"] and "other files" not in other["output"]
 
 
+async def test_one_that_is_asked_and_answers_late_catches_up(tmp_path: Path) -> None:
+    workspace = configured(tmp_path, {"lsp": {"fake": fake("asked-late")}})
+    turns = [[write("wrong")], [say()], [write("wrong", "b.fake")], [say()]]
+    async with running_app(tmp_path, workspace=workspace, turns=turns) as app, app.events() as events:
+        (late,) = await states(app)
+        await events.until("lsp.client.diagnostics")
+        (told,) = await states(app)
+    assert late["output"] == "Wrote file successfully." and took(late) < 4
+    assert told["output"].count("LSP errors detected") == 2 and took(told) < 1
+
+
 async def test_a_patch_and_several_edits_tell_errors_too(tmp_path: Path) -> None:
     patch = "*** Begin Patch\n*** Add File: b.fake\n+wrong\n*** Add File: c.fake\n+right\n*** End Patch"
     edits = [{"oldString": "one", "newString": "wrong"}]
@@ -302,6 +313,29 @@ async def test_the_tool_asks_where_its_flag_is_set(tmp_path: Path, monkeypatch: 
         assert answered["title"] == "hover a.fake:1:1" and "a hover" in answered["output"], answered
         assert answered["metadata"]["result"] == [{"contents": "a hover"}]
         assert refused["error"].endswith("No LSP server available for this file type.")
+
+
+@pytest.mark.parametrize("flag", ["0", "1"])
+async def test_nothing_is_installed_whatever_the_flag_of_downloads_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    workspace = configured(tmp_path, {})
+    tools, marker = tmp_path / "tools", workspace / "ran"
+    tools.mkdir()
+    for name in ("npm", "npx", "bun", "node", "go", "gem", "dotnet", "cargo", "pip", "curl", "unzip"):
+        (tools / name).write_text(f"#!/bin/sh\necho {name} >> {marker}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("OPENCODE_DISABLE_LSP_DOWNLOAD", flag)
+    (workspace / "package.json").write_text('{"devDependencies": {"prettier": "3", "typescript": "5", "oxfmt": "1"}}')
+    for name in ("biome.json", "Gemfile", "go.mod", "package-lock.json"):
+        (workspace / name).write_text("{}")
+    kinds = ("py", "ts", "vue", "go", "rb", "cs", "json", "php", "lua", "zig")
+    turns = [[write("x", f"a.{kind}")] for kind in kinds]
+    async with running_app(tmp_path, workspace=workspace, turns=[*turns, [say()]]) as app:
+        assert [state["status"] for state in await states(app)] == ["completed"] * len(kinds)
+        assert await app.get("/lsp") == []
+    assert not marker.exists()
 
 
 async def test_a_project_without_servers_loads_nothing(tmp_path: Path) -> None:

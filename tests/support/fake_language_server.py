@@ -71,7 +71,7 @@ def changed(params: dict[str, Any]) -> None:
     uri, version = document["uri"], document["version"]
     if MODE == "silent" or (MODE == "once" and version > 1):
         return
-    if MODE == "asked":
+    if MODE.startswith("asked"):
         ASKED[uri] = text
         return
     if MODE == "slow":
@@ -118,7 +118,7 @@ def answer(message: dict[str, Any]) -> None:  # noqa: C901, PLR0912
         case "initialize":
             if MODE == "slow-start":
                 time.sleep(float(REST[0]))
-            asked = {"diagnosticProvider": {"interFileDependencies": False}} if MODE == "asked" else {}
+            asked = {"diagnosticProvider": {"interFileDependencies": False}} if MODE.startswith("asked") else {}
             send(id=message["id"], result={"capabilities": {"textDocumentSync": 1, **asked}})
         case "initialized" if MODE == "flood":
             flood()
@@ -136,6 +136,7 @@ def answer(message: dict[str, Any]) -> None:  # noqa: C901, PLR0912
         case "textDocument/documentSymbol" if MODE != "silent":
             send(id=message["id"], result=document_symbols())
         case "textDocument/diagnostic":
+            time.sleep(4 if MODE == "asked-late" and len(ASKED) == 1 else 0)
             items = errors_in(ASKED[params["textDocument"]["uri"]])
             send(id=message["id"], result={"kind": "full", "items": items})
         case "workspace/symbol":
