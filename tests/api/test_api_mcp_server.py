@@ -335,6 +335,22 @@ async def test_without_a_login_there_is_nothing(marked: tuple[RunningApp, dict[s
         assert response.status_code == 401
 
 
+async def test_a_call_ends_with_its_login(tmp_path: Path) -> None:
+    turns = [[Wait(asyncio.Event())]]
+    async with (
+        running_app(tmp_path, turns=turns, heartbeat_seconds=0.05) as app,
+        user(app, "anna", roots=[app.directory]) as anna,
+    ):
+        async with mcp_client(anna) as client:
+            session = (await called(client, "create_session"))["id"]
+            prompt = asyncio.create_task(client.call_tool("prompt_session", {"sessionID": session, "text": "Go"}))
+            await until(lambda: requests(app), "the request to the model")
+            TokenStore(app.data_dir).revoke("anna")
+            assert (await prompt).is_error
+            with pytest.raises(MCPError):
+                await client.call_tool("list_sessions", {})
+
+
 async def test_prompts_have_their_rate(tmp_path: Path) -> None:
     async with running_app(tmp_path, prompt_rate="1/hour") as app, mcp_client(app) as client:
         session = (await app.create_session())["id"]

@@ -30,8 +30,9 @@ CHECKED_ELSEWHERE = {
     "README.md": ["sh session", "text session"],
 }
 """In architecture/test_diagram.py, flows/test_plugin_docs.py, clients/test_mcp_serve.py, clients/test_openchamber.py,
-clients/test_run_on_terminal.py, clients/test_readme_session.py, clients/test_steered_terminal.py, clients/test_web_app.py,
-clients/test_typescript_types.py, and the other files here."""
+clients/test_run_on_terminal.py, clients/test_readme_session.py, clients/test_steered_terminal.py,
+clients/test_typescript_types.py, clients/test_web_app.py, deploy/test_compose.py, deploy/test_kubernetes.py,
+unit/webhook/test_webhook_sender.py, and the other files here."""
 
 OTHER_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 """Not at the margin, or without a language: nothing would run it."""
