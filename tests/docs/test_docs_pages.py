@@ -18,6 +18,7 @@ VALIDATED: dict[str, TypeAdapter[Any]] = {"json config": TypeAdapter(Config), "j
 CHECKED_ELSEWHERE = {
     "docs/architecture.md": ["mermaid"],
     "docs/cli.md": ["text terminal"],
+    "docs/editors.md": ["json", "json", "json", "lua", "elisp", "text", "text"],
     "docs/frontends.md": ["caddy app", "sh app", "sh frontend", "sh openchamber", "sh types", "text types", "ts types"],
     "docs/ide-plugins.md": ["sh steering"],
     "docs/mcp-server.md": ["json mcp", "json mcp"],
