@@ -11,7 +11,7 @@ import typer
 from app.cli.support import database_must_do, fail, sandbox_must_do
 
 if TYPE_CHECKING:
-    from app.cli.api_client import ApiClient
+    from app.api_client.client import ApiClient
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ Where = Annotated[
 
 def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
-    from app.cli.api_client import ApiRefused
+    from app.api_client.client import ApiRefused
 
     address = checked(attach)
 

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from app.api import all_routes
-from app.api.access import Permitted
-from app.api.roles import Gate
+from app.api import application
+from app.api.roles import Gate, Permitted
 
 _READ = (
     "experimental.session.list "
@@ -20,7 +19,7 @@ _READ = (
     "experimental.console.listOrgs experimental.workspace.list experimental.workspace.adapter.list experimental.workspace.status "
     "sync.history.list experimental.projectCopy.generateName "
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
-    "webhook.deliveries session.export /doc / /s/{shareID} /mcp/oauth/callback "
+    "webhook.deliveries session.export /doc / /s/{shareID} /mcp/oauth/callback /mcp-server "
     "session.queue pty.shells pty.list pty.get v2.pty.list v2.pty.get "
     "v2.health.get v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
     "v2.provider.get v2.fs.find v2.fs.list v2.fs.read "
@@ -73,7 +72,7 @@ def roles_of(app: FastAPI) -> dict[str, list[Permitted]]:
 
 
 def api_routes(app: FastAPI) -> Iterator[APIRoute]:
-    all_routes.load()
+    application.load_all()
     found = (context.original_route for context in iter_route_contexts(app.routes))
     yield from (route for route in found if isinstance(route, APIRoute))
 

@@ -44,7 +44,9 @@ async def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(servers: Serv
     async with servers.start() as client:
         kept, cut, other = [await client.session() for _ in range(3)]
         acknowledged = await client.prompt(kept)
-        before = await messages(client, kept)
+        before = await client.condition(
+            f"/session/{kept}/message", lambda found: found[0]["info"].get("summary", {}).get("title")
+        )
         answering = asyncio.create_task(client.prompt(cut))
         await client.condition(f"/session/{cut}/message", lambda found: "shown" in str(found))
         filler = fill(servers.data)

@@ -7,8 +7,8 @@ from typing import Any
 from acp import RequestError
 from acp.schema import StopReason, Usage
 
+from app.api_client.client import error_text
 from app.cli.acp.server_calls import INTERNAL
-from app.cli.api_client import error_text
 
 Json = dict[str, Any]
 
