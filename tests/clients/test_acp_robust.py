@@ -4,13 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import acp
 import pytest
-from acp_editor import Desk, Editor, RawEditor, children_of, is_alive, raw_editor, text
+from acp_editor import COMMAND, Desk, Editor, RawEditor, children_of, is_alive, raw_editor, text
 from real_server import RealServer
 from running_server import new_workspace
 
@@ -128,6 +129,38 @@ async def test_an_editor_that_goes_leaves_no_process_and_loses_nothing(desk: Des
         (call,) = reader.calls().values()
         assert call["status"] == "failed" and reader.text("user_message_chunk") == "run echo begun; sleep 600"
         assert (await agent.prompt(session_id=session_id, prompt=text("long 1"))).stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_an_editor_that_is_killed_or_reads_no_more_leaves_no_process(desk: Desk, is_stuck: bool) -> None:
+    """Killed, both of its pipes close; stuck, what it is told fills the pipe until the agent is told to stop."""
+    with (desk.home / "acp.log").open("ab") as log:
+        agent = subprocess.Popen(
+            COMMAND, cwd=desk.directory, env=desk.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        )
+    assert agent.stdin and agent.stdout
+
+    def call(number: int, method: str, **params: Any) -> None:
+        assert agent.stdin
+        agent.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n")
+        agent.stdin.flush()
+
+    call(1, "initialize", **PROTOCOL)
+    call(2, "session/new", cwd=str(desk.directory), mcpServers=[])
+    while (said := json.loads(agent.stdout.readline())).get("id") != 2:
+        pass
+    command = "run touch begun; yes | head -c 3000000; sleep 600"
+    call(3, "session/prompt", sessionId=said["result"]["sessionId"], prompt=[{"type": "text", "text": command}])
+    while not (desk.directory / "begun").exists():
+        time.sleep(0.05)
+    below = children_of(agent.pid)
+    if is_stuck:
+        agent.send_signal(signal.SIGTERM)
+    else:
+        agent.stdin.close()
+        agent.stdout.close()
+    agent.wait(30)
+    assert [pid for pid in below if is_alive(pid)] == []
 
 
 async def test_an_editor_that_goes_while_it_is_asked(desk: Desk) -> None:

@@ -37,7 +37,7 @@ from acp.schema import (
 from app import __version__
 from app.cli.acp.choices import MODE, DirectoryChoices, SessionChoices
 from app.cli.acp.directory_feed import DirectoryFeed
-from app.cli.acp.editor_mcp import EditorMcpServer, mcp_config, mcp_name, mcp_rules
+from app.cli.acp.editor_mcp import OTHERS_TOOLS, EditorMcpServer, mcp_config, mcp_name, mcp_rules
 from app.cli.acp.editor_session import EditorSession, session_of
 from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
 
@@ -112,11 +112,19 @@ class EditorAgent:
     async def leave(self) -> None:
         """The editor is gone. A server of its own ends with it: what runs there is stopped, and its record finished."""
         for session in self._sessions.values():
-            if self._keeps_turns:
-                session.fail(RequestError(INTERNAL, "The editor has gone; the turn goes on at the server"))
-            elif session.is_running:
-                await session.cancel()
+            try:
+                await self._leave(session)
+            except RequestError as error:
+                log.error("%s was not left: %s", session.id, error)
             await session.close()
+
+    async def _leave(self, session: EditorSession) -> None:
+        if not session.is_running:
+            await self._release_mcp(session)
+        elif self._keeps_turns:
+            session.fail(RequestError(INTERNAL, "The editor has gone; the turn goes on at the server"))
+        else:
+            await session.cancel()
 
     async def close(self) -> None:
         for feed in self._feeds.values():
@@ -135,7 +143,7 @@ class EditorAgent:
         **_: Any,
     ) -> NewSessionResponse:
         directory = await self._allowed(cwd)
-        info = await self._server.post("/session", {}, directory=directory)
+        info = await self._server.post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
         session = await self._opened(info, mcp_servers or [])
         await session.open()
         session.introduce()
@@ -227,6 +235,7 @@ class EditorAgent:
             self._server, self._editor, self._offers, info, SessionChoices(catalogue, info, await self._last_prompt(info))
         )
         if replaced := self._sessions.get(session.id):
+            replaced.fail(RequestError(INTERNAL, "The session was opened again meanwhile"))
             await replaced.close()
         self._sessions[session.id] = session
         await self._feed(directory)
@@ -255,7 +264,8 @@ class EditorAgent:
         return await session.prompt(prompt)
 
     async def cancel(self, session_id: str, **_: Any) -> None:
-        await self._session(session_id).cancel()
+        if session := self._sessions.get(session_id):
+            await session.cancel()
 
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
         session = self._session(session_id)
@@ -322,13 +332,14 @@ class EditorAgent:
 
     async def _take_mcp(self, session: EditorSession, servers: Iterable[EditorMcpServer], agent: Json) -> None:
         configs = {mcp_name(server.name, session.id): mcp_config(server) for server in servers}
-        rules = {"permission": mcp_rules(session.id, agent, has_own=bool(configs))}
+        if not configs:
+            return
+        rules = {"permission": mcp_rules(session.id, agent)}
         await self._server.patch(f"/session/{session.id}", rules, directory=session.directory)
-        adding = [asyncio.create_task(self._add_mcp(session, name, config)) for name, config in configs.items()]
-        if adding:
-            _, slow = await asyncio.wait(adding, timeout=MCP_SECONDS)
-            self._slow |= slow
         session.mcp_names = list(configs)
+        adding = [asyncio.create_task(self._add_mcp(session, name, config)) for name, config in configs.items()]
+        _, slow = await asyncio.wait(adding, timeout=MCP_SECONDS)
+        self._slow |= slow
 
     async def _add_mcp(self, session: EditorSession, name: str, config: Json) -> None:
         """A session works without one that fails, and its user reads why."""

@@ -11,6 +11,9 @@ EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
 _MARK = "-acp-"
 
+OTHERS_TOOLS: Json = {"permission": f"*{_MARK}*", "pattern": "*", "action": "deny"}
+"""The rule of every session that an editor makes."""
+
 
 def mcp_name(name: str, session_id: str) -> str:
     return f"{name}{_MARK}{session_id[-8:]}"
@@ -27,12 +30,10 @@ def mcp_config(server: EditorMcpServer) -> Json:
     raise RequestError.invalid_params({"details": f"The MCP server {server.name} has a transport that is not offered"})
 
 
-def mcp_rules(session_id: str, agent: Json, *, has_own: bool) -> list[Json]:
+def mcp_rules(session_id: str, agent: Json) -> list[Json]:
     """Of the tools of editors' servers the session has its own alone, as far as the agent's rules for all tools go."""
-    others = {"permission": f"*{_MARK}*", "pattern": "*", "action": "deny"}
-    if not has_own:
-        return [others]
-    return [others, {"permission": f"*{_MARK}{session_id[-8:]}_*", "pattern": "*", "action": _action_for_all(agent)}]
+    own = {"permission": f"*{_MARK}{session_id[-8:]}_*", "pattern": "*", "action": _action_for_all(agent)}
+    return [OTHERS_TOOLS, own]
 
 
 def _action_for_all(agent: Json) -> str:

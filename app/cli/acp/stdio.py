@@ -9,6 +9,7 @@ import sys
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from asyncio.streams import FlowControlMixin
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -42,16 +43,19 @@ class EditorLines:
         if message is not None:
             return message
         await self._leave()
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await self._all_answered.wait()
+        with suppress(TimeoutError):  # an editor that is there and reads nothing
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._all_answered.wait()
         return None
 
     async def send(self, message: Json) -> None:
-        """Written before this waits for anything, so that what is sent next comes behind it."""
+        """Written before this waits for anything, so that what is sent next comes behind it. Whoever reads nothing any more is
+        sent nothing: the end of the input follows, or a signal."""
         self._writer.write(orjson.dumps(message, default=str) + b"\n")
         if "method" not in message:
             self._answered(message.get("id"))
-        await self._writer.drain()
+        with suppress(ConnectionError):
+            await self._writer.drain()
 
     async def close(self) -> None:
         self._reading.cancel()

@@ -43,6 +43,7 @@ async def test_an_existing_file_must_have_been_read(ctx: ToolContext, times: Fil
     await ReadTool(times).execute(ReadParameters(file_path="a.txt"), ctx)
     result = await write(ctx, times, "a.txt", "new\n")
     assert result.metadata["exists"] is True
+    assert (result.metadata["filediff"]["before"], result.metadata["filediff"]["after"]) == ("old\n", "new\n")
     assert "-old\n+new\n" in host.asks[-1].metadata["diff"]
     assert (project / "a.txt").read_text() == "new\n"
 
