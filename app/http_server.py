@@ -1,4 +1,9 @@
-"""The HTTP server: uvicorn with limits on connections, and an end that lets running turns finish."""
+"""The HTTP server: uvicorn with limits for an address and headers, for connections that send nothing and for clients that do not
+read, and an end that lets running turns finish.
+
+uvicorn has no settings for these limits: `h11_max_incomplete_event_size` is of its other protocol, which is slower. How many
+connections there may be is its `limit_concurrency`.
+"""
 
 import asyncio
 import logging
@@ -6,17 +11,18 @@ import os
 import socket
 import threading
 from functools import cache
+from http import HTTPStatus
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
+import orjson
 from uvicorn.config import LOGGING_CONFIG, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server
 
-from app.api.login import connected_terminal
-from app.bounded_requests import LAST_REQUEST_SECONDS, BoundedRequests
 from app.pty.pseudo_terminal import INPUT_BYTES
 from app.settings import Settings
+from app.users.login import connected_terminal
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +30,18 @@ GRACEFUL_SECONDS = 4
 """How long answers that are no turns' may take when the turns are over."""
 IDLE_CONNECTION_SECONDS = 20
 """Longer than clients keep theirs (httpx2 5 s, aiohttp 15 s): a server that closes first may do so as the next request comes."""
-
-
 LAST_SECONDS = 8.0
 """How long a server may take to end after its grace period. Then something hangs, in the files of a project most likely."""
 ENDED_BY_FORCE = 70
+
+HEAD_SECONDS = 30.0
+"""The timeout for the head of a request."""
+STALL_SECONDS = 30.0
+"""A connection is closed after the client has read nothing for this long."""
+LAST_REQUEST_SECONDS = 0.3
+"""How long an idle connection stays open when the server stops, so that a request in transit is answered, not reset."""
+LINGER_SECONDS = 2.0
+"""How long to discard what a rejected client still sends: closed at once, the client would not get the answer."""
 
 
 class DrainingServer(Server):
@@ -76,24 +89,149 @@ def _end_by_force_after(seconds: float) -> None:
     timer.start()
 
 
-def http_server(application: Any, settings: Settings) -> DrainingServer:
-    """`application` is what create_app gives."""
-    config = Config(
-        application,
-        http=_protocol(settings),
-        log_level="error" if settings.log_level == "error" else "warning",
-        access_log=False,
-        log_config=LOGGING_CONFIG if settings.log_format == "text" else None,
-        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
-        timeout_graceful_shutdown=GRACEFUL_SECONDS,
-        limit_concurrency=settings.max_connections + 1,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        ws_max_size=INPUT_BYTES,
-        ws_per_message_deflate=False,
-    )
-    return DrainingServer(config, application)
+class RefusedHead(Exception):
+    """Raised within the parser, which then stops."""
+
+
+class BoundedRequests(HttpToolsProtocol):
+    """One request at a time: the next one comes when the last is answered."""
+
+    max_head_bytes: ClassVar[int]
+    max_connections: ClassVar[int]
+
+    _in_head = True
+    _parsed = 0
+    """Bytes of the head that have been counted."""
+    _received = 0
+    """Bytes that have come while a head was not complete: the parser gives a long header out only when it has it whole."""
+    _refusal = HTTPStatus.BAD_REQUEST
+    _is_refused = False
+    _head_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _cancel(self._head_timer)
+        _cancel(self._stall_timer)
+        super().connection_lost(exc)
+
+    def close_when_answered(self) -> None:
+        """Closes an idle connection at once, another after its answer: LAST_REQUEST_SECONDS after one whose head, without
+        `Connection: close`, has been sent already. A connection whose first or next request is still coming stays open."""
+        if self._in_head:
+            return
+        if self.cycle.response_started and not self.cycle.response_complete:
+            self.timeout_keep_alive = LAST_REQUEST_SECONDS  # type: ignore[assignment]
+        else:
+            self.shutdown()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    # The head of a request.
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        began_in_head = self._in_head
+        super().data_received(data)
+        if self._in_head and not self._is_refused:
+            self._expect_rest(len(data) if began_in_head else 0)
+
+    def _expect_rest(self, came: int) -> None:
+        """Of a head that did not come whole, as it almost always does."""
+        self._expect_head()
+        self._received += came
+        if self._received > self.max_head_bytes:
+            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            self.send_400_response("")
+
+    def on_message_begin(self) -> None:
+        if self._is_answering():
+            raise RefusedHead
+        self._in_head, self._parsed = True, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url), HTTPStatus.REQUEST_URI_TOO_LONG)
+        super().on_url(url)
+
+    def on_headers_complete(self) -> None:
+        self._count(sum(len(name) + len(value) for name, value in self.headers), HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        self._in_head, self._received = False, 0
+        _cancel(self._head_timer)
+        self._head_timer = None
+        if self.parser.should_upgrade():
+            self._choose_websocket()
+        super().on_headers_complete()
+
+    def _choose_websocket(self) -> None:
+        """Terminals alone are reached by WebSockets, whose library is loaded for the first. What is refused stays HTTP."""
+        is_terminal = connected_terminal(self.url.partition(b"?")[0].decode("latin-1")) is not None
+        has_room = len(self.connections) <= self.max_connections
+        self.ws_protocol_class = _websocket_protocol() if is_terminal and has_room else None
+
+    def _expect_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _count(self, size: int, refusal: HTTPStatus) -> None:
+        self._parsed += size
+        if self._parsed > self.max_head_bytes:
+            self._refusal = refusal
+            raise RefusedHead
+
+    def send_400_response(self, msg: str) -> None:
+        """Called for whatever the parser does not take. In the midst of an answer no other one can be given."""
+        self._is_refused = True
+        if self._is_answering():
+            self.transport.abort()
+            return
+        name, message = _REFUSALS[self._refusal]
+        body = orjson.dumps({"name": name, "data": {"message": message}})
+        self.transport.write(_HEAD % (self._refusal, self._refusal.phrase.encode(), len(body)) + body)
+        self.transport.write_eof()
+        _cancel(self._head_timer)
+        self._head_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    # Clients that do not read.
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        _cancel(self._stall_timer)
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self._look, self.transport.get_write_buffer_size())
+
+    def _look(self, waiting: int) -> None:
+        """A client that is only slow has taken some of what waited."""
+        if self.transport.get_write_buffer_size() >= waiting:
+            self.transport.abort()
+        else:
+            self._watch()
+
+
+_HEAD = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+_REFUSALS = {
+    HTTPStatus.BAD_REQUEST: ("BadRequest", "This is no HTTP request."),
+    HTTPStatus.REQUEST_URI_TOO_LONG: ("AddressTooLongError", "The address is too long (OPENSESSION_MAX_HEAD_BYTES)."),
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: (
+        "HeadersTooLargeError",
+        "The address and headers are too long together (OPENSESSION_MAX_HEAD_BYTES).",
+    ),
+}
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 @cache
@@ -110,17 +248,26 @@ def _websocket_protocol() -> type[asyncio.Protocol]:
     return TerminalProtocol
 
 
-def _protocol(settings: Settings) -> type[HttpToolsProtocol]:
+def http_server(application: Any, settings: Settings) -> DrainingServer:
+    """`application` is what create_app gives."""
+
     class Protocol(BoundedRequests):
         max_head_bytes = settings.max_head_bytes
         max_connections = settings.max_connections
 
-        def on_headers_complete(self) -> None:
-            """Terminals alone are reached by WebSockets, whose library is loaded for the first. What is refused stays HTTP."""
-            if self.parser.should_upgrade():
-                is_terminal = connected_terminal(self.url.partition(b"?")[0].decode("latin-1")) is not None
-                has_room = len(self.connections) <= self.max_connections
-                self.ws_protocol_class = _websocket_protocol() if is_terminal and has_room else None
-            super().on_headers_complete()
-
-    return Protocol
+    config = Config(
+        application,
+        http=Protocol,
+        log_level="error" if settings.log_level == "error" else "warning",
+        access_log=False,
+        log_config=LOGGING_CONFIG if settings.log_format == "text" else None,
+        timeout_keep_alive=IDLE_CONNECTION_SECONDS,
+        timeout_graceful_shutdown=GRACEFUL_SECONDS,
+        limit_concurrency=settings.max_connections + 1,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        ws_max_size=INPUT_BYTES,
+        ws_per_message_deflate=False,
+    )
+    return DrainingServer(config, application)

@@ -13,11 +13,10 @@ from fastapi.middleware.cors import CORSMiddleware
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import error_handler
-from app.api.all_routes import ROUTERS
-from app.api.application import Application
+from app.api import errors
+from app.api.application import ROUTERS, Application
 from app.api.audit import Audit, AuditLog
-from app.api.cursors import NEXT_CURSOR
+from app.api.deps import NEXT_CURSOR
 from app.api.incoming_body import BodyLimit
 from app.api.observe_requests import ObserveRequests
 from app.api.security import LOOPBACK_ORIGIN, Access, Guard, is_loopback
@@ -122,7 +121,7 @@ def _routes(lifespan: Lifespan[FastAPI] | None) -> FastAPI:
     )
     for routes in ROUTERS:
         app.include_router(routes)
-    error_handler.install(app)
+    errors.install(app)
     return app
 
 

@@ -6,16 +6,10 @@ import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from app.api.draining import Draining
-from app.api.event_tokens import MemoryEventTokens, StoredEventTokens
-from app.api.login import Login
-from app.api.rate_limits import RateLimits, Throttle
-from app.api.services import Services
-from app.api.tokens import TokenStore
 from app.backup.opening import open_database
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
@@ -51,12 +45,12 @@ from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
 from app.runs.retention import Retention
-from app.runs.runner import Runner
 from app.sandbox.sandbox import open_sandbox
+from app.schema.errors import ServiceError
 from app.session.fork import Forks
-from app.session.gate import SessionGate
 from app.session.health import HealthCheck
 from app.session.lease import Leases
+from app.session.live import LiveSessions
 from app.session.publisher import SessionPublisher
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
@@ -65,7 +59,6 @@ from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
-from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
@@ -79,14 +72,17 @@ from app.telemetry.telemetry import open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.tool.web.pinned import PinnedRequests
-from app.turn.call_host import HostServices
 from app.turn.titles import Titles
-from app.turn.turn_scope import TurnServices
+from app.turn.turn_context import TurnServices
 from app.users.budgets import Budgets, DayLimits, ModelAccounts
 from app.users.event_cursors import EventCursors
+from app.users.event_tokens import MemoryEventTokens, StoredEventTokens
 from app.users.keys import UserKeys
+from app.users.login import Login
 from app.users.oidc import OidcLogins, OidcSettings
+from app.users.rate_limits import RateLimits, Throttle
 from app.users.server_secret import ServerSecret
+from app.users.tokens import TokenStore
 from app.users.users import Users
 from app.util import marks
 from app.util.server_locks import ServerLocks, volume_id
@@ -106,7 +102,56 @@ from app.workspace.instances import Instances, ModelSources
 from app.workspace.workspace import WorkspaceSettings
 from app.workspace.workspaces import Workspaces
 
+if TYPE_CHECKING:
+    from app.intake.admission import Admissions
+    from app.timeline.service import Timeline
+    from app.transfer.exports import Exports
+    from app.transfer.imports import Imports
+
 log = logging.getLogger(__name__)
+
+
+class ServerStopping(ServiceError):
+    """Nothing was stored; the request may be made again after `retry_after` seconds."""
+
+    status = 503
+    name = "ServerStoppingError"
+    retry_after: ClassVar[int] = 5
+
+    def __init__(self) -> None:
+        super().__init__("The server is stopping and takes no new work. Nothing was stored: send this again when it is back.")
+
+
+class Draining:
+    """Whether the server is stopping: then it takes no new work, and serves what lets running turns finish. And how many requests
+    that start work are still being taken."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self.requests = 0
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+
+    def begin(self) -> None:
+        """Safe to call from a signal handler."""
+        self.has_begun = True
+
+    def take(self) -> None:
+        """A request that starts work: what begins before the server stops is waited for, until it is `done`. Raises
+        ServerStopping."""
+        if self.has_begun:
+            raise ServerStopping
+        self.requests += 1
+        self._none_left.clear()
+
+    def done(self) -> None:
+        self.requests -= 1
+        if not self.requests:
+            self._none_left.set()
+
+    async def requests_taken(self) -> None:
+        """Returns when every admitted request has started its work."""
+        await self._none_left.wait()
 
 
 @dataclass(frozen=True)
@@ -120,9 +165,9 @@ class Choices:
     """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
 
 
-class Server(Services):
-    """Everything a running server has, made in the order in which it is needed. `start` before the first request, `stop` after
-    the last."""
+class Server:
+    """Everything a running server has, made in the order in which it is needed: what routes and commands call. `start` before the
+    first request, `stop` after the last."""
 
     def __init__(
         self,
@@ -178,7 +223,7 @@ class Server(Services):
             volume=volume_id(settings.data_dir) if self.is_shared else None,
         )
         if isinstance(self.bus, SharedBus):
-            self.replicas.cursor, self.bus.changed = self.bus.cursor, publisher.changed
+            self.replicas.cursor = self.bus.cursor
         self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
 
     def _make_bus(self) -> MemoryBus:
@@ -230,7 +275,7 @@ class Server(Services):
             ModelSources(self.known, self.auth, self.accounts, self.choices.scripted, self.observer, settings.max_part_bytes),
             data_dir,
             McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
-            LspSettings(self.toolbox.environment, self.sandbox, self.states.announce),
+            LspSettings(self.toolbox.environment, self.sandbox, self.states.announce, self.flags),
             PluginHost(
                 self.bus, api_access, project_code=settings.project_plugins, hook_seconds=self.choices.plugin_hook_seconds
             ),
@@ -268,13 +313,12 @@ class Server(Services):
 
     def _make_sessions(self) -> None:
         database, store = self.database, self.store
-        self.gate = SessionGate()
+        self.live = LiveSessions(store, self.leases)
         self.tasks = SessionTasks()
         self.quota = ProjectQuota(store, self.settings.max_project_bytes)
-        self.sessions = SessionService(store, self.gate, self.leases)
-        self.forks = Forks(store, self.quota, self.gate)
+        self.sessions = SessionService(store, self.live)
+        self.forks = Forks(store, self.quota, self.live)
         self.shares = Shares(store)
-        self.statuses = Statuses(store)
         self.reverts = Reverts(store)
         self.summaries = Summaries(store)
         self.permissions = Permissions(database, self.writer, self.observer)
@@ -283,29 +327,24 @@ class Server(Services):
         self.health = HealthCheck(self.leases)
 
     def _make_runs(self) -> None:
-        settings, store, leases, gate = self.settings, self.store, self.leases, self.gate
+        settings, store, live = self.settings, self.store, self.live
         self.outputs = OutputStore(settings.data_dir / "tool-output")
         self.instruction_pages = InstructionPages()
-        self.runner = Runner(store, self.statuses, leases, gate, settings.max_running_sessions)
         self.intake = self._make_intake()
-        self.prompts = Prompts(self._turn_services(), self.intake, self.runner, gate, leases)
-        self.queue = PromptQueue(
-            store, self.prompts, self.intake, self.runner, leases, self.instances, most=settings.max_waiting_prompts
-        )
+        self.prompts = Prompts(self._turn_services(), self.intake, live, settings.max_running_sessions)
+        self.queue = PromptQueue(store, self.prompts, self.intake, live, self.instances, most=settings.max_waiting_prompts)
         self.actions = SessionActions(
             store=store,
             prompts=self.prompts,
             intake=self.intake,
-            runner=self.runner,
-            gate=gate,
+            live=live,
             reverts=self.reverts,
             commands=Commands(self.toolbox.shell, self.toolbox.environment, self.sandbox),
             projects=self.projects,
-            leases=leases,
         )
-        self.deletion = Deletion(store, self.sessions, self.runner, gate, leases, self.tasks)
-        self.disposal = Disposal(self.instances, self.runner, store, self.states, self.terminals)
-        self.retention = Retention(self.database, store, self.sessions, gate, leases, settings.data_dir)
+        self.deletion = Deletion(self.sessions, live, self.tasks)
+        self.disposal = Disposal(self.instances, live, self.states, self.terminals)
+        self.retention = Retention(self.database, store, self.sessions, live, settings.data_dir)
 
     def _make_intake(self) -> Intake:
         toolbox, settings = self.toolbox, self.settings
@@ -316,11 +355,11 @@ class Server(Services):
     def _turn_services(self) -> TurnServices:
         return TurnServices(
             store=self.store,
-            statuses=self.statuses,
             summaries=self.summaries,
             titles=Titles(self.store, self.summaries, self.tasks),
             tasks=self.tasks,
-            host=HostServices(self.store, self.permissions, self.questions),
+            permissions=self.permissions,
+            questions=self.questions,
             toolbox=self.toolbox,
             outputs=self.outputs,
             instruction_pages=self.instruction_pages,
@@ -329,7 +368,7 @@ class Server(Services):
 
     def _make_vcs(self) -> None:
         toolbox, locks = self.toolbox, self.database.locks
-        busy = BusyDirectories(self.runner, self.store)
+        busy = BusyDirectories(self.live)
         self.repository_init = RepositoryInit(busy, self.disposal, self.sandbox)
         self.patching = Patching(busy, toolbox.locks, self.sandbox)
         self.worktrees = Worktrees(
@@ -371,7 +410,8 @@ class Server(Services):
             self.leases,
             (self.permissions.pending, self.questions.pending),
             self.instances,
-            self.prompts,
+            self.prompts.turns,
+            self.live,
             UnfinishedReverts(self.store, self.instances, self.actions),
             continues=settings.interrupted == "continue",
             prompted_only=not self.choices.recovers_all,
@@ -381,7 +421,7 @@ class Server(Services):
             replicas=self.replicas,
             instances=self.instances,
             branches=self.branches,
-            runner=self.runner,
+            live=self.live,
             bus=self.bus,
             outputs=self.outputs,
             data_dir=settings.data_dir,
@@ -393,16 +433,43 @@ class Server(Services):
 
     def _read_gauges(self) -> None:
         """What is looked up when somebody asks for the metrics."""
-        metrics, runner = self.metrics, self.runner
+        metrics, live = self.metrics, self.live
         if metrics is None:
             return
 
         async def waiting_turns() -> float:
-            return max(runner.turns() - metrics.running_turns, 0)
+            return max(live.turns() - metrics.running_turns, 0)
 
         metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
         metrics.read("journal_head", "The number of the newest event of the database", self.replay.head)
         metrics.read("webhook_backlog", "Events that the webhook furthest behind is still to be offered", self.webhooks.backlog)
+
+    # Made for the first who asks.
+
+    @cached_property
+    def timeline(self) -> "Timeline":
+        from app.timeline.service import Timeline
+
+        return Timeline(self.database, self.store)
+
+    @cached_property
+    def admissions(self) -> "Admissions":
+        from app.intake.admission import Admissions
+
+        return Admissions(self.live, self.prompts, self.queue, self.timeline)
+
+    @cached_property
+    def exports(self) -> "Exports":
+        from app.transfer.exports import Exports
+
+        return Exports(self.store, self.settings.data_dir)
+
+    @cached_property
+    def imports(self) -> "Imports":
+        from app.transfer.importer import Importer
+        from app.transfer.imports import Imports
+
+        return Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
 
     # From its start to its end.
 
@@ -423,7 +490,7 @@ class Server(Services):
             await self.recovery.run()
         self.recovery.watch()
         await self._resume_queues()
-        self.runner.watch()
+        self.live.watch()
         if self.locks:
             self.locks.remove_unlocked()
         self.housekeeping.start()
@@ -447,7 +514,7 @@ class Server(Services):
             self.deliveries.stop,
             self.store.barrier,
             self.tasks.close,
-            self.runner.close,
+            self.live.close,
             self.queue.close,
             self.recovery.close,
             self.follower.stop,
@@ -494,8 +561,8 @@ class Server(Services):
         await self.queue.close()
         await self._within_grace_period(self._work_done())
         if self.is_shared and self.settings.interrupted == "continue":
-            await self.runner.hand_over()
-        await self.runner.close()
+            await self.live.hand_over()
+        await self.live.close()
         await self.terminals.close()
         self.bus.close()
 
@@ -503,7 +570,7 @@ class Server(Services):
         """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
         they start turns."""
         await self.draining.requests_taken()
-        await self.runner.all_ended()
+        await self.live.all_ended()
         await self.tasks.finished()
 
     async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:

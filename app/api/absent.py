@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 from fastapi import Path
 
-from app.api.access import require_session
 from app.api.deps import AppServices, Here, SessionIdPath, Who
 from app.api.documented import documented
 from app.api.json_route import router
-from app.api.roles import MANAGES, READS, WORK, WRITES
+from app.api.roles import MANAGES, READS, WORK, WRITES, require_session
 from app.project.location import Location
 from app.schema.absent import (
     ConsoleOrganisations,

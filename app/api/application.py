@@ -1,4 +1,4 @@
-"""FastAPI, with the description of the API as clients are to read it."""
+"""FastAPI with the routers of both APIs, and the description of them as clients are to read it."""
 
 import threading
 from typing import Any
@@ -6,8 +6,56 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from app.api import all_routes
+from app.api import (
+    ask,
+    config,
+    directory,
+    event,
+    message,
+    page,
+    server,
+    session,
+)
 from app.api.documented import described
+from app.api.json_route import LaterRouter
+
+_FIRST = (
+    message.routes,
+    session.routes,
+    session.actions,
+    event.routes,
+    server.routes,
+    ask.permissions,
+    ask.questions,
+    config.routes,
+    directory.project,
+    directory.routes,
+    event.tokens,
+    config.global_config,
+    config.auth,
+    session.everywhere,
+)
+_LATER = (
+    LaterRouter("app.api.v2.all_routes", "/api/"),
+    LaterRouter("app.api.absent", "/experimental/", "/global/upgrade", "/provider/", "/sync/"),
+    LaterRouter("app.api.vcs", "/vcs", "/experimental/worktree"),
+    LaterRouter("app.api.file", "/file", "/find"),
+    LaterRouter("app.api.mcp_server", "/mcp-server"),
+    LaterRouter("app.api.mcp", "/mcp", "/experimental/resource"),
+    LaterRouter("app.api.share", "/session/", "/s/"),
+    LaterRouter("app.api.transfer", "/session/"),
+    LaterRouter("app.api.webhook", "/webhook"),
+    LaterRouter("app.api.terminals", "/pty"),
+    LaterRouter("app.api.terminal_connection", "/pty/", "/api/pty/"),
+    LaterRouter("app.api.tui", "/tui/"),
+)
+ROUTERS = (*_FIRST, *_LATER, page.routes)
+
+
+def load_all() -> None:
+    """For who lists all routes."""
+    for each in _LATER:
+        each.load()
 
 
 class Application(FastAPI):
@@ -17,7 +65,7 @@ class Application(FastAPI):
         """Made when it is asked for, once, be it by several threads."""
         with self._describing:
             if self.openapi_schema is None:
-                all_routes.load()
+                load_all()
                 _amend(super().openapi())
             assert self.openapi_schema is not None
             return self.openapi_schema

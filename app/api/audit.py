@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.login import ANYONE
 from app.schema.session import Session
+from app.users.login import ANYONE
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -74,16 +74,9 @@ class _RotatedFiles(RotatingFileHandler):
         if self.stream is not None and self._size + size > self.maxBytes:
             self.doRollover()
         if self.stream is None:
-            self.stream = self._opened()
-            self._size = self.stream.tell()
+            file: Any = os.fdopen(os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+            self.stream, self._size = file, file.tell()
         return self.stream
-
-    def _opened(self) -> Any:
-        return open(self.baseFilename, "ab", opener=_private)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 class Audit:

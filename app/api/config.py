@@ -7,10 +7,9 @@ import orjson
 from fastapi import Path
 from fastapi.responses import Response
 
-from app.api.access import AdminsOnly
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Here, Who, json_bytes
 from app.api.json_route import router
-from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES
+from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES, AdminsOnly
 from app.api.services import Services
 from app.config.masking import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list

@@ -1,4 +1,5 @@
-"""What routes are given: what they call, who asks, and the directory or session that is asked for."""
+"""What routes are given: what they call, who asks, the directory or session that is asked for, and the place of a page: a cursor
+among the messages or parts of all sessions."""
 
 from typing import Annotated
 from urllib.parse import unquote
@@ -6,10 +7,11 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
-from app.api.access import directory_to_enter, principal_of
+from app.api.roles import directory_to_enter, principal_of
 from app.api.services import Services, services_of
 from app.project.location import Location
 from app.schema.base import AnyID
+from app.schema.errors import BadRequest
 from app.schema.session import Session
 from app.telemetry.log_lines import DIRECTORY_OF_LINES
 from app.tool.search.ripgrep import SearchPlace
@@ -122,3 +124,41 @@ SessionInstance = Annotated[Instance, Depends(_session_instance)]
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """What is JSON already: pages of stored rows."""
     return Response(body, status, headers, media_type="application/json")
+
+
+NEXT_CURSOR = "X-Next-Cursor"
+CURSOR_PATTERN = r"^[\w-]{1,40}$"
+
+
+def page_size(limit: float | None, cursor: str | None) -> int | None:
+    """None: all."""
+    if limit is None:
+        return None if cursor is None else 100
+    return max(int(min(limit, 1_000_000)), 1)
+
+
+class PageCursors:
+    """Sealed for members, as the ids of events are: the numbers would tell how much others do."""
+
+    def __init__(self, app: Services, who: Principal, field: str, source: str) -> None:
+        """`field` takes a cursor that `source` gave."""
+        self._field, self._source = field, source
+        name = who.visible_owner
+        self._sealed = None if name is None else app.event_cursors.for_user(name)
+
+    def write(self, seq: int) -> str:
+        return self._sealed.seal(seq).decode() if self._sealed else str(seq)
+
+    def header(self, seq: int | None) -> dict[str, str] | None:
+        return None if seq is None else {NEXT_CURSOR: self.write(seq)}
+
+    def read(self, cursor: str) -> int:
+        """Raises BadRequest."""
+        seq = self._sealed.open(cursor) if self._sealed else int(cursor) if _is_number(cursor) else -1
+        if seq < 0:
+            raise BadRequest(f"{self._field} is a cursor from {self._source}", [self._field], cursor)
+        return seq
+
+
+def _is_number(cursor: str) -> bool:
+    return cursor.isascii() and cursor.isdigit() and len(cursor) < 19

@@ -1,15 +1,40 @@
-"""Errors in the first API's form, `{name, data}` with the status. Nothing of the server's insides is in a body."""
+"""Every error becomes JSON: in the first API's form, `{name, data}` with the status, or in the second's, by the path that was
+asked. Nothing of the server's insides is in a body."""
 
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
-from starlette.types import Scope
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
-from app.api.draining import ServerStopping
-from app.schema.errors import RequestPart, ServiceError, TooMany, bad_request_body
+from app.api.v2.errors import (
+    ForbiddenError,
+    InvalidRequestError,
+    MessageNotFoundError,
+    ServiceUnavailableError,
+    SessionNotFoundError,
+    TaggedAnswer,
+    TaggedError,
+)
+from app.schema.errors import (
+    BadRequest,
+    MessageNotFound,
+    RequestPart,
+    ServiceError,
+    SessionNotFound,
+    TooMany,
+    bad_request_body,
+    issue_text,
+)
+from app.server import ServerStopping
+from app.storage.engine import StorageError
 from app.util.secrets import masked
 
 FAILURE = "opensession.failure"
@@ -81,3 +106,105 @@ def note_failure(scope: Scope, error: Exception) -> None:
 
 
 STORAGE_MESSAGE = "The server's database cannot do this now. Nothing was stored; try again later."
+
+
+def _is_second_api(path: str) -> bool:
+    return path.startswith("/api/")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is answered before a route is reached. An ASGI application."""
+
+    status: int
+    name: str
+    message: str
+    headers: Mapping[str, str] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        form = tagged if _is_second_api(scope["path"]) else named
+        await form(self.status, self.name, self.message, dict(self.headers or {}))(scope, receive, send)
+
+
+def storage_refusal(scope: Scope, error: StorageError) -> Refusal:
+    note_failure(scope, error)
+    return Refusal(503, "StorageError", STORAGE_MESSAGE)
+
+
+def install(app: FastAPI) -> None:
+    for kind in (ServiceError, RequestValidationError, HTTPException, StorageError):
+        app.add_exception_handler(kind, _answer)
+    app.add_exception_handler(ClientDisconnect, _client_gone)
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    """The disk may be full, or the database locked or unreachable: then nothing was stored."""
+    note_failure(request.scope, error)
+    path = request.url.path
+    if isinstance(error, HTTPException) and error.status_code in (404, 405):  # the router's
+        return first_form(HTTPException(error.status_code, f"There is no route {request.method} {path}", error.headers), path)
+    answer = second_form(error) if _is_second_api(path) else first_form(error, path)
+    # Its frames hold the refusal and it holds them; between them is a body of megabytes, and no collector hurries.
+    traceback.clear_frames(error.__traceback__)
+    return answer
+
+
+async def _client_gone(_request: Request, _error: Exception) -> Response:
+    """The client is gone; the status appears only in the audit log."""
+    return named(400, "BadRequest", "The body ended before it was complete.")
+
+
+# The second form.
+
+
+def second_form(error: Exception) -> Response:
+    match error:
+        case RequestValidationError():
+            return _tagged_answer(400, _invalid_request(error))
+        case TaggedError():
+            return _tagged_answer(error.answer.status, error.answer)
+        case ServiceError(tag=str(tag)) if error.status != ForbiddenError.status:
+            return rendered(error.status, masked({"_tag": tag, **error.data}), headers_of(error))
+        case ServiceError():
+            return _tagged_answer(error.status, _answer_of(error), headers_of(error))
+        case HTTPException():
+            return tagged(error.status_code, name_of(error), error.detail)
+    return _tagged_answer(503, ServiceUnavailableError(message=STORAGE_MESSAGE, service="database"))
+
+
+def tagged(status: int, name: str, message: str, headers: dict[str, str] | None = None) -> Response:
+    """An error by the name that it has in the first API."""
+    return _tagged_answer(status, TaggedAnswer(tag=_TAGS.get(status, name), message=message), headers)
+
+
+def _tagged_answer(status: int, answer: TaggedAnswer, headers: dict[str, str] | None = None) -> Response:
+    return rendered(status, masked(answer.wire()), headers)
+
+
+def _invalid_request(error: RequestValidationError) -> InvalidRequestError:
+    """Of the first thing that is wrong, as OpenCode's."""
+    issue = error.errors()[0]
+    if issue["type"] == "json_invalid":
+        return InvalidRequestError(message=f"The body is no JSON: {issue['ctx']['error']}", kind="Payload")
+    part, *path = issue["loc"]
+    return InvalidRequestError(message=issue_text(issue["msg"], path), kind=REQUEST_PARTS[part], field=_field(path))
+
+
+def _field(path: Sequence[str | int]) -> str | None:
+    return ".".join(map(str, path)) or None
+
+
+def _answer_of(error: ServiceError) -> TaggedAnswer:
+    match error:
+        case BadRequest():
+            return InvalidRequestError(message=error.message, field=_field(error.issues[0]["path"]))
+        case SessionNotFound():
+            return SessionNotFoundError(message=error.message, session_id=error.session_id)
+        case MessageNotFound():
+            return MessageNotFoundError(message=error.message, session_id=error.session_id, message_id=error.message_id)
+    if error.status == ForbiddenError.status:
+        return ForbiddenError(message=error.message)
+    return TaggedAnswer(tag=_TAGS.get(error.status, error.name), message=error.message)
+
+
+_TAGS = {400: "InvalidRequestError", 503: "ServiceUnavailableError"}

@@ -18,7 +18,7 @@ from sse_starlette.sse import AppStatus
 
 from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
-from app.api.opencode_programs import is_opencode
+from app.api.long_answers import is_opencode
 from app.api.roles import READS
 from app.api.services import Services
 from app.bus.base import Audience, Event
@@ -120,12 +120,27 @@ async def open_stream(
 
 
 def listen(
-    app: Services, who: Principal, directory: str | None, *, deltas: bool = False, ids: bool = False, second: bool = False
+    app: Services,
+    who: Principal,
+    directory: str | None,
+    *,
+    deltas: bool = False,
+    ids: bool = False,
+    second: bool = False,
+    session_id: str | None = None,
 ) -> Listener:
     """Raises TooManyStreams."""
     require_place_for_stream(app)
-    audience, user = _audience(app, who), who.name
-    return Listener(app.bus, directory, deltas=deltas, ids=ids, second=second, audience=audience, user=user)
+    return Listener(
+        app.bus,
+        directory,
+        deltas=deltas,
+        ids=ids,
+        second=second,
+        audience=_audience(app, who),
+        user=who.name,
+        session_id=session_id,
+    )
 
 
 async def stream(

@@ -1,4 +1,5 @@
-"""Looking into a project: text and files found, directories listed, files shown, what differs from HEAD."""
+"""Looking into a project: text and files found, directories listed, files shown, what differs from HEAD; and messages of all
+sessions, found by their words."""
 
 import os
 from typing import Annotated, Literal
@@ -6,7 +7,17 @@ from urllib.parse import unquote, urlsplit
 
 from fastapi import Depends, Query
 
-from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directory, Who, search_place_of, workspace_of
+from app.api.deps import (
+    AppServices,
+    CurrentInstance,
+    CurrentWorkspace,
+    Directory,
+    PageCursors,
+    Who,
+    location_of,
+    search_place_of,
+    workspace_of,
+)
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import READS
@@ -18,11 +29,17 @@ from app.browse.listing import list_directory
 from app.browse.reach import AllowedPaths
 from app.browse.status import changed_files
 from app.browse.text_search import find_text
+from app.schema.base import SessionID
 from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
+from app.schema.errors import BadRequest
+from app.schema.search import FoundParts
+from app.session.search import MAX_WORDS, find_parts, words_of
+from app.storage.part_texts import TextFilter
 from app.users.principal import Principal
 from app.workspace.workspace import Workspace
 
 routes = router("", 400, 403)
+routers = (routes,)
 files = FileSearch()
 
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
@@ -100,3 +117,48 @@ async def read_file(reach: Reach, path: FilePath) -> ViewedFile:
 @routes.get("/file/status", tags=["file"], dependencies=READS)
 async def status(reach: Reach) -> list[ChangedFile]:
     return await changed_files(reach)
+
+
+Milliseconds = Annotated[float | None, Query(allow_inf_nan=False)]
+
+
+@routes.get("/find/message", tags=["find"], operation_id="find.messages", dependencies=READS)
+async def find_messages(
+    app: AppServices,
+    who: Who,
+    query: Annotated[str, Query(max_length=1000, description="Words that must all occur in one part, whole or within others")],
+    directory: Annotated[str | None, Query(description="Only sessions of exactly this directory; else of any")] = None,
+    session_id: Annotated[SessionID | None, Query(alias="sessionID")] = None,
+    role: Literal["user", "assistant"] | None = None,
+    kind: Annotated[Literal["text", "reasoning", "tool"] | None, Query(alias="in")] = None,
+    since: Annotated[Milliseconds, Query(description="Only parts that began at or after this time (ms)")] = None,
+    until: Annotated[Milliseconds, Query(description="Only parts that began at or before this time (ms)")] = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    cursor: Annotated[str | None, Query(description="`next` of the page before")] = None,
+) -> FoundParts:
+    """Newest first. Case and accents are ignored."""
+    words, cursors = _words(query), PageCursors(app, who, "cursor", "next")
+    wanted = TextFilter(
+        words=(),
+        limit=limit,
+        before=None if cursor is None else cursors.read(cursor),
+        session_id=session_id,
+        directory=None if directory is None else (await location_of(app, who, directory)).directory,
+        owner=who.visible_owner,
+        role=role,
+        kind=kind,
+        since=since,
+        until=until,
+    )
+    results, before = await find_parts(app.store, words, wanted)
+    return FoundParts(results=results, next=None if before is None else cursors.write(before))
+
+
+def _words(query: str) -> list[str]:
+    """Raises BadRequest."""
+    words = words_of(query)
+    if not words:
+        raise BadRequest("query has no word to look for", ["query"], query)
+    if len(words) > MAX_WORDS:
+        raise BadRequest(f"query may have at most {MAX_WORDS} words", ["query"], query)
+    return words

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
 
-from app.api.access import PRINCIPAL
+from app.api.roles import PRINCIPAL
 from app.users.principal import OPERATOR
 
 BODY_SECONDS = 30.0
@@ -17,8 +17,6 @@ LARGE_BYTES = 256 * 1024
 LARGE_AT_ONCE = 2
 """How many bodies of one user are read beyond LARGE_BYTES and parsed at a time: each takes several times its size while it is.
 Others wait."""
-WHOLE = "opensession.whole"
-"""In a request's scope when all of its body is here."""
 BODY = "opensession.body"
 """In a request's scope its IncomingBody."""
 _CLOSE = {"Connection": "close"}
@@ -67,7 +65,7 @@ class IncomingBody:
         """Raises HTTPException for a body that is too large or too slow."""
         if self._is_complete:
             return await self._receive()
-        message = await (self._receive() if WHOLE in self._scope else self._in_time())
+        message = await self._in_time()
         self._is_complete = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
         if self._size > self._limit.most:

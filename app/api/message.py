@@ -5,12 +5,13 @@ from typing import Annotated, NamedTuple
 from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 
-from app.api.access import principal_of
-from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
 from app.api.deps import (
+    CURSOR_PATTERN,
+    NEXT_CURSOR,
     AppServices,
     DirectoryQuery,
     MessageIdPath,
+    PageCursors,
     PartIdPath,
     QueuedIdPath,
     SessionIdPath,
@@ -20,12 +21,12 @@ from app.api.deps import (
     instance_of_session,
     json_bytes,
     named_directory,
+    page_size,
 )
 from app.api.documented import documented
 from app.api.json_route import router
-from app.api.keepalive_json import keeping_alive
-from app.api.opencode_programs import behind_its_events
-from app.api.roles import PROMPTS, READS, WRITES
+from app.api.long_answers import behind_its_events, keeping_alive
+from app.api.roles import PROMPTS, READS, WRITES, principal_of
 from app.api.services import Services, services_of
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt

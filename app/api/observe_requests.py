@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.error_handler import Refusal
-from app.api.errors import FAILURE
+from app.api.errors import FAILURE, Refusal
 from app.schema.errors import ServiceError
 from app.util.log import one_line
 

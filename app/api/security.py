@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.access import PRINCIPAL
 from app.api.audit import WHO
-from app.api.error_handler import Refusal, storage_refusal
+from app.api.errors import Refusal, storage_refusal
 from app.api.incoming_body import BODY, BodyLimit, IncomingBody, LargeBodies
-from app.api.login import ANYBODY, AcceptedLogin, Login, LoginDenied
+from app.api.roles import PRINCIPAL
 from app.storage.engine import StorageError
+from app.users.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.util.shared_threads import WORKING_FOR, Owner
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})

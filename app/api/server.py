@@ -8,19 +8,18 @@ from fastapi import Header, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from app import __version__
-from app.api.access import AdminsOnly
 from app.api.deps import AppServices, CurrentInstance, Who, json_bytes
 from app.api.documented import answer, documented
-from app.api.draining import ServerStopping
 from app.api.json_route import router
-from app.api.keepalive_json import keeping_alive
-from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS
+from app.api.long_answers import keeping_alive
+from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS, AdminsOnly
 from app.runs.retention import PruneRule
 from app.schema.base import Wire
 from app.schema.errors import NotFound
 from app.schema.lsp import FormatterStatus, LSPStatus
 from app.schema.retention import PruneInput, PruneReport
 from app.schema.usage import UsageGroup, UsageReport
+from app.server import ServerStopping
 from app.session.replicas import ReplicaHealth
 from app.session.usage import usage_report
 from app.storage.repositories.account_rows import UsageFilter

@@ -1,4 +1,4 @@
-"""Sessions: create, list, read, rename, delete, fork, abort."""
+"""Sessions: create, list, read, rename, delete, fork, abort; commands, shell lines, summaries and reverts in one."""
 
 import asyncio
 import os
@@ -8,19 +8,43 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from app.agent.definitions import find as find_agent
-from app.api.access import AdminsOnly, require_session
 from app.api.audit import CREATED
-from app.api.cursors import CURSOR_PATTERN, NEXT_CURSOR, PageCursors, page_size
-from app.api.deps import AppServices, CurrentInstance, Here, SessionIdPath, SessionPlace, UserAgent, Who, json_bytes
+from app.api.deps import (
+    CURSOR_PATTERN,
+    NEXT_CURSOR,
+    AppServices,
+    CurrentInstance,
+    Here,
+    PageCursors,
+    SessionIdPath,
+    SessionInstance,
+    SessionPlace,
+    UserAgent,
+    Who,
+    json_bytes,
+    page_size,
+)
 from app.api.documented import documented
 from app.api.json_route import router
-from app.api.roles import ANSWERS, READS, WRITES
+from app.api.long_answers import behind_its_events
+from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, AdminsOnly, require_session
 from app.api.services import Services
 from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
+from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
 from app.schema.part import ModelRef
-from app.schema.session import CreateInput, FileDiff, ForkInput, GlobalSession, Session, SessionStatus, Todo, UpdateInput
+from app.schema.session import (
+    CreateInput,
+    FileDiff,
+    ForkInput,
+    GlobalSession,
+    RevertInput,
+    Session,
+    SessionStatus,
+    Todo,
+    UpdateInput,
+)
 from app.session.share import shares_automatically
 from app.storage.repositories import session_rows
 from app.storage.repositories.session_rows import SessionFilter
@@ -28,6 +52,7 @@ from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.principal import Principal
 
 routes = router("/session", 400, tags=["session"])
+actions = router("/session/{sessionID}", 400, 404, tags=["session"])
 everywhere = router("/experimental", 400, tags=["session"])
 
 _DEMANDS_PATH = "opencode-client-python/"
@@ -97,7 +122,7 @@ def _as_created(session: Session) -> bytes:
 
 @routes.get("/status", dependencies=READS)
 async def status(app: AppServices, who: Who, here: Here) -> dict[str, SessionStatus]:
-    statuses = await app.statuses.of_directory(here.directory)
+    statuses = await app.live.statuses(here.directory)
     if who.visible_owner is not None:
         seen = await app.sessions.owned(statuses, who.visible_owner)
         statuses = {session_id: value for session_id, value in statuses.items() if session_id in seen}
@@ -166,8 +191,46 @@ async def fork(
 @routes.post("/{sessionID}/abort", responses=documented(404), dependencies=ANSWERS)
 async def abort(app: AppServices, session_id: SessionIdPath) -> bool:
     """Answers when the session is idle and its record finished; an idle or unknown session is idle already."""
-    await app.runner.abort(session_id)
+    await app.live.abort(session_id)
     return True
+
+
+# What is asked of one besides prompts.
+
+
+@actions.post("/command", response_model=MessageWithParts, responses=documented(409), dependencies=PROMPTS)
+async def command(
+    app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: CommandInput, user_agent: UserAgent = ""
+) -> Response:
+    return json_bytes(await behind_its_events(user_agent, app.actions.command(instance, session_id, body)))
+
+
+@actions.post("/shell", responses=documented(409), dependencies=PROMPTS)
+async def shell(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: ShellInput) -> MessageWithParts:
+    return await app.actions.shell(instance, session_id, body)
+
+
+@actions.post("/init", dependencies=PROMPTS)
+async def init(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: InitInput) -> bool:
+    await app.actions.init(instance, session_id, body)
+    return True
+
+
+@actions.post("/summarize", responses=documented(409), dependencies=PROMPTS)
+async def summarize(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: SummarizeInput) -> bool:
+    await app.actions.summarize(instance, session_id, body)
+    return True
+
+
+@actions.post("/revert", responses=documented(409), dependencies=WRITES)
+async def revert(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: RevertInput) -> Session:
+    """With `dryRun` nothing is touched: `revert.diff` shows what would become of the files."""
+    return await app.actions.revert(instance, session_id, body)
+
+
+@actions.post("/unrevert", responses=documented(409), dependencies=WRITES)
+async def unrevert(app: AppServices, instance: SessionInstance, session_id: SessionIdPath) -> Session:
+    return await app.actions.unrevert(instance, session_id)
 
 
 # Of all directories that a client may work in.

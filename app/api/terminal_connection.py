@@ -14,12 +14,11 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Query, WebSocket
 from starlette.websockets import WebSocketDisconnect
 
-from app.api.access import Permitted, principal_of, require_access
 from app.api.deps import AppServices, Directory, Who
 from app.api.documented import documented
-from app.api.error_handler import Refusal
+from app.api.errors import Refusal
 from app.api.json_route import router
-from app.api.roles import ANSWERS
+from app.api.roles import ANSWERS, Permitted, principal_of, require_access
 from app.api.services import services_of
 from app.api.terminals import OF_ONE, PtyIdPath, UpgradeRequired
 from app.pty.pseudo_terminal import InputFull

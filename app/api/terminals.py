@@ -11,12 +11,12 @@ from app.api.audit import CREATED
 from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
 from app.api.documented import NotFoundError, answer, documented
 from app.api.json_route import router
-from app.api.login import TICKET_SECONDS
 from app.api.roles import READS, WRITES
 from app.api.services import Services
 from app.pty.shells import installed_shells
 from app.schema.errors import ServiceError
 from app.schema.pty import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
+from app.users.login import TICKET_SECONDS
 from app.users.principal import Principal
 from app.workspace.workspace import Workspace
 

@@ -4,11 +4,10 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from app.api.access import require_session
 from app.api.deps import AppServices, Who, location_of
 from app.api.documented import documented
 from app.api.json_route import router
-from app.api.roles import READS, WRITES
+from app.api.roles import READS, WRITES, require_session
 from app.api.services import Services
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
 from app.storage.repositories.webhook_rows import KEEP_DELIVERIES

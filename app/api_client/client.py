@@ -16,6 +16,8 @@ _PAUSE_SECONDS = 0.5
 _LARGE_TIMEOUT = httpx2.Timeout(30, read=900)
 """For sessions with all their messages: the whole is read, checked and stored before there is an answer."""
 
+_TURN_TIMEOUT = httpx2.Timeout(30, read=None)
+
 _SILENCE_SECONDS = 60.0
 """Longer than a few of the server's heartbeats."""
 
@@ -36,11 +38,18 @@ class ApiClient:
         self._name = name
         self._resumes = resumes
 
-    async def get(self, path: str, **query: Any) -> Any:
+    async def get(self, path: str, /, **query: Any) -> Any:
         return await self._call("GET", path, None, query)
 
-    async def post(self, path: str, body: Any = None, **query: Any) -> Any:
+    async def post(self, path: str, /, body: Any = None, **query: Any) -> Any:
         return await self._call("POST", path, body, query)
+
+    async def post_slow(self, path: str, /, body: Any, **query: Any) -> Any:
+        """For what is answered when a turn is over."""
+        return await self._call("POST", path, body, query, timeout=_TURN_TIMEOUT)
+
+    async def patch(self, path: str, /, body: Any, **query: Any) -> Any:
+        return await self._call("PATCH", path, body, query)
 
     async def delete(self, path: str) -> Any:
         return await self._call("DELETE", path, None, {})

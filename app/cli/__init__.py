@@ -7,7 +7,7 @@ takes long to import, and only some commands need, is imported within their func
 
 import typer
 
-from app.cli import backup, doctor, import_opencode, run, serve, sessions, stored, transfer, users
+from app.cli import acp, backup, doctor, import_opencode, run, serve, sessions, stored, transfer, users
 
 app = typer.Typer(help="The OpenCode session system as an HTTP and SSE server.", no_args_is_help=True)
 app.add_typer(users.token, name="token")
@@ -16,6 +16,7 @@ app.add_typer(users.secret, name="secret")
 app.add_typer(sessions.session, name="session")
 app.add_typer(sessions.mcp, name="mcp")
 app.command("run")(run.run)
+app.command("acp")(acp.acp)
 app.command("models")(sessions.models)
 app.command("agents")(sessions.agents)
 app.command("export")(transfer.export)

@@ -64,7 +64,7 @@ def _require_data_dir(settings: Settings) -> None:
 
 def _login(settings: Settings) -> str | None:
     """The login option for curl; None if no login is needed."""
-    from app.api.tokens import TokenStore
+    from app.users.tokens import TokenStore
 
     if Flags.from_env().server_password:
         return '-u "opencode:$OPENCODE_SERVER_PASSWORD" '

@@ -41,7 +41,7 @@ def add_user(
     max_tokens: DayTokens = None,
 ) -> None:
     """Add a user. From now on every request to the server needs a login."""
-    from app.api.tokens import TokenStore
+    from app.users.tokens import TokenStore
     from app.users.users import User, UserNameTaken
 
     if not re.fullmatch(_NAME, name):
@@ -104,7 +104,7 @@ async def _all(users: "Users") -> "dict[str, User]":
 @user.command("remove")
 def remove_user(name: str) -> None:
     """Remove a user with their tokens, keys and webhooks. Their sessions stay: admins see them and can give them away."""
-    from app.api.tokens import TokenStore
+    from app.users.tokens import TokenStore
 
     TokenStore(settings().data_dir).revoke_all_of(name)
     if not _run(lambda users: users.remove(name)):
@@ -119,7 +119,7 @@ def create_token(
     read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
 ) -> None:
     """Make a token and print it: this once, only its hash is kept. From now on every request to the server needs a login."""
-    from app.api.tokens import TokenNameTaken, TokenStore
+    from app.users.tokens import TokenNameTaken, TokenStore
 
     if not re.fullmatch(_TOKEN_NAME, name):
         fail("A token's name may have up to 60 letters, digits and . _ @ -")
@@ -136,7 +136,7 @@ def create_token(
 @token.command("list")
 def list_tokens() -> None:
     """The names of the tokens, whose they are, and how long they hold."""
-    from app.api.tokens import TokenStore
+    from app.users.tokens import TokenStore
 
     for entry in TokenStore(settings().data_dir).entries():
         whose = [f"user {entry.user}"] if entry.user else []
@@ -157,7 +157,7 @@ def _day(epoch_ms: int) -> str:
 @token.command("revoke")
 def revoke_token(name: str) -> None:
     """Take a token back, at once; open event streams end with their next heartbeat."""
-    from app.api.tokens import TokenStore
+    from app.users.tokens import TokenStore
 
     if not TokenStore(settings().data_dir).revoke(name):
         fail(f"There is no token {name}.")

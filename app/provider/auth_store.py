@@ -1,12 +1,15 @@
-"""The credentials that clients store: `auth.json`, a map from provider id to credentials, readable by its owner only."""
+"""The credentials that clients store: `auth.json`, a map from provider id to credentials, readable by its owner only. And which
+variables of the environment hold one, so that commands are run without them."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.schema.model import Auth
+from app.schema.model import Auth, ProviderInfo
 from app.util.private_json import PrivateFileStamp, PrivateJson
+from app.util.secrets import secrets_of
 
 _AUTH: TypeAdapter[Auth] = TypeAdapter(Auth)
 
@@ -49,3 +52,12 @@ def _parse(entry: Any) -> Auth | None:
         return _AUTH.validate_python(entry)
     except ValidationError:
         return None
+
+
+def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str]) -> set[str]:
+    """The environment variables with a provider's key: those that it reads, and those whose value is one of its secrets."""
+    infos = list(connected)
+    named = {name for info in infos for name in info.env}
+    secrets = {secret for info in infos for secret in secrets_of({"key": info.key, "options": info.options, "headers": {}})}
+    secrets |= {secret for info in infos for model in info.models.values() for secret in secrets_of(model.headers, headers=True)}
+    return named | {name for name, value in environ.items() if value in secrets}

@@ -15,6 +15,8 @@ from app.schema.model import Model
 Metadata = dict[str, Any]
 """Private data of a provider that must be sent back with its block (a reasoning signature, an encrypted item id), keyed by
 adapter: `{"anthropic": {"signature": …}}`."""
+Medium = Literal["image", "pdf", "audio", "video"]
+_KINDS: tuple[Medium, ...] = ("image", "audio", "video")
 
 
 # The request.
@@ -33,6 +35,23 @@ class FileBlock:
     mime: str
     url: str
     filename: str | None = None
+
+    @property
+    def medium(self) -> Medium | None:
+        if self.mime == "application/pdf":
+            return "pdf"
+        return next((kind for kind in _KINDS if self.mime.startswith(f"{kind}/")), None)
+
+    @property
+    def inline(self) -> str | None:
+        """The content of a `data:` URL, in base64; None for any other URL."""
+        return self.url.partition(",")[2] if self.url.startswith("data:") else None
+
+    @property
+    def unsendable(self) -> str:
+        """The text that replaces a file that the wire format cannot carry."""
+        name = self.filename or ("a file" if self.url.startswith("data:") else self.url)
+        return f"[{name} ({self.mime}) was attached, but this kind of file can't be sent to the model.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +268,7 @@ class ProviderFailure(Exception):
 
 
 class ApiFailure(ProviderFailure):
-    """`status` is None without an HTTP answer; `retryable`: the same request may succeed later (app.provider.wire.errors)."""
+    """`status` is None without an HTTP answer; `retryable`: the same request may succeed later (app.provider.errors)."""
 
     def __init__(
         self,

@@ -11,9 +11,7 @@ from typing import Any, Literal
 
 from app.provider import npm
 from app.provider.base import Ask, Provider
-from app.provider.bounded import MAX_ANSWER_BYTES, bounded
-from app.provider.metered import metered
-from app.provider.observed import observed
+from app.provider.calls import MAX_ANSWER_BYTES, bounded, metered, observed
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.telemetry.observer import NOBODY, Observer
@@ -97,7 +95,7 @@ class Providers:
 
 def _adapter_class(adapter: Adapter) -> Any:
     """Imports it on first use."""
-    return getattr(import_module(f"app.provider.{adapter}.adapter"), _CLASS_OF[adapter])
+    return getattr(import_module(f"app.provider.{adapter}"), _CLASS_OF[adapter])
 
 
 def _load(adapter: Adapter) -> None:

@@ -19,8 +19,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
-from app.provider.wire.files import inline, medium_of
-from app.provider.wire.options import object_option
+from app.provider.call_options import object_option
 from app.schema.model import Model
 
 Messages = tuple[ModelMessage, ...]
@@ -94,13 +93,13 @@ def _readable_result(model: Model, result: ToolResultBlock) -> ToolResultBlock:
 
 
 def _problem(model: Model, file: FileBlock) -> str | None:
-    medium = medium_of(file)
+    medium = file.medium
     if medium is None:
         return None
     name = f'"{file.filename}"' if file.filename else f"this {medium}"
     if not getattr(model.capabilities.input, medium):
         return f"ERROR: {name} cannot be read, because this model takes no {medium} input. Tell the user so."
-    if medium == "image" and inline(file) == "":
+    if medium == "image" and file.inline == "":
         return f"ERROR: {name} is empty or damaged. Ask the user for a valid image."
     return None
 

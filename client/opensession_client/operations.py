@@ -423,105 +423,6 @@ def instance_dispose(*, directory: str | None = None) -> Operation[bool]:
     return Operation("POST", "/instance/dispose", bool, query={"directory": directory})
 
 
-def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
-    """GET /vcs
-
-    An empty branch: HEAD is detached, or the directory lies outside git.
-    """
-    return Operation("GET", "/vcs", models.VcsInfo, query={"directory": directory})
-
-
-def vcs_status(*, directory: str | None = None) -> Operation[list[models.VcsFileStatus]]:
-    """GET /vcs/status
-
-    What differs from HEAD in the directory, files that git does not know yet included.
-    """
-    return Operation("GET", "/vcs/status", list[models.VcsFileStatus], query={"directory": directory})
-
-
-def vcs_diff(
-    *, mode: Literal["git", "branch"], context: int | None = None, directory: str | None = None
-) -> Operation[list[models.VcsFileDiff]]:
-    """GET /vcs/diff
-
-    The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`).
-    """
-    return Operation(
-        "GET", "/vcs/diff", list[models.VcsFileDiff], query={"mode": mode, "context": context, "directory": directory}
-    )
-
-
-def vcs_diff_raw(*, directory: str | None = None) -> Operation[bytes]:
-    """GET /vcs/diff/raw
-
-    What differs from HEAD as one patch, which `POST /vcs/apply` takes.
-    """
-    return Operation("GET", "/vcs/diff/raw", bytes, query={"directory": directory})
-
-
-def vcs_apply(body: models.VcsPatch, *, directory: str | None = None) -> Operation[models.VcsApplied]:
-    """POST /vcs/apply
-
-    Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout.
-    """
-    return Operation("POST", "/vcs/apply", models.VcsApplied, query={"directory": directory}, body=body)
-
-
-def find_text(*, pattern: str, directory: str | None = None) -> Operation[list[models.TextMatch]]:
-    """GET /find
-
-    Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all.
-    """
-    return Operation("GET", "/find", list[models.TextMatch], query={"pattern": pattern, "directory": directory})
-
-
-def find_files(
-    *,
-    query: str,
-    dirs: Literal["true", "false"] | None = None,
-    type: Literal["file", "directory"] | None = None,
-    limit: int | None = None,
-    directory: str | None = None,
-) -> Operation[list[str]]:
-    """GET /find/file
-
-    Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first. For a
-    directory above those that you may work in: the folders that lead down to them.
-    """
-    return Operation(
-        "GET", "/find/file", list[str], query={"query": query, "dirs": dirs, "type": type, "limit": limit, "directory": directory}
-    )
-
-
-def find_symbols(*, query: str, directory: str | None = None) -> Operation[list[models.Symbol]]:
-    """GET /find/symbol
-
-    As the language servers find them that have started: at most 10 of each.
-    """
-    return Operation("GET", "/find/symbol", list[models.Symbol], query={"query": query, "directory": directory})
-
-
-def file_list(*, path: str, directory: str | None = None) -> Operation[list[models.FileNode]]:
-    """GET /file
-
-    Directories first. For a directory above those that you may work in: the folders that lead down to them.
-    """
-    return Operation("GET", "/file", list[models.FileNode], query={"path": path, "directory": directory})
-
-
-def file_read(*, path: str, directory: str | None = None) -> Operation[models.ViewedFile]:
-    """GET /file/content
-
-    Empty when there is no such file.
-    """
-    return Operation("GET", "/file/content", models.ViewedFile, query={"path": path, "directory": directory})
-
-
-def file_status(*, directory: str | None = None) -> Operation[list[models.ChangedFile]]:
-    """GET /file/status"""
-    return Operation("GET", "/file/status", list[models.ChangedFile], query={"directory": directory})
-
-
 def auth_event_token() -> Operation[models.EventToken]:
     """POST /auth/event-token
 
@@ -719,6 +620,50 @@ def global_upgrade(body: models.UpgradeInput) -> Operation[models.UpgradeFailure
     return Operation("POST", "/global/upgrade", models.UpgradeFailure, body=body)
 
 
+def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
+    """GET /vcs
+
+    An empty branch: HEAD is detached, or the directory lies outside git.
+    """
+    return Operation("GET", "/vcs", models.VcsInfo, query={"directory": directory})
+
+
+def vcs_status(*, directory: str | None = None) -> Operation[list[models.VcsFileStatus]]:
+    """GET /vcs/status
+
+    What differs from HEAD in the directory, files that git does not know yet included.
+    """
+    return Operation("GET", "/vcs/status", list[models.VcsFileStatus], query={"directory": directory})
+
+
+def vcs_diff(
+    *, mode: Literal["git", "branch"], context: int | None = None, directory: str | None = None
+) -> Operation[list[models.VcsFileDiff]]:
+    """GET /vcs/diff
+
+    The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`).
+    """
+    return Operation(
+        "GET", "/vcs/diff", list[models.VcsFileDiff], query={"mode": mode, "context": context, "directory": directory}
+    )
+
+
+def vcs_diff_raw(*, directory: str | None = None) -> Operation[bytes]:
+    """GET /vcs/diff/raw
+
+    What differs from HEAD as one patch, which `POST /vcs/apply` takes.
+    """
+    return Operation("GET", "/vcs/diff/raw", bytes, query={"directory": directory})
+
+
+def vcs_apply(body: models.VcsPatch, *, directory: str | None = None) -> Operation[models.VcsApplied]:
+    """POST /vcs/apply
+
+    Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout.
+    """
+    return Operation("POST", "/vcs/apply", models.VcsApplied, query={"directory": directory}, body=body)
+
+
 def worktree_list(*, directory: str | None = None) -> Operation[list[str]]:
     """GET /experimental/worktree
 
@@ -749,6 +694,61 @@ def worktree_reset(body: models.WorktreeDirectory, *, directory: str | None = No
     Give a worktree of this server's the files of the default branch, and no others. Refused while a session works in it.
     """
     return Operation("POST", "/experimental/worktree/reset", bool, query={"directory": directory}, body=body)
+
+
+def find_text(*, pattern: str, directory: str | None = None) -> Operation[list[models.TextMatch]]:
+    """GET /find
+
+    Lines that match a regular expression of ripgrep: at most 10 of a file, 1,000 in all.
+    """
+    return Operation("GET", "/find", list[models.TextMatch], query={"pattern": pattern, "directory": directory})
+
+
+def find_files(
+    *,
+    query: str,
+    dirs: Literal["true", "false"] | None = None,
+    type: Literal["file", "directory"] | None = None,
+    limit: int | None = None,
+    directory: str | None = None,
+) -> Operation[list[str]]:
+    """GET /find/file
+
+    Files, and directories with a `/` at the end, whose paths have the letters of the query; the best match first. For a
+    directory above those that you may work in: the folders that lead down to them.
+    """
+    return Operation(
+        "GET", "/find/file", list[str], query={"query": query, "dirs": dirs, "type": type, "limit": limit, "directory": directory}
+    )
+
+
+def find_symbols(*, query: str, directory: str | None = None) -> Operation[list[models.Symbol]]:
+    """GET /find/symbol
+
+    As the language servers find them that have started: at most 10 of each.
+    """
+    return Operation("GET", "/find/symbol", list[models.Symbol], query={"query": query, "directory": directory})
+
+
+def file_list(*, path: str, directory: str | None = None) -> Operation[list[models.FileNode]]:
+    """GET /file
+
+    Directories first. For a directory above those that you may work in: the folders that lead down to them.
+    """
+    return Operation("GET", "/file", list[models.FileNode], query={"path": path, "directory": directory})
+
+
+def file_read(*, path: str, directory: str | None = None) -> Operation[models.ViewedFile]:
+    """GET /file/content
+
+    Empty when there is no such file.
+    """
+    return Operation("GET", "/file/content", models.ViewedFile, query={"path": path, "directory": directory})
+
+
+def file_status(*, directory: str | None = None) -> Operation[list[models.ChangedFile]]:
+    """GET /file/status"""
+    return Operation("GET", "/file/status", list[models.ChangedFile], query={"directory": directory})
 
 
 def find_messages(

@@ -17,12 +17,12 @@ from running_app import RunningApp, running_app
 from turns import until
 from user_logins import add_user, bearer, logged_in, user
 
-from app.api.access import Permitted
 from app.api.json_route import router
-from app.api.tokens import TokenStore
+from app.api.roles import Permitted
 from app.main import create_app
 from app.settings import Settings
 from app.users.principal import Role
+from app.users.tokens import TokenStore
 from app.users.users import User
 from app.util import clock
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from running_app import RunningApp, running_app
 
-from app.api.rate_limits import FAILURES
-from app.api.tokens import TokenStore
+from app.users.rate_limits import FAILURES
+from app.users.tokens import TokenStore
 
 PAGE = "https://app.example.com"
 

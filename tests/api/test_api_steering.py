@@ -12,7 +12,7 @@ from running_app import RunningApp
 from sse_reader import EventReader
 from user_logins import logged_in, user
 
-from app.api.tokens import TokenStore
+from app.users.tokens import TokenStore
 
 AN_END = "an end"
 """The text of a steering event behind all that a test looks at."""

@@ -20,7 +20,7 @@ VIOLATIONS = {
     ),
     "a neighbour on the same layer": ("permission/rules.py", "import app.question", "Imports point downward only"),
     "another wire format": (
-        "provider/openai_chat/adapter.py",
+        "provider/openai_chat.py",
         "import app.provider.openai_responses",
         "Wire formats stand apart from what they share, and do not know each other",
     ),

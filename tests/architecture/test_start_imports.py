@@ -11,6 +11,7 @@ import pytest
 
 APP = Path(__file__).parents[2] / "app"
 WHEN_USED = {
+    "acp": "an editor",
     "alembic": "a database that is new, or of an older revision",
     "anthropic": "a directory whose models it asks",
     "app.api.absent": "a request for what is not there",

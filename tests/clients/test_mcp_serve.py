@@ -22,7 +22,7 @@ from mcp_clients import ERAS, called, refused
 from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving, this_checkout
 from user_logins import bearer
 
-from app.api.tokens import TokenStore
+from app.users.tokens import TokenStore
 
 SECONDS = 60
 INITIALIZE = {

@@ -20,11 +20,11 @@ from running_app import PATIENCE, RunningApp, running_app
 from running_server import clean_environment, free_port, this_checkout
 from turns import bash, call, requests, say, until
 
-from app.api.rate_limits import FAILURES
-from app.api.tokens import TokenStore
 from app.session.store import Store
 from app.telemetry.log_lines import JsonLines, TextLines
 from app.turn import decide, retry
+from app.users.rate_limits import FAILURES
+from app.users.tokens import TokenStore
 
 Line = dict[str, Any]
 
@@ -211,7 +211,7 @@ async def test_logins_that_are_refused_are_logged_without_what_was_tried(
         for headers in wrong:
             assert (await app.client.get("/session", headers=headers)).status_code == 401
         assert (await app.client.get("/event", params={"token": "nearly-right"})).status_code == 401
-        lines = log.lines("app.api.login")
+        lines = log.lines("app.users.login")
         assert len(lines) == 3 and all("127.0.0.1" in line["message"] and "refused" in line["message"] for line in lines)
         assert [path for line in lines for path in ("/session", "/event") if f"GET {path}" in line["message"]] == [
             "/session",
@@ -228,7 +228,7 @@ async def test_an_address_that_is_locked_out_fills_no_log(tmp_path: Path, log: L
     async with running_app(tmp_path) as app:
         for _ in range(FAILURES + 20):
             await app.client.get("/session", headers=basic("wrong"))
-        lines = log.lines("app.api.login")
+        lines = log.lines("app.users.login")
         assert len(lines) == FAILURES and "too many" in lines[-1]["message"]
 
 

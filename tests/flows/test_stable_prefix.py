@@ -10,10 +10,10 @@ import pytest
 from running_app import running_app
 from turns import bash, call, configured, priced, requests, say
 
-from app.provider.anthropic_messages.request import anthropic_body
+from app.provider.anthropic_messages import anthropic_body
 from app.provider.base import ModelRequest
-from app.provider.openai_chat.request import chat_body
-from app.provider.openai_responses.request import responses_body
+from app.provider.openai_chat import chat_body
+from app.provider.openai_responses import responses_body
 
 CONVERSATION = [
     [{"reasoning": "Hm."}, say("I look."), bash("echo one", "c1"), call("read", "c2", filePath="a.txt")],

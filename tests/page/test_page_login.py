@@ -8,7 +8,7 @@ from page_desk import PATIENCE_MS
 from playwright.sync_api import Browser, Page, expect
 from running_server import RunningServer, serving, this_checkout
 
-from app.api.tokens import TokenStore
+from app.users.tokens import TokenStore
 
 PASSWORD = "pässword"
 

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from app.api import all_routes
+from app.api import application
 
 Route = tuple[str, str]
 """(method, path), the path's parameters in braces."""
@@ -15,7 +15,7 @@ WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 
 def every_route(app: FastAPI) -> list[Route]:
-    all_routes.load()
+    application.load_all()
     found = list(_api_routes(app.routes))
     assert len(found) > 50
     return found

@@ -64,7 +64,7 @@ class RunningApp:
 
     def is_held(self, session_id: str) -> bool:
         """Whether any request works on the session or waits to."""
-        return bool(self.fastapi.state.server.gate.is_held(session_id))
+        return self.services.live.get(session_id).is_held
 
     async def call(self, method: str, path: str, body: Any = None, *, expect: int = 200, **options: Any) -> Any:
         """The answer's JSON, None without a body; fails on another status."""

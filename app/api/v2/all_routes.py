@@ -4,9 +4,8 @@ from typing import Literal
 
 from app.api.roles import READS
 from app.api.v2 import asks, catalogue, event, files, integration, models, session, session_message, terminals
-from app.api.v2.answers import router
 from app.api.v2.errors import ForbiddenError
-from app.api.v2.place import LocationInfo, PlaceLocation
+from app.api.v2.shapes import LocationInfo, PlaceLocation, router
 from app.schema.base import Wire
 
 health_routes = router("", tags=["health"])

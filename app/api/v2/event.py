@@ -12,9 +12,9 @@ from sse_starlette import EventSourceResponse
 from app.api.deps import AppServices, Who
 from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, open_stream
 from app.api.roles import READS
-from app.api.v2.answers import router
 from app.api.v2.errors import TaggedAnswer, described
-from app.bus.second_api import OWN_TYPES
+from app.api.v2.shapes import router
+from app.bus.frames import OWN_TYPES
 from app.schema.base import Wire
 from app.schema.event import AnnouncedEvent
 from app.schema.timeline import TIMELINE_EVENTS, described_types

@@ -11,9 +11,8 @@ from fastapi.responses import Response
 from app.api.deps import AppServices, Who, search_place_of
 from app.api.file import files, paths_in
 from app.api.roles import READS
-from app.api.v2.answers import Located, located, router
 from app.api.v2.errors import ForbiddenError, TaggedAnswer, TaggedError, described
-from app.api.v2.place import PlaceWorkspace
+from app.api.v2.shapes import Located, PlaceWorkspace, located, router
 from app.browse.content import read
 from app.browse.listing import list_directory
 from app.schema.base import Wire

@@ -8,10 +8,9 @@ from fastapi import Path
 from pydantic import Field
 
 from app.api.roles import READS
-from app.api.v2.answers import Located, located, router
 from app.api.v2.catalogue import ProviderRequest
 from app.api.v2.errors import ForbiddenError, TaggedAnswer, TaggedError, described
-from app.api.v2.place import PlaceInstance
+from app.api.v2.shapes import Located, PlaceInstance, located, router
 from app.provider.models.entries import LONG_CONTEXT
 from app.provider.models.listing import config_providers
 from app.schema.base import Wire

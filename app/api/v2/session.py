@@ -8,10 +8,8 @@ from fastapi import Query, Request
 from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
 from app.api.deps import AppServices, SessionIdPath, Who, instance_of
-from app.api.keepalive_json import disconnected
+from app.api.long_answers import disconnected
 from app.api.roles import PROMPTS, READS, WRITES
-from app.api.v2.answers import Data, data, router
-from app.api.v2.cursors import Order, PageCursor, PageEnds, invalid_cursor, read_cursor
 from app.api.v2.errors import (
     ConflictError,
     ForbiddenError,
@@ -21,7 +19,7 @@ from app.api.v2.errors import (
     SessionNotFoundError,
     described,
 )
-from app.api.v2.place import InstanceOfSession
+from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
 from app.provider.models.selection import ProviderModelNotFoundError
 from app.schema.base import SessionID, Wire
 from app.schema.errors import BadRequest, Conflict, MessageNotFound
@@ -150,7 +148,7 @@ def _require_model(instance: Instance, model: SessionModel | None) -> None:
 @routes.get("/active", dependencies=READS)
 async def active(app: AppServices, who: Who) -> Data[dict[str, SessionActive]]:
     """The sessions that are not idle, on whatever server."""
-    busy = await app.statuses.busy_sessions()
+    busy = await app.live.busy_sessions()
     seen = busy if who.visible_owner is None else await app.sessions.owned(busy, who.visible_owner)
     return data({each: SessionActive() for each in sorted(seen)})
 
@@ -205,7 +203,7 @@ async def wait(request: Request, app: AppServices, session_id: SessionIdPath) ->
 async def interrupt(app: AppServices, session_id: SessionIdPath) -> None:
     """Answers when the session is idle and its record finished."""
     await app.store.session_json(session_id)
-    await app.runner.abort(session_id)
+    await app.live.abort(session_id)
 
 
 _STAGED = described(SessionNotFoundError, MessageNotFoundError, SessionBusyError)

@@ -10,15 +10,13 @@ from sse_starlette import EventSourceResponse
 from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.event import listen, stream
 from app.api.roles import READS
-from app.api.v2.answers import Data, data, router
-from app.api.v2.cursors import Order, PageCursor, PageEnds, invalid_cursor, read_cursor
 from app.api.v2.errors import InvalidCursorError, MessageNotFoundError, SessionNotFoundError, described
 from app.api.v2.session import DEFAULT_LIMIT
+from app.api.v2.shapes import Data, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
 from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
 from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.timeline.numbers import LARGEST
-from app.timeline.service import TimelineReader
 
 routes = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
 
@@ -93,10 +91,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 @routes.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """What happened in the session behind an event, then what happens."""
-    session = await app.store.session(session_id)
-    listener = listen(app, who, session.directory)
-    reader = TimelineReader(listener, who.may_see, app.heartbeat_seconds)
-    return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, reader)))
+    listener = listen(app, who, None, deltas=True, second=True, session_id=session_id)
+    return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
 
 
 async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:

@@ -8,9 +8,8 @@ from app.api.roles import ANSWERS, READS, WRITES
 from app.api.services import Services
 from app.api.terminal_connection import OutputCursor, Ticket
 from app.api.terminals import PtyIdPath, UpgradeRequired, issue_ticket, open_terminal
-from app.api.v2.answers import Located, T, located, router
 from app.api.v2.errors import ForbiddenError, PtyNotFoundError, TaggedAnswer
-from app.api.v2.place import Place, PlaceLocation, PlaceWorkspace
+from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
 from app.schema.pty import Pty, PtyInput, PtyTicket, PtyUpdate
 from app.users.principal import Principal
 

@@ -26,6 +26,7 @@ from typing import Any, Literal, get_args
 
 import orjson
 
+from app.provider.answers import read_call
 from app.provider.base import (
     ApiFailure,
     Finish,
@@ -43,8 +44,7 @@ from app.provider.base import (
     ToolInputStart,
     Usage,
 )
-from app.provider.wire.errors import is_retryable, refused
-from app.provider.wire.tool_inputs import read_call
+from app.provider.errors import is_retryable, refused
 from app.util import ids
 
 TITLE = "A scripted title"

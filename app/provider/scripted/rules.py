@@ -10,9 +10,9 @@ from itertools import chain, product, takewhile
 from pathlib import PurePath
 from typing import Any
 
+from app.provider.answers import BlockKind
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolResultBlock, ToolTurn, UserTurn
 from app.provider.scripted.adapter import Call, Fail, Say, ScriptedProvider, ScriptedStep, ScriptedTurn, SetUsage
-from app.provider.wire.blocks import BlockKind
 
 WORD_SECONDS = 0.015
 """Seconds between words: slow enough to show streaming."""

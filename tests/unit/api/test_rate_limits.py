@@ -5,17 +5,16 @@ import asyncio
 import pytest
 from redis_server import running_redis
 
-from app.api.rate_limits import RateLimits
+from app.users.rate_limits import RateLimits
 
 
-async def test_a_window_begins_with_its_first_hit() -> None:
-    now = [100.0]
-    limits = RateLimits(now=lambda: now[0])
+async def test_a_window_begins_with_its_first_hit(time_of_limits: list[float]) -> None:
+    limits = RateLimits()
     assert [await limits.hit("2/minute", "anna") for _ in range(3)] == [0, 0, 60]
     assert await limits.hit("2/minute", "bert") == 0 == await limits.wait("2/minute", "bert")
-    now[0] += 30
+    time_of_limits[0] += 30
     assert await limits.wait("2/minute", "anna") == 30
-    now[0] += 30
+    time_of_limits[0] += 30
     assert await limits.wait("2/minute", "anna") == 0 == await limits.hit("2/minute", "anna")
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.api.tokens import TokenStore
 from app.cli import app
+from app.users.tokens import TokenStore
 from app.util import clock
 
 

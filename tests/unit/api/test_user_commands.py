@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.api.login import AcceptedLogin, Login, LoginDenied
-from app.api.tokens import TokenStore
 from app.cli import app, serve
 from app.main import create_app
 from app.settings import Settings
 from app.storage.engine import Database
+from app.users.login import AcceptedLogin, Login, LoginDenied
 from app.users.principal import Principal, Role
+from app.users.tokens import TokenStore
 from app.users.users import Users
 
 NOBODY = {"method": "GET", "path": "/session", "query_string": b"", "client": None}

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, Reply, events_of
 
-from app.provider.anthropic_messages.adapter import Anthropic
+from app.provider.anthropic_messages import Anthropic
 from app.provider.base import ApiFailure, ContextOverflow
-from app.provider.openai_chat.adapter import OpenAIChat
-from app.provider.openai_responses.adapter import OpenAIResponses
-from app.provider.wire.errors import answered, in_stream
+from app.provider.errors import answered, in_stream
+from app.provider.openai_chat import OpenAIChat
+from app.provider.openai_responses import OpenAIResponses
 from app.turn.retry import retryable_reason
 
 CORPUS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("overflow_corpus.json").read_text())

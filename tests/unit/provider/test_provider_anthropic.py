@@ -3,8 +3,7 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, ask, events_of, limit, model
 
-from app.provider.anthropic_messages.adapter import Anthropic
-from app.provider.anthropic_messages.request import anthropic_body
+from app.provider.anthropic_messages import Anthropic, anthropic_body
 from app.provider.base import (
     AssistantTurn,
     FileBlock,

@@ -28,9 +28,8 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.openai_chat.adapter import OpenAIChat
-from app.provider.openai_chat.request import chat_body
-from app.provider.openai_responses.request import responses_body
+from app.provider.openai_chat import OpenAIChat, chat_body
+from app.provider.openai_responses import responses_body
 from app.schema.model import Capabilities, InterleavedField
 
 PNG = FileBlock("image/png", "data:image/png;base64,aGk=", "a.png")

@@ -16,10 +16,10 @@ from fake_provider import FakeServer, Reply, ask, events_of, sse
 from openai import __version__ as openai_version
 
 from app import __version__
-from app.provider.anthropic_messages.adapter import Anthropic
+from app.provider.anthropic_messages import Anthropic
 from app.provider.base import ApiFailure, Finish, MissingKey, StreamStart, TextDelta, TextEnd, TextStart, ToolSpec, Usage
-from app.provider.openai_chat.adapter import OpenAIChat
-from app.provider.openai_responses.adapter import OpenAIResponses
+from app.provider.openai_chat import OpenAIChat
+from app.provider.openai_responses import OpenAIResponses
 from app.telemetry.log_lines import set_up_log
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of
 
-from app.provider.anthropic_messages.adapter import Anthropic
+from app.provider.anthropic_messages import Anthropic
 from app.provider.base import (
     ApiFailure,
     ContextOverflow,
@@ -22,8 +22,8 @@ from app.provider.base import (
     ToolInputStart,
     Usage,
 )
-from app.provider.openai_chat.adapter import OpenAIChat
-from app.provider.openai_responses.adapter import OpenAIResponses
+from app.provider.openai_chat import OpenAIChat
+from app.provider.openai_responses import OpenAIResponses
 
 CONVERSATIONS = Path(__file__).parent / "conversations"
 ADAPTERS: dict[str, Any] = {"chat": OpenAIChat, "responses": OpenAIResponses, "messages": Anthropic}

@@ -5,11 +5,11 @@ import anyio
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of
 
-from app.provider.anthropic_messages.adapter import Anthropic
+from app.provider.anthropic_messages import Anthropic
 from app.provider.base import ApiFailure
-from app.provider.openai_chat.adapter import OpenAIChat
-from app.provider.openai_responses.adapter import OpenAIResponses
-from app.provider.wire.errors import failure_of
+from app.provider.errors import failure_of
+from app.provider.openai_chat import OpenAIChat
+from app.provider.openai_responses import OpenAIResponses
 
 
 async def failure(server: FakeServer, adapter: type[OpenAIChat] = OpenAIChat) -> ApiFailure:

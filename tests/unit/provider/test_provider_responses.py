@@ -28,8 +28,7 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.openai_responses.adapter import OpenAIResponses
-from app.provider.openai_responses.request import responses_body
+from app.provider.openai_responses import OpenAIResponses, responses_body
 
 PNG = FileBlock("image/png", "data:image/png;base64,aGk=")
 PDF = FileBlock("application/pdf", "data:application/pdf;base64,aGk=", "a.pdf")

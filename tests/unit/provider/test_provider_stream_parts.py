@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
+from app.provider.answers import GatheredText, ToolInputs, TurningBlocks, parse_json, read_call
 from app.provider.base import (
     ApiFailure,
     InvalidToolCall,
@@ -15,11 +16,8 @@ from app.provider.base import (
     TextStart,
     ToolCall,
 )
-from app.provider.openai_chat.think_tags import ThinkTags
-from app.provider.wire.blocks import TurningBlocks
-from app.provider.wire.bounded_response import WholeEvents
-from app.provider.wire.lenient_json import parse_json
-from app.provider.wire.tool_inputs import GatheredText, ToolInputs, read_call
+from app.provider.bounded_response import WholeEvents
+from app.provider.openai_chat import ThinkTags
 
 
 class Sent(httpx2.AsyncByteStream):

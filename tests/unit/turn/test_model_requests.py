@@ -31,10 +31,10 @@ from app.context.reminders import remind
 from app.context.shortening import LEFT_OUT, shortened
 from app.context.tokens import estimate_messages
 from app.provider import npm
-from app.provider.anthropic_messages.request import anthropic_body
+from app.provider.anthropic_messages import anthropic_body
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolCallBlock, ToolTurn, UserTurn
-from app.provider.openai_chat.request import chat_body
-from app.provider.openai_responses.request import responses_body
+from app.provider.openai_chat import chat_body
+from app.provider.openai_responses import responses_body
 from app.provider.transform import prepare
 from app.schema.message import MessageWithParts
 from app.schema.model import Capabilities, Modalities, Model, ModelApi

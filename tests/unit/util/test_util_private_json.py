@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.api.tokens import TokenNameTaken, TokenStore
 from app.mcp.credentials import Credentials, CredentialStore
 from app.provider.auth_store import AuthStore
 from app.schema.model import ApiAuth
+from app.users.tokens import TokenNameTaken, TokenStore
 from app.util.private_json import PrivateJson
 
 AT_ONCE = 8

@@ -1,0 +1,168 @@
+"""What the second API's routes share: the place that a request names (`location[directory]`, else the header that OpenCode's
+clients send, else the server's own), the two forms of an answer, and the cursors of pages."""
+
+import base64
+from typing import Annotated, Any, Generic, Literal, TypeVar
+from urllib.parse import unquote
+
+import orjson
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.routing import APIRoute
+
+from app.api.deps import SessionIdPath, instance_of, instance_of_session, workspace_of
+from app.api.json_route import JsonRoute, Router, operation_id
+from app.api.roles import principal_of
+from app.api.services import services_of
+from app.api.v2.errors import InvalidCursorError, TaggedAnswer, TaggedError, described
+from app.project.location import Location
+from app.schema.base import Wire
+from app.schema.errors import BadRequest
+from app.workspace.instance import Instance
+from app.workspace.workspace import Workspace
+
+
+class PlaceProject(Wire):
+    """`directory`: the root of its checkout, `/` outside git."""
+
+    id: str
+    directory: str
+
+
+class LocationInfo(Wire):
+    directory: str
+    project: PlaceProject
+
+    @classmethod
+    def of(cls, location: Location) -> "LocationInfo":
+        project = PlaceProject(id=location.project_id, directory=location.worktree)
+        return cls(directory=location.directory, project=project)
+
+
+async def named_place(
+    request: Request,
+    directory: Annotated[str | None, Query(alias="location[directory]", description="Directory to work in")] = None,
+    workspace: Annotated[str | None, Query(alias="location[workspace]", description="There are none")] = None,
+    location: Annotated[str | None, Query(include_in_schema=False)] = None,
+) -> str | None:
+    """Raises BadRequest for a workspace: OpenCode makes them elsewhere than in the directories that a server works in."""
+    if location is not None:
+        raise BadRequest("A location is named by location[directory]=…", ["location"], location)
+    if workspace or request.headers.get("x-opencode-workspace"):
+        raise BadRequest("There are no workspaces here; leave it out", ["location", "workspace"], workspace)
+    header = request.headers.get("x-opencode-directory")
+    return directory or (unquote(header) if header else None)
+
+
+Place = Annotated[str | None, Depends(named_place)]
+
+
+async def _workspace(request: Request, place: Place) -> Workspace:
+    """Raises DirectoryForbidden, BadRequest."""
+    return await workspace_of(services_of(request), principal_of(request.scope), place)
+
+
+PlaceWorkspace = Annotated[Workspace, Depends(_workspace)]
+
+
+async def _here(request: Request, place: Place) -> Location:
+    return (await _workspace(request, place)).location
+
+
+async def _instance(request: Request, place: Place) -> Instance:
+    return await instance_of(services_of(request), principal_of(request.scope), place)
+
+
+async def _session_instance(request: Request, session_id: SessionIdPath) -> Instance:
+    """Where the session was created, whatever the request names."""
+    app = services_of(request)
+    return await instance_of_session(app, principal_of(request.scope), await app.store.session(session_id), None)
+
+
+PlaceLocation = Annotated[Location, Depends(_here)]
+IN_PLACE = [Depends(_here)]
+"""For routes whose place is checked and not used."""
+PlaceInstance = Annotated[Instance, Depends(_instance)]
+InstanceOfSession = Annotated[Instance, Depends(_session_instance)]
+
+
+T = TypeVar("T")
+
+
+class Data(Wire, Generic[T]):
+    """What belongs to no directory."""
+
+    data: T
+
+
+class Located(Wire, Generic[T]):
+    """What belongs to the directory that was named."""
+
+    location: LocationInfo
+    data: T
+
+
+def data(value: T) -> Data[T]:
+    return Data(data=value)
+
+
+def located(location: Location, value: T) -> Located[T]:
+    return Located(location=LocationInfo.of(location), data=value)
+
+
+def _operation_id(route: APIRoute) -> str:
+    return f"v2.{operation_id(route)}"
+
+
+def router(prefix: str = "", *errors: type[TaggedAnswer], **options: Any) -> APIRouter:
+    """`errors`: what each of its routes may answer with, beside a 400 and a 401."""
+    return Router(
+        f"/api{prefix.partition('{')[0]}",
+        prefix=f"/api{prefix}",
+        route_class=JsonRoute,
+        responses=described(*errors),
+        generate_unique_id_function=_operation_id,
+        **options,
+    )
+
+
+C = TypeVar("C", bound=Wire)
+Order = Literal["asc", "desc"]
+
+
+class PageEnds(Wire):
+    """`previous` and `next` read what stands before and behind a page; none where it is empty."""
+
+    previous: str | None = None
+    next: str | None = None
+
+
+class PageCursor(Wire):
+    """A page that stands beside an `anchor`, before or behind it in time, in an order."""
+
+    newer: bool
+    order: Order
+
+    def ends(self, first: str | None, last: str | None) -> PageEnds:
+        """Of a page of this list between two items; None: the page is empty."""
+        if first is None or last is None:
+            return PageEnds()
+        previous = self.model_copy(update={"anchor": first, "newer": self.order == "desc"})
+        following = self.model_copy(update={"anchor": last, "newer": self.order == "asc"})
+        return PageEnds(previous=write_cursor(previous), next=write_cursor(following))
+
+
+def write_cursor(cursor: Wire) -> str:
+    return base64.urlsafe_b64encode(cursor.wire_json()).decode().rstrip("=")
+
+
+def read_cursor(kind: type[C], cursor: str) -> C:
+    """Raises TaggedError."""
+    try:
+        content: Any = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        return kind.model_validate(content)
+    except ValueError:
+        raise invalid_cursor() from None
+
+
+def invalid_cursor(message: str = "Invalid cursor") -> TaggedError:
+    return TaggedError(InvalidCursorError(message=message))

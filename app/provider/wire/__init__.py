@@ -1,1 +1,0 @@
-"""Shared by the wire formats: connection, server-sent events, open blocks, tool inputs, files and errors."""

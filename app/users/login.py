@@ -1,0 +1,213 @@
+"""Authentication: the password (basic auth), a client's own token or one of an identity provider (bearer), or a token for one
+event stream. Each says who makes the request: a user, or the operator."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import parse_qs
+
+from app.storage.engine import StorageError
+from app.users.event_tokens import EventTokens, MemoryEventTokens, OneTimeTokens
+from app.users.oidc import PREFIX as OIDC_PREFIX
+from app.users.oidc import OidcLogins, is_jwt
+from app.users.principal import OPERATOR, Principal
+from app.users.rate_limits import RateLimits, Throttle
+from app.users.tokens import TokenEntry, TokenStore
+from app.users.users import Users
+from app.util.log import one_line
+
+log = logging.getLogger(__name__)
+
+ANYONE = "anyone"
+TICKET_SECONDS = 60
+_CONNECT = re.compile(r"(?:/api)?/pty/([^/]+)/connect")
+STREAMS = ("/event", "/global/event", "/api/event")
+
+
+def connected_terminal(path: str) -> str | None:
+    """The terminal that a path connects to."""
+    found = _CONNECT.fullmatch(path)
+    return found[1] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedLogin:
+    """`who` is recorded in the audit log."""
+
+    who: str
+    principal: Principal = OPERATOR
+
+
+ANYBODY = AcceptedLogin(ANYONE)
+"""Where no login is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoginDenied:
+    """`retry_after`: seconds for which the address is not listened to, 0 when it may try again at once."""
+
+    retry_after: int = 0
+
+
+class Login:
+    """A login is asked for when there is a password, a token, a user or an identity provider. It stays so while the server runs,
+    whatever becomes of the tokens' file: a server that was closed does not open by itself."""
+
+    def __init__(
+        self,
+        username: str,
+        password: str | None,
+        tokens: TokenStore,
+        throttle: Throttle | None = None,
+        event_tokens: EventTokens | None = None,
+        users: Users | None = None,
+        oidc: OidcLogins | None = None,
+    ) -> None:
+        self._username = username
+        self._password = _digest(f"{username}:{password}".encode()) if password is not None else None
+        self._tokens = tokens
+        self._throttle = throttle or Throttle(RateLimits())
+        self._users = users
+        self._oidc = oidc
+        self._required = password is not None or oidc is not None
+        self.event_tokens = event_tokens or MemoryEventTokens()
+        self.connect_tickets = OneTimeTokens[tuple[str, Principal]](TICKET_SECONDS * 1000)
+        """Each opens the terminal of an id, with somebody's login."""
+
+    def is_required(self) -> bool:
+        self._required = self._required or self._tokens.in_use()
+        return self._required
+
+    async def admit(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
+        """`check`; a request without a login may bring a token for one event stream. Raises StorageError."""
+        checked = await self.check(scope, authorization)
+        if isinstance(checked, LoginDenied) and not _parts(authorization)[0] and (principal := await self._redeemed(scope)):
+            return AcceptedLogin("event token", principal)
+        return checked
+
+    async def admit_connection(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied | None:
+        """Of a WebSocket: by its ticket, which is tried where there is one, or `check`. None for a ticket that holds no more, or
+        is for another terminal."""
+        tickets = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
+        if tickets is None:
+            return await self.check(scope, authorization)
+        pty_id, principal = self.connect_tickets.redeem(tickets[-1]) or (None, OPERATOR)
+        if pty_id is None or pty_id != connected_terminal(scope["path"]):
+            _log_refused(scope, "its connect ticket does not hold")
+            return None
+        return AcceptedLogin("connect ticket", principal)
+
+    async def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
+        """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
+        guessed, and whoever shares an address with a guesser is not locked out."""
+        if not self.is_required():
+            return ANYBODY
+        scheme, credentials = _parts(authorization)
+        if not scheme:
+            return LoginDenied()
+        checked = await self._checked(scope, scheme, credentials)
+        if isinstance(checked, LoginDenied):
+            level = logging.DEBUG if checked.retry_after else logging.WARNING  # as often as they come, they are one event
+            _log_refused(scope, f"its {scheme[:20]} credentials do not hold", level)
+        return checked
+
+    async def _checked(self, scope: Mapping[str, Any], scheme: str, credentials: str) -> AcceptedLogin | LoginDenied:
+        if scheme == "bearer":
+            if self._oidc is not None and is_jwt(credentials):
+                return await self._by_identity_provider(self._oidc, credentials)
+            if entry := self._tokens.find(credentials):
+                return await self._by_token(entry)
+        return await self._by_password(scheme, credentials, _address(scope))
+
+    async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
+        """Of the login that a stream was opened with, and whom it was of. Where neither the database nor the file
+        of tokens can be read now, it holds."""
+        scheme, credentials = _parts(authorization)
+        try:
+            if scheme == "bearer" and self.is_required():
+                return await self._principal_of(credentials) == principal
+            if principal.name and self._users and not principal.name.startswith(OIDC_PREFIX):
+                user = await self._users.get(principal.name)
+                return user is not None and user.principal(read_only=principal.read_only) == principal
+        except (StorageError, OSError) as error:
+            log.warning("whether the login of a stream still holds could not be read: %s", error)
+        return True
+
+    async def _principal_of(self, token: str) -> Principal | None:
+        if self._oidc is not None and is_jwt(token):
+            return await self._oidc.principal(token)
+        entry = self._tokens.find(token)
+        found = await self._by_token(entry) if entry else LoginDenied()
+        return found.principal if isinstance(found, AcceptedLogin) else None
+
+    async def _by_identity_provider(self, oidc: OidcLogins, token: str) -> AcceptedLogin | LoginDenied:
+        """One that does not hold is no guess at a password, and is not counted as one: many users may share an address."""
+        principal = await oidc.principal(token)
+        return AcceptedLogin(f"user {principal.name}", principal) if principal else LoginDenied()
+
+    async def _by_token(self, entry: TokenEntry) -> AcceptedLogin | LoginDenied:
+        if entry.user is None:
+            return AcceptedLogin(f"token {entry.name}", replace(OPERATOR, read_only=entry.read_only))
+        user = await self._users.get(entry.user) if self._users else None
+        if user is None:
+            return LoginDenied()
+        return AcceptedLogin(f"user {user.name}, token {entry.name}", user.principal(read_only=entry.read_only))
+
+    async def _by_password(self, scheme: str, credentials: str, address: str) -> AcceptedLogin | LoginDenied:
+        wait = await self._throttle.wait(address)
+        if wait:
+            return LoginDenied(wait)
+        if scheme == "basic" and self._is_password(credentials):
+            return AcceptedLogin(self._username)
+        await self._throttle.failed(address)
+        wait = await self._throttle.wait(address)
+        if wait:
+            log.warning("logins of %s are refused for %d s: too many were wrong", address, wait)
+        return LoginDenied(wait)
+
+    def _is_password(self, credentials: str) -> bool:
+        """Compares digests, so that the time reveals nothing, not even a length."""
+        given = _digest(_decoded(credentials))
+        return self._password is not None and hmac.compare_digest(given, self._password)
+
+    async def _redeemed(self, scope: Mapping[str, Any]) -> Principal | None:
+        if scope["method"] != "GET" or scope["path"] not in STREAMS:
+            return None
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        principal = await self.event_tokens.redeem(given[0]) if len(given) == 1 else None
+        if given and principal is None:
+            _log_refused(scope, "its event token does not hold")
+        return principal
+
+
+def _digest(login: bytes) -> bytes:
+    return hashlib.sha256(login).digest()
+
+
+def _parts(authorization: str | None) -> tuple[str, str]:
+    scheme, _, credentials = (authorization or "").strip().partition(" ")
+    return scheme.lower(), credentials.strip()
+
+
+def _decoded(credentials: str) -> bytes:
+    try:
+        return base64.b64decode(credentials, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _log_refused(scope: Mapping[str, Any], reason: str, level: int = logging.WARNING) -> None:
+    """Without what was given: it may be nearly right. A WebSocket has no method."""
+    wanted = f"{scope.get('method', 'WebSocket')} {scope['path']}"
+    log.log(level, "%s", one_line(f"a login of {_address(scope) or 'an unknown address'} was refused for {wanted}: {reason}"))
+
+
+def _address(scope: Mapping[str, Any]) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
