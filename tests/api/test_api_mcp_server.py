@@ -194,7 +194,7 @@ async def test_a_cancelled_call_aborts_the_turn(tmp_path: Path, era: str) -> Non
                 prompt.cancel()
                 await asyncio.wait([prompt])
         prompt.cancel()
-        await until(lambda: not app.services.runner.is_running(session), "the end of the turn")
+        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
         error = (await app.messages(session))[-1]["info"]["error"]
     assert error["name"] == "MessageAbortedError"
 
@@ -216,9 +216,9 @@ async def test_a_server_that_stops_ends_the_call_and_aborts_nothing(tmp_path: Pa
         await until(lambda: requests(app), "the request to the model")
         app.services.bus.close()
         assert (await prompt).is_error
-        assert app.services.runner.is_running(session)
+        assert app.services.live.is_running(session)
         gate.set()
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.live.is_running(session))
         assert "error" not in (await app.messages(session))[-1]["info"]
 
 
