@@ -25,7 +25,7 @@ USER opensession
 WORKDIR /workspace
 VOLUME /data
 EXPOSE 4096
-HEALTHCHECK --interval=30s --timeout=5s --start-period=15s CMD ["python", "-c", "import httpx; httpx.get('http://127.0.0.1:4096/global/health').raise_for_status()"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=15s CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:4096/global/health')"]
 ENTRYPOINT ["opensession"]
 # Beyond loopback the server starts only with OPENCODE_SERVER_PASSWORD set:
 #   docker run -e OPENCODE_SERVER_PASSWORD=… -p 127.0.0.1:4096:4096 -v "$PWD:/workspace" -v opensession:/data opensession

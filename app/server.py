@@ -45,13 +45,12 @@ from app.runs.disposal import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
 from app.runs.retention import Retention
-from app.runs.runner import Runner
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
 from app.session.fork import Forks
-from app.session.gate import SessionGate
 from app.session.health import HealthCheck
 from app.session.lease import Leases
+from app.session.live import LiveSessions
 from app.session.publisher import SessionPublisher
 from app.session.quota import ProjectQuota
 from app.session.replay import Replay
@@ -60,7 +59,6 @@ from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
-from app.session.status import Statuses
 from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
@@ -74,9 +72,8 @@ from app.telemetry.telemetry import open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.tool.web.pinned import PinnedRequests
-from app.turn.call_host import HostServices
 from app.turn.titles import Titles
-from app.turn.turn_scope import TurnServices
+from app.turn.turn_context import TurnServices
 from app.users.budgets import Budgets, DayLimits, ModelAccounts
 from app.users.event_cursors import EventCursors
 from app.users.event_tokens import MemoryEventTokens, StoredEventTokens
@@ -226,7 +223,7 @@ class Server:
             volume=volume_id(settings.data_dir) if self.is_shared else None,
         )
         if isinstance(self.bus, SharedBus):
-            self.replicas.cursor, self.bus.changed = self.bus.cursor, publisher.changed
+            self.replicas.cursor = self.bus.cursor
         self.replay = Replay(self.database, self.store, self.bus, settings.max_journal_bytes)
 
     def _make_bus(self) -> MemoryBus:
@@ -278,7 +275,7 @@ class Server:
             ModelSources(self.known, self.auth, self.accounts, self.choices.scripted, self.observer, settings.max_part_bytes),
             data_dir,
             McpSettings(self.toolbox.environment, self.sandbox, CredentialStore(data_dir), self.states),
-            LspSettings(self.toolbox.environment, self.sandbox, self.states.announce),
+            LspSettings(self.toolbox.environment, self.sandbox, self.states.announce, self.flags),
             PluginHost(
                 self.bus, api_access, project_code=settings.project_plugins, hook_seconds=self.choices.plugin_hook_seconds
             ),
@@ -316,13 +313,12 @@ class Server:
 
     def _make_sessions(self) -> None:
         database, store = self.database, self.store
-        self.gate = SessionGate()
+        self.live = LiveSessions(store, self.leases)
         self.tasks = SessionTasks()
         self.quota = ProjectQuota(store, self.settings.max_project_bytes)
-        self.sessions = SessionService(store, self.gate, self.leases)
-        self.forks = Forks(store, self.quota, self.gate)
+        self.sessions = SessionService(store, self.live)
+        self.forks = Forks(store, self.quota, self.live)
         self.shares = Shares(store)
-        self.statuses = Statuses(store)
         self.reverts = Reverts(store)
         self.summaries = Summaries(store)
         self.permissions = Permissions(database, self.writer, self.observer)
@@ -331,29 +327,24 @@ class Server:
         self.health = HealthCheck(self.leases)
 
     def _make_runs(self) -> None:
-        settings, store, leases, gate = self.settings, self.store, self.leases, self.gate
+        settings, store, live = self.settings, self.store, self.live
         self.outputs = OutputStore(settings.data_dir / "tool-output")
         self.instruction_pages = InstructionPages()
-        self.runner = Runner(store, self.statuses, leases, gate, settings.max_running_sessions)
         self.intake = self._make_intake()
-        self.prompts = Prompts(self._turn_services(), self.intake, self.runner, gate, leases)
-        self.queue = PromptQueue(
-            store, self.prompts, self.intake, self.runner, leases, self.instances, most=settings.max_waiting_prompts
-        )
+        self.prompts = Prompts(self._turn_services(), self.intake, live, settings.max_running_sessions)
+        self.queue = PromptQueue(store, self.prompts, self.intake, live, self.instances, most=settings.max_waiting_prompts)
         self.actions = SessionActions(
             store=store,
             prompts=self.prompts,
             intake=self.intake,
-            runner=self.runner,
-            gate=gate,
+            live=live,
             reverts=self.reverts,
             commands=Commands(self.toolbox.shell, self.toolbox.environment, self.sandbox),
             projects=self.projects,
-            leases=leases,
         )
-        self.deletion = Deletion(store, self.sessions, self.runner, gate, leases, self.tasks)
-        self.disposal = Disposal(self.instances, self.runner, store, self.states, self.terminals)
-        self.retention = Retention(self.database, store, self.sessions, gate, leases, settings.data_dir)
+        self.deletion = Deletion(self.sessions, live, self.tasks)
+        self.disposal = Disposal(self.instances, live, self.states, self.terminals)
+        self.retention = Retention(self.database, store, self.sessions, live, settings.data_dir)
 
     def _make_intake(self) -> Intake:
         toolbox, settings = self.toolbox, self.settings
@@ -364,11 +355,11 @@ class Server:
     def _turn_services(self) -> TurnServices:
         return TurnServices(
             store=self.store,
-            statuses=self.statuses,
             summaries=self.summaries,
             titles=Titles(self.store, self.summaries, self.tasks),
             tasks=self.tasks,
-            host=HostServices(self.store, self.permissions, self.questions),
+            permissions=self.permissions,
+            questions=self.questions,
             toolbox=self.toolbox,
             outputs=self.outputs,
             instruction_pages=self.instruction_pages,
@@ -377,7 +368,7 @@ class Server:
 
     def _make_vcs(self) -> None:
         toolbox, locks = self.toolbox, self.database.locks
-        busy = BusyDirectories(self.runner, self.store)
+        busy = BusyDirectories(self.live)
         self.repository_init = RepositoryInit(busy, self.disposal, self.sandbox)
         self.patching = Patching(busy, toolbox.locks, self.sandbox)
         self.worktrees = Worktrees(
@@ -419,7 +410,8 @@ class Server:
             self.leases,
             (self.permissions.pending, self.questions.pending),
             self.instances,
-            self.prompts,
+            self.prompts.turns,
+            self.live,
             UnfinishedReverts(self.store, self.instances, self.actions),
             continues=settings.interrupted == "continue",
             prompted_only=not self.choices.recovers_all,
@@ -429,7 +421,7 @@ class Server:
             replicas=self.replicas,
             instances=self.instances,
             branches=self.branches,
-            runner=self.runner,
+            live=self.live,
             bus=self.bus,
             outputs=self.outputs,
             data_dir=settings.data_dir,
@@ -441,12 +433,12 @@ class Server:
 
     def _read_gauges(self) -> None:
         """What is looked up when somebody asks for the metrics."""
-        metrics, runner = self.metrics, self.runner
+        metrics, live = self.metrics, self.live
         if metrics is None:
             return
 
         async def waiting_turns() -> float:
-            return max(runner.turns() - metrics.running_turns, 0)
+            return max(live.turns() - metrics.running_turns, 0)
 
         metrics.read("turns_waiting", "Turns that wait for their session, for another server or for a place", waiting_turns)
         metrics.read("journal_head", "The number of the newest event of the database", self.replay.head)
@@ -458,13 +450,13 @@ class Server:
     def timeline(self) -> "Timeline":
         from app.timeline.service import Timeline
 
-        return Timeline(self.database, self.store, self.bus)
+        return Timeline(self.database, self.store)
 
     @cached_property
     def admissions(self) -> "Admissions":
         from app.intake.admission import Admissions
 
-        return Admissions(self.store, self.prompts, self.queue, self.timeline)
+        return Admissions(self.live, self.prompts, self.queue, self.timeline)
 
     @cached_property
     def exports(self) -> "Exports":
@@ -498,7 +490,7 @@ class Server:
             await self.recovery.run()
         self.recovery.watch()
         await self._resume_queues()
-        self.runner.watch()
+        self.live.watch()
         if self.locks:
             self.locks.remove_unlocked()
         self.housekeeping.start()
@@ -522,7 +514,7 @@ class Server:
             self.deliveries.stop,
             self.store.barrier,
             self.tasks.close,
-            self.runner.close,
+            self.live.close,
             self.queue.close,
             self.recovery.close,
             self.follower.stop,
@@ -569,8 +561,8 @@ class Server:
         await self.queue.close()
         await self._within_grace_period(self._work_done())
         if self.is_shared and self.settings.interrupted == "continue":
-            await self.runner.hand_over()
-        await self.runner.close()
+            await self.live.hand_over()
+        await self.live.close()
         await self.terminals.close()
         self.bus.close()
 
@@ -578,7 +570,7 @@ class Server:
         """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
         they start turns."""
         await self.draining.requests_taken()
-        await self.runner.all_ended()
+        await self.live.all_ended()
         await self.tasks.finished()
 
     async def _within_grace_period(self, work: Coroutine[Any, Any, None]) -> None:

@@ -15,7 +15,7 @@ _REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 class Settings(BaseSettings):
-    """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the README's table."""
+    """Each field is `OPENSESSION_<FIELD>` in the environment; the docstrings stand in the table of docs/configuration.md."""
 
     model_config = SettingsConfigDict(env_prefix="opensession_", extra="ignore", hide_input_in_errors=True)
 

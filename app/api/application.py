@@ -40,6 +40,7 @@ _LATER = (
     LaterRouter("app.api.absent", "/experimental/", "/global/upgrade", "/provider/", "/sync/"),
     LaterRouter("app.api.vcs", "/vcs", "/experimental/worktree"),
     LaterRouter("app.api.file", "/file", "/find"),
+    LaterRouter("app.api.mcp_server", "/mcp-server"),
     LaterRouter("app.api.mcp", "/mcp", "/experimental/resource"),
     LaterRouter("app.api.share", "/session/", "/s/"),
     LaterRouter("app.api.transfer", "/session/"),

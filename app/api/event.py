@@ -120,12 +120,27 @@ async def open_stream(
 
 
 def listen(
-    app: Services, who: Principal, directory: str | None, *, deltas: bool = False, ids: bool = False, second: bool = False
+    app: Services,
+    who: Principal,
+    directory: str | None,
+    *,
+    deltas: bool = False,
+    ids: bool = False,
+    second: bool = False,
+    session_id: str | None = None,
 ) -> Listener:
     """Raises TooManyStreams."""
     require_place_for_stream(app)
-    audience, user = _audience(app, who), who.name
-    return Listener(app.bus, directory, deltas=deltas, ids=ids, second=second, audience=audience, user=user)
+    return Listener(
+        app.bus,
+        directory,
+        deltas=deltas,
+        ids=ids,
+        second=second,
+        audience=_audience(app, who),
+        user=who.name,
+        session_id=session_id,
+    )
 
 
 async def stream(

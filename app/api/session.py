@@ -122,7 +122,7 @@ def _as_created(session: Session) -> bytes:
 
 @routes.get("/status", dependencies=READS)
 async def status(app: AppServices, who: Who, here: Here) -> dict[str, SessionStatus]:
-    statuses = await app.statuses.of_directory(here.directory)
+    statuses = await app.live.statuses(here.directory)
     if who.visible_owner is not None:
         seen = await app.sessions.owned(statuses, who.visible_owner)
         statuses = {session_id: value for session_id, value in statuses.items() if session_id in seen}
@@ -191,7 +191,7 @@ async def fork(
 @routes.post("/{sessionID}/abort", responses=documented(404), dependencies=ANSWERS)
 async def abort(app: AppServices, session_id: SessionIdPath) -> bool:
     """Answers when the session is idle and its record finished; an idle or unknown session is idle already."""
-    await app.runner.abort(session_id)
+    await app.live.abort(session_id)
     return True
 
 

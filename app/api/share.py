@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import Path, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 
 from app.api.deps import AppServices, SessionIdPath, SessionInstance, SessionPlace
 from app.api.documented import documented
@@ -46,5 +46,4 @@ async def visit(request: Request, app: AppServices, share_id: Annotated[str, Pat
     headers = {**VISITOR_HEADERS, "ETag": found.etag}
     if found.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    headers["Content-Length"] = str(len(found.body))
-    return StreamingResponse(app.shares.chunks(found), headers=headers, media_type="application/json")
+    return Response(found.body, headers=headers, media_type="application/json")

@@ -2,6 +2,6 @@
 
 Begin at `base.py`: what is published. `memory.py` is the bus of one process, `shared.py` that of several servers with one
 database, `merging.py` bounds how often a part is sent, `listener.py` is one client's bounded queue, `frames.py` the bytes of a
-server-sent event, `event_id.py` the id by which a client resumes behind it, `second_api.py` how the second API writes events.
+server-sent event, and `event_id.py` the id by which a client resumes behind it.
 What is stored, and replayed, is in `app.session.replay`.
 """

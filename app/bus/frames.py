@@ -4,21 +4,24 @@ A part that streams makes two kinds of frame: OpenCode's `message.part.updated` 
 `message.part.delta` with the gained text alone. Merging two frames of one part keeps the newer part and joins the texts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from app.bus import second_api
 from app.bus.base import Event, PartDelta
 from app.bus.event_id import PREFIX, CursorSeal, EventId
 from app.schema.event import EventMessagePartDelta, EventMessagePartUpdated, PartGain
+from app.schema.permission import PermissionRequest, PermissionV2Request
+
+if TYPE_CHECKING:
+    from app.schema.timeline import TimelineEvent
 
 PIECE_BYTES = 256 * 1024
 """What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""
 
-_HEARTBEAT = "server.heartbeat"
+HEARTBEAT = "server.heartbeat"
 
 
 class Format(NamedTuple):
@@ -31,7 +34,7 @@ class Format(NamedTuple):
     second: bool = False
 
     def written(self, event_id: EventId, event: Event) -> bytes:
-        if self.second and event.type == _HEARTBEAT:
+        if self.second and event.type == HEARTBEAT:
             return b": heartbeat\n\n"
         id_ = event_id.wire(self.cursors)
         line = b""
@@ -41,7 +44,8 @@ class Format(NamedTuple):
 
     def _data(self, event_id: bytes, event: Event) -> bytes:
         if self.second:
-            return second_api.written(event_id, event)
+            where = b"" if event.directory is None else b'"location":{"directory":%b},' % orjson.dumps(event.directory)
+            return b'{"id":"%b","type":"%b",%b"data":%b}' % (event_id, event.type.encode(), where, event.properties)
         data = b'{"id":"%b","type":"%b","properties":%b}' % (event_id, event.type.encode(), event.properties)
         if not self.global_:
             return data
@@ -59,8 +63,11 @@ def pieces(frames: "Iterable[Frame]", form: Format) -> Iterable[bytes]:
 
 @dataclass(slots=True)
 class EventFrame:
+    """`told`: what the second API tells of it; None until that was asked for."""
+
     event: Event
     id: EventId
+    told: "Sequence[TimelineEvent] | None" = None
     _written: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
@@ -79,7 +86,7 @@ class EventFrame:
 
     def _write(self, form: Format) -> bytes:
         written = form.written(self.id, self.event)
-        if form.second and (own := second_api.also(self.event)):
+        if form.second and (own := _beside(self.event)):
             written += form.written(EventId.behind(self.event.seq or 0), own)
         return written
 
@@ -129,3 +136,30 @@ class PartFrame:
 
 
 Frame = EventFrame | PartFrame
+
+
+# Requests to the user, of which the second API has events of its own beside the first API's.
+
+
+def _beside(event: Event) -> Event | None:
+    if event.type not in _OWN:
+        return None
+    own, translate = _OWN[event.type]
+    data = orjson.Fragment(translate(event.properties))
+    return Event(own, orjson.dumps({"type": own, "properties": data}), directory=event.directory, journaled=False)
+
+
+def _asked(properties: bytes) -> bytes:
+    return PermissionV2Request.of(PermissionRequest.model_validate_json(properties)).wire_json()
+
+
+_OWN: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "permission.asked": ("permission.v2.asked", _asked),
+    "permission.replied": ("permission.v2.replied", bytes),
+    "question.asked": ("question.v2.asked", bytes),
+    "question.replied": ("question.v2.replied", bytes),
+    "question.rejected": ("question.v2.rejected", bytes),
+}
+"""By the first API's type: the second's, and what makes its data of the properties."""
+
+OWN_TYPES = {kind: own for kind, (own, _) in _OWN.items()}

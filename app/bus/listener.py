@@ -68,10 +68,12 @@ class Listener:
         audience: Audience | None = None,
         user: str | None = "",
         steering_only: bool = False,
+        session_id: str | None = None,
     ) -> None:
         """`deltas`: part frames carry the new text alone. `ids`: events carry their sequence. `second`: they are written as the
         second API does. `keeps_open`: the directory counts as in use. `audience`: None for who hears of everything. `user`: whose
-        steering it hears: the default, of whoever uses a server without users; None for what is no client, and hears all."""
+        steering it hears: the default, of whoever uses a server without users; None for what is no client, and hears all.
+        `session_id`: of this session alone, and nothing of parts that stream."""
         self._bus = bus
         self.began_behind = bus.newest
         """The newest sequence that clients had been given when this one began to listen."""
@@ -82,6 +84,7 @@ class Listener:
         self.form = Format(directory is None, ids, audience.cursors if audience else None, second)
         self._user = user
         self._steering_only = steering_only
+        self._session_id = session_id
         self.closed = False
         self.fell_behind = False
         self._frames: deque[Frame] = deque()
@@ -126,8 +129,11 @@ class Listener:
 
     def receives(self, frame: Frame) -> bool:
         if isinstance(frame, PartFrame):
-            return not self._steering_only and (self.audience is None or self.audience.owns(frame.delta.owner))
+            is_wanted = not self._steering_only and self._session_id is None
+            return is_wanted and (self.audience is None or self.audience.owns(frame.delta.owner))
         event = frame.event
+        if self._session_id not in (None, event.session_id):
+            return False
         if event.steers:
             return self._user in (None, event.owner)
         if self._steering_only or (event.is_second_only and not self.form.second and self._user is not None):

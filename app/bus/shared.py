@@ -51,8 +51,6 @@ class SharedBus(MemoryBus):
         self._sent_whole: dict[str, float] = {}
         self._link: RedisLink | None = None
         self._tasks = TaskSet()
-        self.changed: Callable[[str], None] = lambda session_id: None
-        """Called with each session that an event, or text from another server, is of."""
 
     async def start(self) -> None:
         await super().start()
@@ -99,8 +97,6 @@ class SharedBus(MemoryBus):
     def _deliver(self, event: Event) -> None:
         if (ended := _ended(event)) and event.seq is not None:
             self._remote.ended(ended, event.seq)
-        if event.session_id is not None:
-            self.changed(event.session_id)
         super().publish(event)
         while self._unnumbered and self._unnumbered[0][0] <= self._ordered.cursor:
             self._unnumbered.popleft()[1]()
@@ -151,7 +147,6 @@ class SharedBus(MemoryBus):
         elif kind == _GROWTH:
             fields, whole, after = rest
             delta = PartDelta(**{**fields, "render": partial(str.encode, whole or "{}")})
-            self.changed(delta.session_id)
             self._in_order(partial(self._grow, delta, whole, after))
 
     def _grow(self, delta: PartDelta, whole: str | None, after: int) -> None:

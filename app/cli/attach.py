@@ -11,7 +11,7 @@ import typer
 from app.cli.support import database_must_do, fail, sandbox_must_do
 
 if TYPE_CHECKING:
-    from app.cli.api_client import ApiClient
+    from app.api_client.client import ApiClient
 
 T = TypeVar("T")
 
@@ -28,13 +28,12 @@ Where = Annotated[
 
 def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
-    from app.cli.api_client import ApiRefused
+    from app.api_client.client import ApiRefused
 
-    if attach is not None and not attach.startswith(("http://", "https://")):
-        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
+    address = checked(attach)
 
     async def run() -> T:
-        async with _server(attach, where) as api:
+        async with server_at(address, where) as api:
             return await work(api)
 
     try:
@@ -46,18 +45,28 @@ def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClie
         raise typer.Exit(INTERRUPTED) from None
 
 
+def checked(attach: str | None) -> str | None:
+    if attach is not None and not attach.startswith(("http://", "https://")):
+        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
+    return attach
+
+
+def directory_of(where: Path | None) -> Path:
+    directory = (where or Path()).resolve()
+    if not directory.is_dir():
+        raise typer.BadParameter(f"there is no directory {directory}", param_hint="--dir")
+    return directory
+
+
 @asynccontextmanager
-async def _server(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
+async def server_at(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
     from app.cli.connection import remote, within
 
     if attach is not None:
         async with remote(attach, str(where) if where else None) as api:
             yield api
         return
-    directory = (where or Path()).resolve()
-    if not directory.is_dir():
-        raise typer.BadParameter(f"there is no directory {directory}", param_hint="--dir")
-    async with within(directory) as (api, others):
+    async with within(directory_of(where)) as (api, others):
         for address in others:
             url = f"http://127.0.0.1:{address.rpartition(':')[2]}"
             typer.echo(f"Another server works with these sessions; its clients see this live with --attach {url}", err=True)

@@ -1,5 +1,6 @@
 """Looks over what a server works with: versions, data directory, database, snapshots, what servers share, configuration."""
 
+import os
 import platform
 import shutil
 import stat
@@ -13,16 +14,22 @@ from app.cli.server_checks import check_servers
 from app.config.flags import Flags
 from app.config.loader import load
 from app.context.instructions import InstructionScope, read_files
-from app.project.discovery import discover
+from app.formatter.formatters import Formatters
+from app.lsp.kinds import programs_found
+from app.project.discovery import ProjectInfo, discover
 from app.sandbox.git import Git
 from app.sandbox.sandbox import OFF, open_sandbox
+from app.sandbox.scope import SandboxWorkspace
 from app.sandbox.trial import SandboxUnusable
+from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.snapshot import checkup as snapshots
+from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage import checkup as database
 from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable
 from app.storage.locks import locks_of
+from app.util.environment import minimal
 from app.util.finding import Finding
 from app.util.git_obstacles import obstacle
 from app.util.held_directory import HeldDirectory
@@ -46,6 +53,7 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
         *_servers(settings, engine),
         *await _snapshots(settings, engine),
         *await _configuration(directory),
+        await _undo(settings, directory),
     ]
 
 
@@ -95,6 +103,17 @@ def _is_open(path: Path) -> bool:
     return path.is_dir() or _is_open(path.parent)
 
 
+async def _undo(settings: Settings, directory: Path) -> Finding:
+    real, place = Path(os.path.realpath(directory)), await discover(directory)  # noqa: ASYNC240
+    if place.git is not None:
+        return Finding("undo", "fine", f"of {directory}: what git does not ignore")
+    git_dir = snapshot_dir(settings.data_dir, place.id, real)
+    reason = await Snapshots(git_dir, Git(OFF, HeldDirectory(real)), real, [settings.data_dir]).no_undo()
+    if reason is None:
+        return Finding("undo", "fine", f"of {directory}, which is outside git")
+    return Finding("undo", "note", f"none in {directory}: {reason}")
+
+
 async def _configuration(directory: Path) -> list[Finding]:
     place, flags = await discover(directory), Flags.from_env()
     try:
@@ -106,4 +125,23 @@ async def _configuration(directory: Path) -> list[Finding]:
     named = dict.fromkeys([*(warning.message for warning in loaded.warnings), *map(str, refused)])
     left_out = [Finding("configuration", "fault", f"left out: {text}") for text in named]
     unused = [Finding("configuration", "note", f"{key} changes nothing here. {reason}") for key, reason in loaded.unused.items()]
-    return [*(left_out or [Finding("configuration", "fine", f"of {directory}: every layer can be read")]), *unused]
+    readable = [Finding("configuration", "fine", f"of {directory}: every layer can be read")]
+    return [*(left_out or readable), *unused, *await _programs(directory, place, loaded.config)]
+
+
+async def _programs(directory: Path, place: ProjectInfo, config: Config) -> list[Finding]:
+    """The language servers and formatters of the directory, of which none is run. A server that is configured and not found is
+    worth knowing."""
+    flags, environment = Flags.from_env(), minimal()
+    workspace = SandboxWorkspace(directory, place.checkout, config.sandbox)
+    servers = programs_found(config.lsp, flags, directory, workspace.top, environment.get("PATH"))
+    found = [name for name, program in servers.items() if program]
+    missing = [name for name, program in servers.items() if not program]
+    noted = [Finding("language servers", "note", f"{name}: its program is not found") for name in missing]
+    formatters = Formatters(workspace, OFF, environment, config.formatter, flags)
+    enabled = [status.name for status in await formatters.statuses() if status.enabled]
+    return [
+        Finding("language servers", "fine", ", ".join(found) or "none is found for this directory"),
+        *noted,
+        Finding("formatters", "fine", ", ".join(enabled) or "none is found for this directory"),
+    ]

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from app.cli.api_client import ApiClient
-from app.cli.asgi_transport import StreamingTransport
+from app.api_client.asgi_transport import StreamingTransport
+from app.api_client.client import ApiClient
 from app.cli.support import settings
 
 _TIMEOUT = httpx2.Timeout(30, read=120, pool=None)

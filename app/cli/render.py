@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from app.cli.api_client import error_text
+from app.api_client.client import error_text
 from app.cli.console import Output, Style, answer
 
 Json = dict[str, Any]

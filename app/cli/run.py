@@ -12,7 +12,7 @@ from app.cli.attach import Attach, Where, with_server
 from app.cli.support import OutputFormat
 
 if TYPE_CHECKING:
-    from app.cli.api_client import ApiClient
+    from app.api_client.client import ApiClient
     from app.cli.prompt_run import PromptOptions
 
 Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]

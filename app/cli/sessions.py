@@ -10,10 +10,10 @@ from app.cli.attach import Attach, Where, with_server
 from app.cli.support import OutputFormat, fail
 
 if TYPE_CHECKING:
-    from app.cli.api_client import ApiClient
+    from app.api_client.client import ApiClient
 
 session = typer.Typer(help="Sessions: list, show and delete them.", no_args_is_help=True)
-mcp = typer.Typer(help="MCP servers.", no_args_is_help=True)
+mcp = typer.Typer(help="MCP servers that the agent uses, and this one for other agents.", no_args_is_help=True)
 
 AsFormat = Annotated[OutputFormat, typer.Option("--format", help="json: as the API has it.")]
 Most = Annotated[int | None, typer.Option("-n", "--max-count", min=1, help="At most so many.")]
@@ -82,6 +82,14 @@ def list_mcp(attach: Attach = None, where: Where = None) -> None:
     """The MCP servers of this directory, and whether they are connected."""
     found = with_server(attach, where, lambda api: api.get("/mcp"))
     _table([(name, status["status"], status.get("error") or "") for name, status in sorted(found.items())])
+
+
+@mcp.command("serve")
+def serve_mcp(attach: Attach = None, where: Where = None) -> None:
+    """Offer the sessions to the program that starts this, as tools and resources of the Model Context Protocol (stdio)."""
+    from app.mcp_server.over_stdio import serve
+
+    with_server(attach, where, serve)
 
 
 def _print_json(value: Any) -> None:

@@ -105,26 +105,20 @@ def _require_no_server(days: float, archived_only: bool) -> None:
 
 async def _prune(days: float, archived_only: bool, dry_run: bool) -> PruneReport:
     from app.runs.retention import PruneRule
-    from app.storage import space
 
-    rule = PruneRule.older_than(days, archived_only=archived_only)
-    wanted = settings()
-    async with _retention(wanted) as (retention, is_embedded):
-        report = await retention.prune(rule, dry_run=dry_run)
-    if is_embedded and not dry_run:
-        space.switch_if_needed(wanted.resolved_database_url)
-    return report
+    async with _retention(settings()) as retention:
+        return await retention.prune(PruneRule.older_than(days, archived_only=archived_only), dry_run=dry_run)
 
 
 @asynccontextmanager
-async def _retention(wanted: Settings) -> "AsyncIterator[tuple[Retention, bool]]":
-    """Without a server, and whether the database is the embedded one; the servers of a shared one hear of it by the journal."""
+async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
+    """Without a server; the servers of a shared database hear of it by the journal."""
     from app.api.audit import AuditLog
     from app.backup.opening import open_database
     from app.bus.memory import MemoryBus
     from app.runs.retention import REST, Retention
-    from app.session.gate import SessionGate
     from app.session.lease import Leases
+    from app.session.live import LiveSessions
     from app.session.publisher import SessionPublisher
     from app.session.service import SessionService
     from app.session.store import Store
@@ -133,17 +127,18 @@ async def _retention(wanted: Settings) -> "AsyncIterator[tuple[Retention, bool]]
 
     with closing(open_database(wanted)) as database:
         is_embedded = database.dialect == "sqlite"
-        sql, publisher, gate = statements(database.dialect), SessionPublisher(MemoryBus()), SessionGate()
+        sql, publisher = statements(database.dialect), SessionPublisher(MemoryBus())
         writer = Writer(database, sql, publisher)
         writer.has_owners = True
         store = Store(database, sql, writer, publisher)
         leases = Leases(database, writer, ServerLocks(wanted.data_dir / "servers") if is_embedded else None)
         audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
-        sessions = SessionService(store, gate, leases)
-        retention = Retention(database, store, sessions, gate, leases, wanted.data_dir, rest=0 if is_embedded else REST)
+        live = LiveSessions(store, leases)
+        sessions = SessionService(store, live)
+        retention = Retention(database, store, sessions, live, wanted.data_dir, rest=0 if is_embedded else REST)
         retention.on_deleted = audit_log.write_pruned
         try:
-            yield retention, is_embedded
+            yield retention
         finally:
             await store.barrier()
             await leases.close()

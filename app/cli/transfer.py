@@ -17,7 +17,7 @@ from app.tool.web.pinned import PinnedRequests
 from app.transfer.sources import UnreadableSource, read_source
 
 if TYPE_CHECKING:
-    from app.cli.api_client import ApiClient
+    from app.api_client.client import ApiClient
 
 
 class ExportFormat(StrEnum):

@@ -30,6 +30,8 @@ class Flags:
     disable_claude_code_skills: bool = False
     disable_filetime_check: bool = False
     experimental_lsp_tool: bool = False
+    experimental_lsp_ty: bool = False
+    experimental_oxfmt: bool = False
     experimental_output_token_max: int | None = None
     experimental_bash_default_timeout_ms: int | None = None
 
@@ -54,6 +56,8 @@ class Flags:
             disable_claude_code_skills=without_claude or env.on("DISABLE_CLAUDE_CODE_SKILLS"),
             disable_filetime_check=env.on("DISABLE_FILETIME_CHECK"),
             experimental_lsp_tool=env.on("EXPERIMENTAL") or env.on("EXPERIMENTAL_LSP_TOOL"),
+            experimental_lsp_ty=env.on("EXPERIMENTAL_LSP_TY"),
+            experimental_oxfmt=env.on("EXPERIMENTAL") or env.on("EXPERIMENTAL_OXFMT"),
             experimental_output_token_max=env.positive("EXPERIMENTAL_OUTPUT_TOKEN_MAX"),
             experimental_bash_default_timeout_ms=env.positive("EXPERIMENTAL_BASH_DEFAULT_TIMEOUT_MS"),
         )

@@ -17,7 +17,7 @@ UNUSED = {
     "provider.*.options.headerTimeout": "`chunkTimeout`, or else `timeout`, holds for the headers too.",
     "reference": "References to other repositories are not read.",
     "references": "References to other repositories are not read.",
-    "server": "Address, port and origins are settings of the server: see `opensession serve --help` and the README.",
+    "server": "Address, port and origins are settings of the server: see `opensession serve --help`.",
     "skills.urls": "Skills are read from folders alone.",
     "subagent_depth": "A subagent gives out tasks where its own rules speak of `task`.",
     "watcher": "Files are not watched.",

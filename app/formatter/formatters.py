@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from app.config.flags import Flags
 from app.formatter.kinds import FormattedProject, FormatterKind, configured
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
@@ -29,34 +30,50 @@ FormatterChoice = bool | Mapping[str, FormatterConfig] | None
 
 @dataclass(frozen=True, slots=True)
 class FormatterRun:
-    """A formatter that a file is due to."""
+    """A formatter that a file is due to. `trial`: a command that has to succeed first."""
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
+    trial: Sequence[str] = ()
 
 
 class Formatters:
     """`environment` is what programs see of this process's variables."""
 
     def __init__(
-        self, workspace: SandboxWorkspace, sandbox: Sandbox, environment: Mapping[str, str], config: FormatterChoice
+        self,
+        workspace: SandboxWorkspace,
+        sandbox: Sandbox,
+        environment: Mapping[str, str],
+        config: FormatterChoice,
+        flags: Flags = Flags(),
     ) -> None:
         self._workspace = workspace
         self._sandbox = sandbox
         self._environment = environment
         self._config = config
+        self._flags = flags
+        self._tried: dict[str, bool] = {}
         self._slow_until: dict[str, float] = {}
         self._logged: set[str] = set()
 
     @cached_property
     def _kinds(self) -> list[FormatterKind]:
-        return configured(self._config)
+        return configured(self._config, self._flags)
 
     async def due(self, path: Path) -> list[FormatterRun]:
         """Those of a file of the project, in their order."""
         kinds = [kind for kind in self._kinds if kind.formats(path)]
-        return await asyncio.to_thread(self._due, kinds, path) if kinds else []
+        found = await asyncio.to_thread(self._due, kinds, path) if kinds else []
+        return [formatter for formatter in found if await self._works(formatter)]
+
+    async def _works(self, formatter: FormatterRun) -> bool:
+        """Tried once."""
+        if formatter.trial and formatter.name not in self._tried:
+            trial = replace(formatter, command=formatter.trial)
+            self._tried[formatter.name] = await self.run(trial, self._workspace) is None
+        return self._tried.get(formatter.name, True)
 
     async def run(self, formatter: FormatterRun, workspace: SandboxWorkspace) -> str | None:
         """In the sandbox of whose file it is. The reason if it failed, None if not."""
@@ -82,10 +99,12 @@ class Formatters:
             log.warning("the formatter %s of %s failed; said once: %s", formatter.name, self._workspace.directory, reason)
 
     async def statuses(self) -> list[FormatterStatus]:
+        """Runs nothing: what has not been tried yet counts as working."""
         return await asyncio.to_thread(lambda: [self._status(kind) for kind in self._kinds])
 
     def _status(self, kind: FormatterKind) -> FormatterStatus:
-        return FormatterStatus(name=kind.name, extensions=list(kind.extensions), enabled=self._command(kind) is not None)
+        enabled = self._tried.get(kind.name, True) and self._command(kind) is not None
+        return FormatterStatus(name=kind.name, extensions=list(kind.extensions), enabled=enabled)
 
     def _due(self, kinds: Sequence[FormatterKind], path: Path) -> list[FormatterRun]:
         found = ((kind, self._command(kind)) for kind in kinds)
@@ -94,6 +113,7 @@ class Formatters:
                 kind.name,
                 [word.replace("$FILE", str(path)) for word in command],
                 {**self._environment, **kind.environment},
+                [command[0], *kind.trial] if kind.trial else (),
             )
             for kind, command in found
             if command
@@ -101,11 +121,15 @@ class Formatters:
 
     def _command(self, kind: FormatterKind) -> list[str] | None:
         """None where the project does not use it, or the program is not there."""
-        top, directory = (held.real for held in self._workspace.directories())
+        *tops, directory = self._workspace.real_directories()
+        top = tops[0] if tops else directory  # outside git
         if not kind.is_configured and not kind.is_used(FormattedProject(directory, top)):
             return None
+        if any(self._command(other) for other in kind.unless):
+            return None
         name, *arguments = kind.command
-        program = find_program(name, directory, top, self._environment.get("PATH"))
+        path = self._environment.get("PATH")
+        program = find_program(name, directory, top, path, is_configured=kind.is_configured)
         return [program or name, *arguments] if program or kind.is_configured else None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from app.config.flags import Flags
 from app.schema.config import FormatterConfig
 from app.util.project_programs import above, has_file, text_of
 
@@ -57,12 +58,15 @@ def _uses_black(project: FormattedProject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FormatterKind:
-    """`command`: its words, `$FILE` for the file. `is_used`: whether the project has chosen it."""
+    """`command`: its words, `$FILE` for the file. `is_used`: whether the project has chosen it. `unless`: those that come before
+    it, whatever is configured of them. `trial`: words that its program must take without an error."""
 
     name: str
     command: tuple[str, ...]
     extensions: tuple[str, ...]
     is_used: Callable[[FormattedProject], bool] = lambda project: True
+    unless: tuple["FormatterKind", ...] = ()
+    trial: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     is_configured: bool = False
     """It is run whatever the project says, and where its program is not found, too: that it fails is told."""
@@ -82,10 +86,20 @@ def _kind(name: str, command: str, extensions: str, is_used: Callable[[Formatted
     return replace(kind, is_used=is_used) if is_used else kind
 
 
+_RUFF = _kind("ruff", "ruff format", ".py .pyi", _uses_ruff)
+_BLACK = _kind("black", "black --quiet", ".py .pyi", _uses_black)
+_UV = replace(
+    _kind("uv", "uv format --", ".py .pyi"),
+    unless=(_RUFF, _BLACK),
+    trial=("format", "--", "--help"),
+    environment={"UV_OFFLINE": "1"},  # it would download ruff
+)
+
 WELL_KNOWN = (
     _kind("gofmt", "gofmt -w", ".go"),
     _kind("mix", "mix format", ".ex .exs .eex .heex .leex .neex .sface"),
     _kind("prettier", "prettier --write", _WEB, lambda project: project.depends("prettier")),
+    _kind("oxfmt", "oxfmt", ".js .jsx .mjs .cjs .ts .tsx .mts .cts", lambda project: project.depends("oxfmt")),
     _kind(
         "biome",
         "biome format --write",
@@ -100,12 +114,13 @@ WELL_KNOWN = (
         lambda project: project.has(".clang-format"),
     ),
     _kind("ktlint", "ktlint -F", ".kt .kts"),
-    _kind("ruff", "ruff format", ".py .pyi", _uses_ruff),
-    _kind("black", "black --quiet", ".py .pyi", _uses_black),
+    _RUFF,
+    _BLACK,
     _kind("air", "air format", ".R", lambda project: project.has("air.toml", ".air.toml")),
+    _UV,
     _kind("rubocop", "rubocop --autocorrect", ".rb .rake .gemspec .ru"),
     _kind("standardrb", "standardrb --fix", ".rb .rake .gemspec .ru"),
-    _kind("htmlbeautifier", "htmlbeautifier", ".erb"),
+    _kind("htmlbeautifier", "htmlbeautifier", ".erb .html.erb"),
     _kind("dart", "dart format", ".dart"),
     _kind("ocamlformat", "ocamlformat -i", ".ml .mli", lambda project: project.has(".ocamlformat")),
     _kind("terraform", "terraform fmt", ".tf .tfvars"),
@@ -121,20 +136,25 @@ WELL_KNOWN = (
 )
 
 
-def configured(config: bool | Mapping[str, FormatterConfig] | None) -> list[FormatterKind]:
-    """What there may be to run. `false`: nothing."""
+def configured(config: bool | Mapping[str, FormatterConfig] | None, flags: Flags) -> list[FormatterKind]:
+    """What there may be to run. `false`: nothing. oxfmt is used where its flag is set."""
     if config is False:
         return []
     kinds = {kind.name: kind for kind in WELL_KNOWN}
+    if not flags.experimental_oxfmt:
+        kinds["oxfmt"] = replace(kinds["oxfmt"], is_used=lambda project: False)
     for name, entry in (config if isinstance(config, Mapping) else {}).items():
-        known = kinds.pop(name, None)
-        if not entry.disabled and (known or entry.command):
-            kinds[name] = _changed(known or FormatterKind(name, (), ()), entry)
+        if entry.disabled:
+            kinds.pop(name, None)
+        elif name in kinds or entry.command:
+            kinds[name] = _changed(kinds.get(name) or FormatterKind(name, (), ()), entry)
     return list(kinds.values())
 
 
 def _changed(kind: FormatterKind, entry: FormatterConfig) -> FormatterKind:
-    kind = replace(kind, environment=entry.environment)
+    kind = replace(kind, environment={**kind.environment, **entry.environment})
     if entry.extensions is not None:
         kind = replace(kind, extensions=tuple(entry.extensions))
-    return replace(kind, command=tuple(entry.command), is_configured=True) if entry.command else kind
+    if not entry.command:
+        return kind
+    return replace(kind, command=tuple(entry.command), unless=(), trial=(), is_configured=True)

@@ -23,16 +23,17 @@ from app.schema.timeline import (
     SessionInputAdmitted,
     SessionPromptInput,
 )
+from app.session.live import LiveSessions
 from app.session.prompted_session import PromptedSession, model_of_session
-from app.session.store import Store
 from app.timeline.service import Admission, Timeline
 from app.util import ids
 from app.workspace.instance import Instance
 
 
 class Admissions:
-    def __init__(self, store: Store, prompts: Prompts, queue: PromptQueue, timeline: Timeline) -> None:
-        self._store = store
+    def __init__(self, live: LiveSessions, prompts: Prompts, queue: PromptQueue, timeline: Timeline) -> None:
+        self._live = live
+        self._store = live.store
         self._prompts = prompts
         self._queue = queue
         self._timeline = timeline
@@ -56,7 +57,7 @@ class Admissions:
         self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, wanted: SessionPromptInput
     ) -> None:
         session_id = prompted.session.id
-        if wanted.delivery == "queue" and (wanted.resume or self._prompts.is_running(session_id)):
+        if wanted.delivery == "queue" and (wanted.resume or self._live.get(session_id).is_unfinished):
             accepted = await self._queue.accept(instance, prompted, prompt.model_copy(update={"when_busy": "queue"}))
         else:
             told = prompt.model_copy(update={"no_reply": None if wanted.resume else True})

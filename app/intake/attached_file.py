@@ -26,7 +26,7 @@ from app.tool.builtin.list_files import ListParameters, ListTool
 from app.tool.builtin.read import ReadParameters, ReadTool
 from app.tool.files.file_times import FileTimes, Stamp
 from app.tool.truncation import OutputStore
-from app.turn.call_host import UnattendedHost
+from app.turn.unattended_host import UnattendedHost
 from app.util import ids
 from app.util.held_directory import DirectoryReplaced
 from app.util.project_files import path_of

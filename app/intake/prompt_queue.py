@@ -13,11 +13,10 @@ from typing import Any
 
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, renewed
-from app.runs.runner import NoAnswer, Runner
+from app.runs.turns import NoAnswer
 from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
-from app.session.gate import HoldKind
-from app.session.lease import Leases
+from app.session.live import LiveSession, LiveSessions, WorkKind
 from app.session.prompted_session import PromptedSession
 from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
@@ -57,21 +56,20 @@ class Waiting:
 
 class PromptQueue:
     def __init__(
-        self, store: Store, prompts: Prompts, intake: Intake, runner: Runner, leases: Leases, instances: Instances, most: int
+        self, store: Store, prompts: Prompts, intake: Intake, live: LiveSessions, instances: Instances, most: int
     ) -> None:
         """`most` prompts wait in one session."""
         self._store = store
         self._prompts = prompts
         self._intake = intake
-        self._runner = runner
-        self._leases = leases
+        self._live = live
+        self._leases = live.leases
         self._instances = instances
         self._most = most
         self._waiting: dict[str, Waiting] = {}
-        self._workers: dict[str, asyncio.Task[None]] = {}
-        self._grown: set[str] = set()
-        """Sessions whose queue may have grown since their worker last looked."""
+        """By the row's id."""
         self._watching = TaskSet()
+        self._working = TaskSet()
         self._seen: set[tuple[str, int]] = set()
         """What waited at the last look."""
 
@@ -126,7 +124,7 @@ class PromptQueue:
         """Returns when the session is idle, on whatever server, and nothing waits in its queue. Raises NotFound."""
         await self._store.session_json(session_id)
         while True:
-            await self._runner.idle(session_id)
+            await self._live.get(session_id).idle()
             await self._leases.free_elsewhere(session_id)
             if not await self._rows(session_id) and not await self._is_busy(session_id):
                 return
@@ -134,7 +132,7 @@ class PromptQueue:
 
     async def _is_busy(self, session_id: str) -> bool:
         """Asked after the queue: a prompt that has left it is shown by the lease that its turn got in the same commit."""
-        return self._runner.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
+        return self._live.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
 
     async def answer(self, waiting: Waiting) -> bytes:
         """The JSON of the message that answers, when its turn has come and ended."""
@@ -166,46 +164,44 @@ class PromptQueue:
     async def close(self) -> None:
         """What waits stays in the queue, for the next start or another server."""
         await self._watching.cancel()
-        workers = list(self._workers.values())
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        await self._working.cancel()
         for queued_id in list(self._waiting):
             self._refuse(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
 
     def _work_on(self, session_id: str) -> None:
-        self._grown.add(session_id)
-        worker = self._workers.get(session_id)
-        if worker is None or worker.done():
-            self._workers[session_id] = asyncio.create_task(self._work(session_id), name=f"queue {session_id}")
+        live = self._live.get(session_id)
+        live.has_queue = True
+        if live.queue_worker is None:
+            live.queue_worker = self._working.start(self._work(live), f"queue {session_id}")
 
-    async def _work(self, session_id: str) -> None:
-        failures, pause = FailureLog(log, f"beginning the queued prompts of {session_id}"), RETRY_SECONDS
-        while session_id in self._grown:
-            self._grown.discard(session_id)
+    async def _work(self, live: LiveSession) -> None:
+        failures, pause = FailureLog(log, f"beginning the queued prompts of {live.id}"), RETRY_SECONDS
+        while live.has_queue:
+            live.has_queue = False
             try:
-                await self._begin_all(session_id)
+                await self._begin_all(live)
                 failures.worked()
             except SessionBusy:
-                self._grown.add(session_id)
+                live.has_queue = True
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception as error:  # noqa: BLE001  whatever it is, the prompt was accepted
                 failures.failed(error)
-                self._grown.add(session_id)
+                live.has_queue = True
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_RETRY_SECONDS)
-        del self._workers[session_id]
+        live.queue_worker = None
+        live.forget_if_idle()
 
-    async def _begin_all(self, session_id: str) -> None:
+    async def _begin_all(self, live: LiveSession) -> None:
         while True:
-            await self._runner.idle(session_id)
-            await self._leases.free_elsewhere(session_id)
-            row = next(iter(await self._rows(session_id)), None)
+            await live.idle()
+            await self._leases.free_elsewhere(live.id)
+            row = next(iter(await self._rows(live.id)), None)
             if row is None:
                 break
             await self._begin(row)
-        for queued_id in [key for key, waiting in self._waiting.items() if waiting.session_id == session_id]:
-            if session_id not in self._grown:
+        for queued_id in [key for key, waiting in self._waiting.items() if waiting.session_id == live.id]:
+            if not live.has_queue:
                 await self._follow(queued_id, self._waiting[queued_id].row)
 
     async def _follow(self, queued_id: str, row: Mapping[str, Any]) -> None:
@@ -266,7 +262,7 @@ class PromptQueue:
             await stored_error.answer_with(self._store, row.session_id, path, stored_error.of_turn(row.session_id, error))
 
         try:
-            await self._runner.run_exclusively(row.session_id, row.directory, HoldKind.EDIT, store, announced=True)
+            await self._prompts.turns.run_exclusively(row.session_id, row.directory, WorkKind.CLOSE, store, announced=True)
         except NotFound as gone:
             log.info("%s is deleted, with its queue: %s", row.session_id, gone.message)
         self._refuse(row.id, error)

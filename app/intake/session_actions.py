@@ -1,9 +1,8 @@
 """What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, TypeVar
+from functools import partial
 
 from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
@@ -12,21 +11,17 @@ from app.intake.command import Commands
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
 from app.project.registry import Projects
-from app.runs.runner import Runner
 from app.schema.errors import Conflict
 from app.schema.event import CommandRun, EventCommandExecuted
 from app.schema.message import CommandInput, InitInput, MessageWithParts, PromptInput, ShellInput, SummarizeInput
 from app.schema.part import ModelRef
 from app.schema.session import RevertInput, Session
-from app.session.gate import HoldKind, SessionGate
-from app.session.lease import Leases
+from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.revert import Reverts
 from app.session.store import Store
 from app.storage.repositories import message_rows
 from app.turn import compaction, hooks
 from app.workspace.instance import Instance
-
-T = TypeVar("T")
 
 INIT = "init"
 
@@ -37,19 +32,17 @@ class SessionActions:
         store: Store,
         prompts: Prompts,
         intake: Intake,
-        runner: Runner,
-        gate: SessionGate,
+        live: LiveSessions,
         reverts: Reverts,
         commands: Commands,
         projects: Projects,
-        leases: Leases,
     ) -> None:
-        self._leases = leases
         self._store = store
         self._prompts = prompts
+        self._turns = prompts.turns
         self._intake = intake
-        self._runner = runner
-        self._gate = gate
+        self._live = live
+        self._leases = live.leases
         self._reverts = reverts
         self._commands = commands
         self._projects = projects
@@ -88,30 +81,31 @@ class SessionActions:
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
         """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
         await self._store.session_json(session_id)
-        scope = self._prompts.scope(instance, session_id)
+        ctx = self._turns.context(instance, self._live.get(session_id))
         find_agent(instance.agents, wanted.agent)
 
         async def run() -> MessageWithParts:
             await self._require_new(session_id, wanted.message_id)
             await self._store.session_to_prompt(session_id)
             await self._reverts.clean_up(instance.location, session_id)
-            return await shell.run(scope, wanted)
+            return await shell.run(ctx, wanted)
 
-        return await self._runner.run_exclusively(session_id, instance.location.directory, HoldKind.SHELL, run, announced=True)
+        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.SHELL, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
-        stored. The turn begins with the session still held."""
+        stored. No prompt comes between the request for it and its turn."""
         await self._store.session_json(session_id)
-        scope = self._prompts.scope(instance, session_id)
+        ctx = self._turns.context(instance, self._live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
-        scope.model(model)
-        async with self._gate.hold(session_id, HoldKind.SUMMARIZE), self._holding_lease(session_id):
+        ctx.model(model)
+        summary = SessionWork(kind=WorkKind.SUMMARY, directory=instance.location.directory)
+        async with self._live.get(session_id).exclusive(summary), self._holding_lease(session_id):
             await self._reverts.clean_up(instance.location, session_id)
             last = (await self._store.session_to_prompt(session_id)).last_prompt
             agent = last.agent if last else default_agent(instance.agents, instance.config).name
-            await compaction.request(scope, agent, model, auto=wanted.auto)
-            run = self._prompts.start(session_id, instance)
+            await compaction.request(ctx, agent, model, auto=wanted.auto)
+            run = self._turns.start(session_id, instance)
         await run.ended.wait()
         run.require_not_fenced()
 
@@ -128,33 +122,18 @@ class SessionActions:
 
     async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""
-        await self._store.session_json(session_id)
-        return await self._runner.run_exclusively(
-            session_id,
-            instance.location.directory,
-            HoldKind.REVERT,
-            lambda: _uncancelled(self._reverts.revert(instance.location, instance.snapshots, session_id, wanted)),
-        )
+        revert = partial(self._reverts.revert, instance.location, instance.snapshots, session_id, wanted)
+        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, revert)
 
     async def unrevert(self, instance: Instance, session_id: str) -> Session:
         """Raises SessionBusy, Aborted, SnapshotFailed."""
-        await self._store.session_json(session_id)
-        return await self._runner.run_exclusively(
-            session_id,
-            instance.location.directory,
-            HoldKind.REVERT,
-            lambda: _uncancelled(self._reverts.unrevert(instance.location, instance.snapshots, session_id)),
-        )
+        unrevert = partial(self._reverts.unrevert, instance.location, instance.snapshots, session_id)
+        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, unrevert)
 
     async def commit_revert(self, instance: Instance, session_id: str) -> None:
         """What was reverted goes now, not with the next prompt. Raises SessionBusy, Aborted."""
-        await self._store.session_json(session_id)
-        await self._runner.run_exclusively(
-            session_id,
-            instance.location.directory,
-            HoldKind.REVERT,
-            lambda: _uncancelled(self._reverts.clean_up(instance.location, session_id)),
-        )
+        clean_up = partial(self._reverts.clean_up, instance.location, session_id)
+        await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, clean_up)
 
     async def compact(self, instance: Instance, session_id: str) -> None:
         """`summarize` with the model of the session."""
@@ -174,12 +153,3 @@ class SessionActions:
         ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
         event = EventCommandExecuted(properties=ran)
         await self._store.write(session_id, instance.location.directory, lambda tx: tx.announce(event))
-
-
-async def _uncancelled(work: Coroutine[Any, Any, T]) -> T:
-    """An abort waits: files that were reverted without the session's knowing could not be put back."""
-    task = asyncio.create_task(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        return await task

@@ -15,9 +15,9 @@ from app.session.prompted_session import model_of_session
 from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.turn import decide
-from app.turn.call_host import UnattendedHost, require_readable
 from app.turn.part_writer import PartWriter
-from app.turn.turn_scope import TurnScope
+from app.turn.turn_context import TurnContext
+from app.turn.unattended_host import UnattendedHost, require_readable
 from app.util import clock, ids
 from app.workspace.instance import Instance
 
@@ -43,43 +43,43 @@ class _ShellHost(UnattendedHost):
         self._writer.tool_progress(self._part, title, metadata)
 
 
-async def run(scope: TurnScope, wanted: ShellInput) -> MessageWithParts:
+async def run(ctx: TurnContext, wanted: ShellInput) -> MessageWithParts:
     """The answer with the finished call. An abort ends the command; what it had printed is the output.
 
     Raises ProviderModelNotFoundError before anything is stored."""
-    agent = find_agent(scope.instance.agents, wanted.agent)
-    model = wanted.model or agent.model or await _model(scope)
-    known = scope.model(model)
-    user = scope.new_user(agent.name, model)
+    agent = find_agent(ctx.instance.agents, wanted.agent)
+    model = wanted.model or agent.model or await _model(ctx)
+    known = ctx.model(model)
+    user = ctx.new_user(agent.name, model)
     user.id = wanted.message_id or user.id
-    scope.set_status(Busy())
-    await scope.write_message(user, [scope.synthetic_text(user, prompt_text("shell-notice"))])
-    message = scope.new_assistant(user, agent.name, model)
-    writer = PartWriter(scope.store, scope.directory, message)
+    ctx.set_status(Busy())
+    await ctx.write_message(user, [ctx.synthetic_text(user, prompt_text("shell-notice"))])
+    message = ctx.new_assistant(user, agent.name, model)
+    writer = ctx.writer(message)
     writer.enqueue_message()
     part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
     try:
         await writer.stored()
-        await _run_command(scope, agent, known, writer, part, wanted.command)
+        await _run_command(ctx, agent, known, writer, part, wanted.command)
     finally:
         await asyncio.shield(_finish(writer, message))
     return MessageWithParts.model_construct(info=message, parts=[part])
 
 
-async def _run_command(scope: TurnScope, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
-    host = _ShellHost(scope.instance, writer, part)
+async def _run_command(ctx: TurnContext, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
+    host = _ShellHost(ctx.instance, writer, part)
     context = ToolContext(
-        session_id=scope.session_id,
+        session_id=ctx.session_id,
         message_id=part.message_id,
         call_id=part.call_id,
         agent=agent,
         model=model,
-        sandbox_workspace=scope.instance.sandbox_workspace,
+        sandbox_workspace=ctx.instance.sandbox_workspace,
         host=host,
     )
     arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
     try:
-        result = await scope.services.toolbox.bash.execute(arguments, context)
+        result = await ctx.services.toolbox.bash.execute(arguments, context)
     except asyncio.CancelledError:
         # Who asked for the command gets what it had printed, whoever aborted it.
         writer.tool_completed(part, ToolResult("", host.output, {"output": host.output, "description": ""}))
@@ -98,8 +98,8 @@ async def _finish(writer: PartWriter, message: AssistantMessage) -> None:
     await writer.stored()
 
 
-async def _model(scope: TurnScope) -> ModelRef:
+async def _model(ctx: TurnContext) -> ModelRef:
     """The conversation's model, else the session's, else the default one."""
-    session, history, _ = await scope.store.conversation(scope.session_id)
+    session, history, _ = await ctx.store.conversation(ctx.session_id)
     user = decide.last_user(history)
-    return user.model if user else model_of_session(session) or default_model_of(scope.instance)
+    return user.model if user else model_of_session(session) or default_model_of(ctx.instance)

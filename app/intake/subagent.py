@@ -13,7 +13,7 @@ from app.session.service import new_session
 from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.tool.base import SubagentRequest, ToolError, ToolResult
-from app.turn.call_host import Caller
+from app.turn.tool_calls import ToolRun
 from app.workspace.instance import Instance
 
 
@@ -28,16 +28,16 @@ class SubagentSessions:
         self._store = store
         self._prompts = prompts
 
-    async def run(self, caller: Caller, part: ToolPart, request: SubagentRequest) -> ToolResult:
-        agent = caller.instance.agents.get(request.agent)
+    async def run(self, call: ToolRun, request: SubagentRequest) -> ToolResult:
+        agent = call.instance.agents.get(request.agent)
         if agent is None:
             raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")
-        session = await self._session(caller, agent, request)
-        model = agent.model or _model_of(caller)
-        progress = _Progress(caller, part, request.description, session.id, model)
+        session = await self._session(call, agent, request)
+        model = agent.model or _model_of(call)
+        progress = _Progress(call, request.description, session.id, model)
         progress.show()
         with self._store.watching(session.id, progress.on_part):
-            answer = await self._prompt(caller.instance, session.id, agent, model, request.prompt)
+            answer = await self._prompt(call.instance, session.id, agent, model, request.prompt)
         return _result(request, answer, progress.metadata())
 
     async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
@@ -45,27 +45,27 @@ class SubagentSessions:
         prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=text)])
         return MessageWithParts.model_validate_json(await self._prompts.answer_nested(instance, session_id, prompt))
 
-    async def _session(self, caller: Caller, agent: Agent, request: SubagentRequest) -> Session:
+    async def _session(self, call: ToolRun, agent: Agent, request: SubagentRequest) -> Session:
         if request.session_id:
-            return await self._resumed(caller, request.session_id)
-        own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, caller.instance)]
+            return await self._resumed(call, request.session_id)
+        own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, call.instance)]
         title = f"{request.description} (@{agent.name} subagent)"
-        session = new_session(caller.instance.location, title, caller.session.id)
+        session = new_session(call.instance.location, title, call.session.id)
 
         def create(tx: SessionTx) -> Session:
-            above = tx.of(caller.session.id).session()  # as it is now: rules that were set meanwhile hold for the child too
-            parent = [*caller.agent.permission, *(above.permission or [])]
+            above = tx.of(call.session.id).session()  # as it is now: rules that were set meanwhile hold for the child too
+            parent = [*call.agent.permission, *(above.permission or [])]
             rules = child_rules(parent, agent.permission, own)
             child = session.model_copy(update={"permission": rules, "owner": above.owner, "agent": agent.name})
             tx.create(child)
             return child
 
-        return await self._store.write(session.id, caller.instance.location.directory, create)
+        return await self._store.write(session.id, call.instance.location.directory, create)
 
-    async def _resumed(self, caller: Caller, session_id: str) -> Session:
+    async def _resumed(self, call: ToolRun, session_id: str) -> Session:
         """Only a session that this one started may be taken up again: another's could have more rights."""
         session = await self._store.session(session_id)
-        if session.parent_id != caller.session.id:
+        if session.parent_id != call.session.id:
             raise ToolError(f"Session {session_id} is not a task of this conversation. Leave session_id out to start a new one.")
         return session
 
@@ -73,9 +73,8 @@ class SubagentSessions:
 class _Progress:
     """What the caller's part shows of the child: its tool calls so far."""
 
-    def __init__(self, caller: Caller, part: ToolPart, title: str, session_id: str, model: ModelRef) -> None:
-        self._caller = caller
-        self._part = part
+    def __init__(self, call: ToolRun, title: str, session_id: str, model: ModelRef) -> None:
+        self._call = call
         self._title = title
         self._session_id = session_id
         self._model = model
@@ -89,12 +88,12 @@ class _Progress:
             self.show()
 
     def show(self) -> None:
-        self._caller.writer.tool_progress(self._part, self._title, self.metadata())
+        self._call.writer.tool_progress(self._call.part, self._title, self.metadata())
 
     def metadata(self) -> dict[str, Any]:
         return {
             "summary": list(self._calls.values()),
-            "parentSessionId": self._caller.session.id,
+            "parentSessionId": self._call.session.id,
             "sessionId": self._session_id,
             "model": self._model.wire(),
         }
@@ -108,8 +107,8 @@ def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
     return dict.fromkeys(tools, False)
 
 
-def _model_of(caller: Caller) -> ModelRef:
-    message = caller.writer.message
+def _model_of(call: ToolRun) -> ModelRef:
+    message = call.writer.message
     return ModelRef(provider_id=message.provider_id, model_id=message.model_id)
 
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from app.agent.definitions import default_agent, find
 from app.intake.resolve import Resolver
+from app.project.location import Location
 from app.provider.models.selection import default_model
 from app.schema.errors import BadRequest, Conflict, TooMany
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
-from app.session.lease import PromptLease
 from app.session.prompted_session import PromptedSession
 from app.session.quota import ProjectQuota
 from app.session.revert import remove_reverted
@@ -53,11 +53,15 @@ class StoredPrompt:
     known: bool = False
 
 
-class _IntakeOutcome(NamedTuple):
+class IntakeOutcome(NamedTuple):
     """Of storing a prompt: `known` if it was stored before; `lease`: acquired with it."""
 
     known: bool
     lease: Lease | None = None
+
+
+AcquireLease = Callable[[Connection], Lease | None]
+"""Called in the transaction of a prompt."""
 
 
 class TooManyPrompts(TooMany):
@@ -109,20 +113,20 @@ class Intake:
         instance: Instance,
         session_id: str,
         prepared: PreparedPrompt,
-        lease: PromptLease | None = None,
+        on_stored: Callable[[IntakeOutcome], None],
+        acquire: AcquireLease | None = None,
         *,
         rules_from_tools: bool = True,
         queued_id: str | None = None,
     ) -> StoredPrompt:
-        """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller holds the
-        session. `lease`: acquired in the same commit. Raises NotFound, also for a known message that was deleted meanwhile,
-        Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
+        """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller has the lock
+        of the session's messages. `on_stored` is called though the caller is cancelled meanwhile. Raises NotFound, also for a
+        known message that was deleted meanwhile, Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
         directory = instance.location.directory
-        store = self._storing(prepared, queued_id, lease, rules_from_tools=rules_from_tools)
+        store = self._storing(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=instance.location)
         async with self._store.lock(session_id):
             stored = self._store.post(session_id, directory, store)
-            if lease is not None:
-                stored.add_done_callback(lambda done: lease.keep(done.result().lease) if done.exception() is None else None)
+            stored.add_done_callback(lambda done: on_stored(done.result()) if done.exception() is None else None)
             known = (await asyncio.shield(stored)).known
         if prepared.message is not None and not known:
             return StoredPrompt(prepared.message)
@@ -159,21 +163,28 @@ class Intake:
         return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
 
     def _storing(
-        self, prepared: PreparedPrompt, queued_id: str | None, lease: PromptLease | None = None, *, rules_from_tools: bool = True
-    ) -> Callable[[SessionTx], _IntakeOutcome]:
-        """What was reverted goes, the message, its parts and the session's touch come, in one transaction."""
+        self,
+        prepared: PreparedPrompt,
+        queued_id: str | None,
+        acquire: AcquireLease | None = None,
+        *,
+        rules_from_tools: bool = True,
+        location: Location | None = None,
+    ) -> Callable[[SessionTx], IntakeOutcome]:
+        """What was reverted goes, the message, its parts and the session's touch come, in one transaction. `location`: of a
+        directory in use."""
         prompt, message = prepared.input, prepared.message
         waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
         info = message_row(message.info, prepared.content, waits=waits) if message else None
         parts = [part_row(part) for part in message.parts] if message else []
 
-        def store(tx: SessionTx) -> _IntakeOutcome:
+        def store(tx: SessionTx) -> IntakeOutcome:
             if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
                 if queued_id is not None:
                     tx.dequeue_prompt(queued_id)
-                return _IntakeOutcome(known=True)
+                return IntakeOutcome(known=True)
             session = self._session_with_room(tx) if waits else tx.session()
-            acquired = lease.acquire(tx.connection) if lease else None
+            acquired = acquire(tx.connection) if acquire else None
             if queued_id is not None:
                 tx.dequeue_prompt(queued_id, prompt.message_id)
             if session.revert is not None:
@@ -182,8 +193,8 @@ class Intake:
             tx.put_message(info)
             for part in parts:
                 tx.put_part(part)
-            tx.update(_prompted(session, message.info, tools))
-            return _IntakeOutcome(known=False, lease=acquired)
+            tx.update(_prompted(session, message.info, tools, location))
+            return IntakeOutcome(known=False, lease=acquired)
 
         return store
 
@@ -202,10 +213,12 @@ def _is_known(connection: Connection, session_id: str, message_id: str | None, c
     return row is not None
 
 
-def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None) -> Session:
+def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, location: Location | None) -> Session:
     """Nothing of it is reverted any more."""
     time = session.time.model_copy(update={"updated": clock.now_ms()})
     session = session.model_copy(update={"revert": None, "time": time})
+    if location is not None:
+        session.no_undo = location.no_undo
     if isinstance(prompt, UserMessage):
         _follow(session, prompt)
     if tools:

@@ -256,6 +256,11 @@ def closing_of(uri: str) -> LspMessage:
     return types.TEXT_DOCUMENT_DID_CLOSE, closed
 
 
+def diagnostics_of(uri: str) -> LspMessage:
+    named = types.TextDocumentIdentifier(uri=uri)
+    return types.TEXT_DOCUMENT_DIAGNOSTIC, types.DocumentDiagnosticParams(text_document=named)
+
+
 def symbols_of(uri: str) -> LspMessage:
     named = types.TextDocumentIdentifier(uri=uri)
     return types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, types.DocumentSymbolParams(text_document=named)

@@ -43,7 +43,7 @@ class SaidError(BaseModel):
     def shown(self) -> dict[str, Any]:
         """As LSP has it."""
         named = {"source": self.source, "code": self.code}
-        rest = {name: plain(str(value)) for name, value in named.items() if value is not None}
+        rest = {name: _short(value) for name, value in named.items() if value is not None}
         return {"range": self.range.model_dump(), "severity": _ERROR, "message": plain(self.message), **rest}
 
 
@@ -66,6 +66,28 @@ class Diagnosis(BaseModel):
         errors = [one for one in self.diagnostics if isinstance(one, Mapping) and one.get("severity") == _ERROR]
         read = (_read(SaidError, one) for one in errors[:_MAX_ERRORS])
         return FileErrors([error.shown() for error in read if error], len(errors))
+
+
+class ServerCapabilities(BaseModel):
+    """What counts of the answer to `initialize`."""
+
+    diagnostic_provider: Any = Field(default=None, alias="diagnosticProvider")
+
+
+class InitializeAnswer(BaseModel):
+    capabilities: ServerCapabilities
+
+
+def can_be_asked(answer: Any) -> bool:
+    """Whether a server says in its answer to `initialize` that it answers `textDocument/diagnostic`."""
+    read = _read(InitializeAnswer, answer)
+    return read is not None and bool(read.capabilities.diagnostic_provider)
+
+
+def asked(answer: Any, uri: str, version: int) -> Diagnosis | None:
+    """Of the answer to `textDocument/diagnostic`."""
+    items = answer.get("items") if isinstance(answer, Mapping) else None
+    return Diagnosis.of({"uri": uri, "version": version, "diagnostics": items})
 
 
 class SaidLocation(BaseModel):
@@ -125,6 +147,10 @@ def path_of(uri: str) -> Path | None:
     path = unquote(split.path)
     is_plain = path.startswith("/") and path.isprintable() and not set(path) & set('"<>') and "/../" not in f"{path}/"
     return Path(path) if split.scheme == "file" and is_plain else None
+
+
+def _short(value: int | str) -> int | str:
+    return value if isinstance(value, int) and abs(value) < _MAX_NUMBER else plain(str(value))
 
 
 def plain(text: str) -> str:

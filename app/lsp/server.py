@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from app.lsp.kinds import ServerKind, language_of
-from app.lsp.said import Diagnosis
+from app.lsp.said import Diagnosis, asked, can_be_asked
 from app.sandbox.program import Program
 from app.schema.lsp import FileErrors
 
@@ -70,6 +70,8 @@ class LanguageServer:
         self._files: OrderedDict[Path, _SpokenFile] = OrderedDict()
         self._errors: OrderedDict[Path, FileErrors] = OrderedDict()
         self._says_versions: bool | None = None
+        """None until it has published something."""
+        self._can_be_asked = False
         self._task = asyncio.create_task(self._run(), name=f"language server {target.kind.id}")
 
     @property
@@ -148,11 +150,12 @@ class LanguageServer:
         """Returns when it has said what it has to say of the file, or has ended."""
         published = asyncio.create_task(file.published.wait())
         unchanged = asyncio.create_task(self._has_nothing_new(path))
+        answered = asyncio.create_task(self._ask_for_errors(path, file))
         try:
             await asyncio.wait({published, unchanged}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            published.cancel()
-            unchanged.cancel()
+            for task in (published, unchanged, answered):
+                task.cancel()
         while file.published.is_set() and not file.is_exact:
             file.published.clear()
             with suppress(TimeoutError):
@@ -171,13 +174,27 @@ class LanguageServer:
         else:
             await client.ended()
 
+    async def _ask_for_errors(self, path: Path, file: _SpokenFile) -> None:
+        """Some publish nothing and wait to be asked."""
+        client = self._client
+        if client is None or not self._can_be_asked or self._says_versions is not None:
+            return
+        uri, version = path.as_uri(), file.version
+        with suppress(self._module.LspFailure):
+            answer = await client.request(*self._module.diagnostics_of(uri))
+            if said := asked(answer, uri, version):
+                self._take(path, said)
+
     def _diagnosed(self, params: Any) -> None:
         said = Diagnosis.of(params)
         path = said.path if said else None
         if said is None or path is None or not path.is_relative_to(self.target.top):
             return
-        file = self._files.get(path)
         self._says_versions = said.version is not None
+        self._take(path, said)
+
+    def _take(self, path: Path, said: Diagnosis) -> None:
+        file = self._files.get(path)
         if file is not None and said.version not in (None, file.version):
             return  # of what the file was
         self._keep(path, said.errors())
@@ -213,7 +230,8 @@ class LanguageServer:
             program = await asyncio.to_thread(target.program)
             async with module.connected(program, target.settings, self._diagnosed) as client:
                 async with asyncio.timeout(START_SECONDS):
-                    await client.request(*module.initialize(target.root, target.settings))
+                    answer = await client.request(*module.initialize(target.root, target.settings))
+                self._can_be_asked = can_be_asked(answer)
                 for method, params in module.after_initialize(target.settings):
                     client.notify(method, params)
                 self._is_ready(client)

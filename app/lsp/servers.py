@@ -4,12 +4,13 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.config.flags import Flags
 from app.lsp import said
 from app.lsp.kinds import ServerKind, configured
 from app.lsp.server import LanguageServer, LspTarget
@@ -42,6 +43,7 @@ class LspSettings:
     environment: Mapping[str, str]
     sandbox: Sandbox
     announce: Callable[[str, AnnouncedEvent], Awaitable[None]]
+    flags: Flags = field(default_factory=Flags)
 
 
 class LanguageServers:
@@ -92,7 +94,7 @@ class LanguageServers:
         return real, [server for target in targets if (server := self._server(target))]
 
     async def check(self, files: Mapping[Path, str]) -> dict[Path, FileErrors]:
-        """The errors of files that have these texts by now, and of others that have some."""
+        """The errors of files that have these texts by now, and of others that have some, whichever server speaks of them."""
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         names: dict[Path, Path] = {}
         asked: dict[LanguageServer, list[Path]] = {}
@@ -105,7 +107,7 @@ class LanguageServers:
             *(server.check(real, files[names[real]], deadline) for server, served in asked.items() for real in served)
         )
         found: dict[Path, FileErrors] = {}
-        for server in asked:
+        for server in self._servers.values():
             for real, errors in server.errors().items():
                 found.setdefault(names.get(real) or self._named(real), FileErrors()).add(errors)
         return found
@@ -150,7 +152,7 @@ class LanguageServers:
 
     @cached_property
     def _kinds(self) -> list[ServerKind]:
-        return configured(self._config)
+        return configured(self._config, self._settings.flags)
 
     def _found(self, path: Path) -> tuple[Path, list[LspTarget]]:
         """Looks at the disk."""
@@ -158,7 +160,8 @@ class LanguageServers:
         return real, [target for kind in self._kinds if kind.serves(real) and (target := self._target(kind, real))]
 
     def _target(self, kind: ServerKind, path: Path) -> LspTarget | None:
-        top, directory = (held.real for held in self._workspace.directories())
+        *tops, directory = self._workspace.real_directories()
+        top = tops[0] if tops else directory  # outside git
         root = kind.root_of(path, directory, top) if path.is_relative_to(top) else None
         if root is None:
             return None

@@ -4,6 +4,7 @@ import { h } from './dom.js';
 import { errorText, revealed, titleOf } from './text.js';
 import { askText, confirm, notify, showDialog } from './views/dialog.js';
 import { textOf } from './views/message.js';
+import { noUndoText } from './views/status.js';
 
 export class Actions {
   #takenBack = '';
@@ -118,11 +119,12 @@ export class Actions {
   async revert(message) {
     const id = this.#id;
     await this.attempt(async () => {
-      const { revert } = await this.api.revert(id, message.info.id, true);
+      const { revert, noUndo } = await this.api.revert(id, message.info.id, true);
       const sure = await showDialog({
         title: 'Revert to before this prompt?',
         body: [
           h('p', {}, `This prompt and everything after it is reverted.${revert?.diff ? ' These file changes are reverted too:' : ''}`),
+          noUndo && h('p', { class: 'warning' }, noUndoText(noUndo)),
           ...changesOf(revert),
         ],
         wide: Boolean(revert?.diff),

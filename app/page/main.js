@@ -197,6 +197,7 @@ function showSession({ info, messages }) {
   link.hidden = !info?.share && !info?.parentID;
   setText(link, info?.parentID ? '↑ Parent session' : 'Shared');
   status.showRevert(info?.revert ? revertedText(messages, info.revert) : null);
+  status.showNoUndo(info?.noUndo);
 }
 
 function showStatus({ id }) {

@@ -9,13 +9,12 @@ from typing import Literal
 from app.permission.named_programs import NamedPrograms
 from app.permission.spellings import spellings
 from app.permission.wildcard import matches
-from app.schema.permission import Action, Rule, Ruleset
+from app.schema.permission import EDITING_TOOLS, Action, Rule, Ruleset
 
 Readability = Literal["readable", "foreign", "unreadable"]
 
 MOST_WORDS = 100
 """Of a command, among which programs are looked for. What stands behind them is looked through as text."""
-_EDITING_TOOLS = {"edit", "write", "patch", "multiedit", "apply_patch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def hidden_tools(tool_ids: Iterable[str], ruleset: Ruleset) -> set[str]:
 
 
 def permission_for_tool(tool_id: str) -> str:
-    return "edit" if tool_id in _EDITING_TOOLS else tool_id
+    return "edit" if tool_id in EDITING_TOOLS else tool_id
 
 
 def _is_denied_for_all(permission: str, ruleset: Ruleset) -> bool:

@@ -7,7 +7,7 @@
 
 A hook is called with `input` and `output`, both JSON in the API's own names (`sessionID`, `topP`), and changes `output` in place.
 It may be a coroutine function, or a plain one, which runs in a thread. `event` and `config` are called with one value.
-docs/configuration.md shows every hook.
+docs/plugins.md shows every hook.
 """
 
 import threading

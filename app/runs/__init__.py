@@ -1,4 +1,4 @@
-"""Who runs what: one task a session, deletion, disposal of a directory, housekeeping, and recovery after a crash.
+"""Who runs what: the turns of sessions, deletion, disposal of a directory, housekeeping, and recovery after a crash.
 
-Begin at `runner.py`. What a run does is in `app.turn`; who may hold a session meanwhile is in `app.session.gate`.
+Begin at `turns.py`. What a turn does is in `app.turn`; what works on a session, and who may meanwhile, in `app.session.live`.
 """

@@ -2,9 +2,8 @@
 
 import os
 
-from app.runs.runner import Runner
 from app.schema.errors import ServiceError
-from app.session.store import Store
+from app.session.live import LiveSessions
 from app.storage.repositories import lease_rows
 from app.users.principal import is_within
 
@@ -20,13 +19,12 @@ class DirectoryBusy(ServiceError):
 class BusyDirectories:
     """On all servers of the database."""
 
-    def __init__(self, runner: Runner, store: Store) -> None:
-        self._runner = runner
-        self._store = store
+    def __init__(self, live: LiveSessions) -> None:
+        self._live = live
 
     async def require_idle(self, tree: str) -> None:
         """Raises DirectoryBusy if a session works in a directory or below it."""
-        here, real = self._runner.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
-        for directory in here.union((await self._store.query(lease_rows.held_sessions)).values()):
+        here, real = self._live.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
+        for directory in here.union((await self._live.store.query(lease_rows.held_sessions)).values()):
             if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
                 raise DirectoryBusy(directory)

@@ -4,47 +4,41 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from app.project.location import Location
-from app.runs.runner import Runner
-from app.session.gate import HoldKind, SessionGate
-from app.session.lease import Leases
+from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
-from app.session.store import Store
 
 
 class Deletion:
-    def __init__(
-        self, store: Store, sessions: SessionService, runner: Runner, gate: SessionGate, leases: Leases, tasks: SessionTasks
-    ) -> None:
-        self._leases = leases
-        self._store = store
+    def __init__(self, sessions: SessionService, live: LiveSessions, tasks: SessionTasks) -> None:
         self._sessions = sessions
-        self._runner = runner
-        self._gate = gate
+        self._live = live
         self._tasks = tasks
 
     async def delete(self, location: Location, session_id: str) -> None:
         """The session and its descendants, those too that are created meanwhile. Raises NotFound."""
-        async with AsyncExitStack() as holds:
+        async with AsyncExitStack() as stopped:
             held: list[str] = []
-            while new := [found.id for found in await self._store.session_tree(session_id) if found.id not in held]:
+            while new := [found.id for found in await self._live.store.session_tree(session_id) if found.id not in held]:
                 held.append(new[-1])
-                await holds.enter_async_context(self._stopped(new[-1]))
+                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
             await self._sessions.remove(location.directory, session_id)
             for deleted in held:
-                self._runner.discard(deleted)
+                self._live.get(deleted).discard()
 
     @asynccontextmanager
-    async def _stopped(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session whose turn is aborted. Parents before their children: the turn of a parent that is being aborted waits
-        for what it started below."""
-        hold = self._gate.request(session_id, HoldKind.DELETE)
+    async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
+        """A session whose works are aborted, and in which nothing begins. Parents before their children: the turn of a parent
+        that is being aborted waits for what it started below."""
+        live, deletion = self._live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
+        live.begin(deletion)
         try:
-            await self._runner.abort(session_id)
-            await hold.granted
-            await self._tasks.cancel(session_id)
-            await self._leases.acquire(session_id, wait=True)
-            yield
+            await self._live.abort(session_id)
+            async with live.messages:
+                await live.first(deletion)
+                await self._tasks.cancel(session_id)
+                await self._live.leases.acquire(session_id, wait=True)
+                yield
         finally:
-            self._leases.release(session_id)
-            self._gate.release(hold)
+            self._live.leases.release(session_id)
+            live.end(deletion)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from app.bus.memory import MemoryBus
 from app.runs.retention import PruneRule, Retention
-from app.runs.runner import Runner
 from app.sandbox.sandbox import remove_unused
+from app.session.live import LiveSessions
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.storage.engine import Database
@@ -32,7 +32,7 @@ class Housekeeping:
         replicas: Replicas,
         instances: Instances,
         branches: Branches,
-        runner: Runner,
+        live: LiveSessions,
         bus: MemoryBus,
         outputs: OutputStore,
         data_dir: Path,
@@ -46,7 +46,7 @@ class Housekeeping:
         self._replay = replay
         self._replicas = replicas
         self._instances = instances
-        self._runner = runner
+        self._live = live
         self._bus = bus
         self._outputs = outputs
         self._data_dir = data_dir
@@ -74,7 +74,7 @@ class Housekeeping:
 
     async def evict(self) -> None:
         """Workspaces that nobody has used for long, no turn runs in and no client listens to."""
-        busy = self._runner.directories() | self._bus.directories()
+        busy = self._live.directories() | self._bus.directories()
         for directory in self._instances.workspaces.evict_idle(busy):
             await self._instances.close_one(directory)
 

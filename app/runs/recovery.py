@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from app.pending.requests import PendingRequests
-from app.runs.runner import Run
+from app.runs.turns import Turns, TurnWork
 from app.schema.errors import MessageError, ServiceError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
 from app.schema.part import ToolPart
 from app.session.lease import Interruption, Leases
+from app.session.live import LiveSessions
 from app.session.store import Store
 from app.storage.repositories import lease_rows, message_rows, session_rows
 from app.turn import stored_error
@@ -79,7 +80,8 @@ class Recovery:
         leases: Leases,
         pending: Sequence[PendingRequests[Any, Any]],
         instances: Instances,
-        turns: "TurnStarter",
+        turns: Turns,
+        live: LiveSessions,
         reverts: "UnfinishedReverts",
         *,
         continues: bool = True,
@@ -92,6 +94,7 @@ class Recovery:
         self._pending = pending
         self._instances = instances
         self._turns = turns
+        self._live = live
         self._reverts = reverts
         self._continues = continues
         self._prompted_only = prompted_only
@@ -130,7 +133,7 @@ class Recovery:
         """Whether a server had died."""
         dead = self._leases.find_dead(await self._store.query(lease_rows.leases))
         if self._prompted_only:
-            dead = [lease for lease in dead if self._turns.is_running(lease.session_id)]
+            dead = [lease for lease in dead if self._live.get(lease.session_id).is_unfinished]
         if dead:
             await asyncio.to_thread(marks.end_abandoned)  # a killed server's commands on this machine, before its turns go on
             self._taken_over |= await self._leases.take_over(dead)
@@ -143,7 +146,7 @@ class Recovery:
         """Prompts whose server died between storing them and running them, and answers that no server goes on with."""
         now = time.monotonic()
         found = {row.session_id: row for row in await self._store.query(lease_rows.abandoned_sessions)}
-        waiting = [session_id for session_id in found if not self._turns.is_running(session_id)]
+        waiting = [session_id for session_id in found if not self._live.get(session_id).is_unfinished]
         self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
         for_seconds = {session_id: now - since for session_id, since in self._abandoned.items()}
         prompts = [
@@ -254,7 +257,7 @@ class Recovery:
         else:
             self._go_on(session_id, instance)
 
-    async def _drop_requests_after(self, run: Run, session_id: str) -> None:
+    async def _drop_requests_after(self, run: TurnWork, session_id: str) -> None:
         await run.ended.wait()
         self._drop_requests({session_id})
 
@@ -286,12 +289,6 @@ class Recovery:
             await self._close_prompts(session_id, directory)
         except ServiceError as damage:
             log.error("session %s could not be recovered: %s", session_id, damage)
-
-
-class TurnStarter(Protocol):
-    def start(self, session_id: str, instance: Instance) -> Run: ...
-
-    def is_running(self, session_id: str) -> bool: ...
 
 
 class Unreverter(Protocol):

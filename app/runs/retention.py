@@ -17,12 +17,10 @@ from typing import Any, Literal
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.retention import PruneReport
 from app.schema.session import Session
-from app.session.gate import HoldKind, SessionGate
-from app.session.lease import Leases
+from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.service import SessionService
 from app.session.store import Store
 from app.snapshot.collection import collect_repositories
-from app.storage import space
 from app.storage.engine import Connection, Database
 from app.storage.repositories import lease_rows, session_rows
 from app.util import clock
@@ -61,8 +59,7 @@ class Retention:
         database: Database,
         store: Store,
         sessions: SessionService,
-        gate: SessionGate,
-        leases: Leases,
+        live: LiveSessions,
         data_dir: Path,
         rest: float = REST,
     ) -> None:
@@ -70,8 +67,7 @@ class Retention:
         self._database = database
         self._store = store
         self._sessions = sessions
-        self._gate = gate
-        self._leases = leases
+        self._live = live
         self._data_dir = data_dir
         self.rest = rest
         self.on_deleted: Callable[[Session], None] = lambda _: None
@@ -91,7 +87,7 @@ class Retention:
                     projects.update(session.project_id for session in tree if not dry_run)
                 await asyncio.sleep(0 if dry_run else self.rest * (time.monotonic() - began))
             if not dry_run:
-                await space.give_back(self._database)
+                await self._database.give_back()
                 await collect_repositories(self._data_dir, projects, self._database.locks)
         if report.trees and not dry_run:
             log.info("deleted %d old sessions in %d trees", report.sessions, report.trees)
@@ -112,7 +108,7 @@ class Retention:
     ) -> KeptAs | int | None:
         if kept := kept_as(tree):
             return kept
-        if any(self._gate.is_held(session.id) or session.id in held for session in tree):
+        if any(self._live.get(session.id).is_held or session.id in held for session in tree):
             return "running"
         if dry_run:
             return len(tree)
@@ -128,7 +124,7 @@ class Retention:
         root, known = tree[-1], frozenset(session.id for session in tree)
         async with AsyncExitStack() as holds:
             for session in reversed(tree):
-                await holds.enter_async_context(self._idle(session.id))
+                await holds.enter_async_context(self._alone(session))
             check = partial(self._require_unused, cutoff=rule.cutoff, known=known)
             gone = await self._sessions.remove(root.directory, root.id, rule.allows, check)
         for session in gone:
@@ -136,16 +132,13 @@ class Retention:
         return len(gone) or None
 
     @asynccontextmanager
-    async def _idle(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session that nothing works on here. Raises SessionBusy."""
-        if self._gate.is_held(session_id):
-            raise SessionBusy(session_id)
-        hold = self._gate.request(session_id, HoldKind.DELETE)
-        try:
-            await hold.granted
+    async def _alone(self, session: Session) -> AsyncIterator[None]:
+        """Nothing works on the session here, or begins to. Raises SessionBusy."""
+        live = self._live.get(session.id)
+        if live.is_held:
+            raise SessionBusy(session.id)
+        async with live.exclusive(SessionWork(kind=WorkKind.DELETE, directory=session.directory)):
             yield
-        finally:
-            self._gate.release(hold)
 
     def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
         """By other servers, in the transaction that deletes them. Raises SessionBusy, and NotFound if another deleted them."""
@@ -155,7 +148,7 @@ class Retention:
         if any(row.updated >= cutoff for row in rows) or not known.issuperset(session_rows.children_of(connection, known)):
             raise SessionBusy(rows[0].id)
         for row in rows:
-            self._leases.require_free(connection, row.id)
+            self._live.leases.require_free(connection, row.id)
 
 
 def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:

@@ -101,10 +101,16 @@ def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS
     """What a configured program is made of: where it is installed, and the files and directories that its words name. Not what
     belongs to others, nor keys: judged by where a path leads."""
     program, *words = map(Path, argv)
-    installed = {prefix_of(path.parent, machine.home) for path in (program, Path(os.path.realpath(program)))}
+    installed = {_installation(path, machine.home) for path in (program, Path(os.path.realpath(program)))}
     named = [opened_for(path, machine) for path in words if path.is_absolute() and path.exists()]
     found = found_paths([*(installed if program.is_absolute() and program.exists() else ()), *named])
     return [place for place in found if _may_be_named(place.real, machine, walls)]
+
+
+def _installation(program: Path, home: Path) -> Path:
+    """Of a Node package all packages beside it, which it may need."""
+    parts = program.parts
+    return Path(*parts[: parts.index("node_modules") + 1]) if "node_modules" in parts else prefix_of(program.parent, home)
 
 
 def _beside(workspace: SandboxWorkspace, named: Iterable[FoundPath]) -> list[FoundPath]:

@@ -30,11 +30,10 @@ from typing_extensions import TypeAliasType
 
 from app.schema.agent import AgentMode
 from app.schema.base import WHEN_USED, describe_absence
-from app.schema.permission import Action
+from app.schema.permission import EDITING_TOOLS, Action
 
 RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")
 ACTION_KEYS = ("todowrite", "todoread", "question", "webfetch", "websearch", "codesearch", "doom_loop")
-_EDIT_TOOLS = {"write", "edit", "patch", "multiedit"}
 
 Number = Annotated[StrictInt | StrictFloat, WithJsonSchema({"type": "number"})]
 """A whole number stays one."""
@@ -93,7 +92,7 @@ LogLevel = TypeAliasType("LogLevel", Literal["DEBUG", "INFO", "WARN", "ERROR"])
 
 def tools_permission(tools: Mapping[str, bool]) -> dict[str, Action]:
     """The legacy `tools` map as permissions: the tools that change files share the permission `edit`."""
-    return {("edit" if tool in _EDIT_TOOLS else tool): ("allow" if on else "deny") for tool, on in tools.items()}
+    return {("edit" if tool in EDITING_TOOLS else tool): ("allow" if on else "deny") for tool, on in tools.items()}
 
 
 def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) -> dict[str, Any]:

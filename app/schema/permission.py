@@ -7,6 +7,10 @@ from app.schema.base import Metadata, PermissionID, SessionID, Wire
 Action = Literal["allow", "deny", "ask"]
 Reply = Literal["once", "always", "reject"]
 
+EDITING_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch", "patch"})
+"""Tools that change the files that they name, or fail and change nothing. They share the permission `edit`. `patch` is of older
+configurations and sessions."""
+
 
 class Rule(Wire):
     permission: str

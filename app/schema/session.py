@@ -115,6 +115,7 @@ class Session(Wire):
     revert: Revert | None = None
     owner: Annotated[str | None, Field(description="The user it belongs to, on a server with users")] = None
     pinned: Annotated[bool | None, Field(description="Stays, however old it is, when old sessions are deleted")] = None
+    no_undo: Annotated[str | None, Field(description="Why changes of files cannot be reverted in its directory")] = None
 
     @classmethod
     def _always_there(cls) -> set[str]:

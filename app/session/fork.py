@@ -4,7 +4,7 @@ from app.project.location import Location
 from app.schema.errors import MessageNotFound
 from app.schema.session import Session
 from app.session import title
-from app.session.gate import HoldKind, SessionGate
+from app.session.live import LiveSessions
 from app.session.quota import ProjectQuota
 from app.session.service import new_session
 from app.session.session_tx import SessionTx
@@ -15,10 +15,10 @@ from app.util import ids
 
 
 class Forks:
-    def __init__(self, store: Store, quota: ProjectQuota, gate: SessionGate) -> None:
+    def __init__(self, store: Store, quota: ProjectQuota, live: LiveSessions) -> None:
         self._store = store
         self._quota = quota
-        self._gate = gate
+        self._live = live
 
     async def fork(self, location: Location, session_id: str, message_id: str | None) -> Session:
         """Copies everything before `message_id`, or all finished messages. Waits for requests that change messages. Raises
@@ -33,7 +33,7 @@ class Forks:
                 raise MessageNotFound(session_id, message_id or "")
             tx.copy_history(session, _copy(session_id, fork_id, extent))
 
-        async with self._gate.hold(session_id, HoldKind.READ):
+        async with self._live.get(session_id).messages:
             self._store.live.write_all()
             await self._store.write(fork_id, location.directory, fork)
         return await self._store.session(fork_id)

@@ -227,8 +227,7 @@ class LiveParts:
 
         def write(tx: Tx) -> None:
             tx.require(lease)
-            for put, part_rows in tx.sql.put_parts(found):
-                tx.put(put, *part_rows)
+            tx.put(tx.sql.put_part, *found)
 
         return self._writer.post(write, session_id if waits else None, chain)
 

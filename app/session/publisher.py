@@ -4,15 +4,11 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 
 from app.bus.base import Event, PartDelta
 from app.bus.memory import MemoryBus
 
 log = logging.getLogger(__name__)
-
-MOST_REVISIONS = 10_000
-"""Sessions whose revision is remembered. Of one that is forgotten too early, what was kept is made again."""
 
 MOST_OWNERS = 10_000
 """A session that streams is among the latest: its parts' first text is announced as an event."""
@@ -26,15 +22,11 @@ class SessionPublisher:
         self._latest: dict[str, int] = {}
         """How many events were published of the sessions that are being read."""
         self._readers = Counter[str]()
-        self._numbers = count()
-        self._revisions: dict[str, int] = {}
-        """Of the sessions whose revision somebody asked for."""
         self._owners: OrderedDict[str, str] = OrderedDict()
         """Of the sessions that belong to users, those that something was announced of lately."""
 
     def publish(self, event: Event) -> None:
         self._note_owner(event)
-        self.changed(event.session_id or "")
         if event.session_id in self._latest:
             self._latest[event.session_id] += 1
         try:
@@ -43,22 +35,11 @@ class SessionPublisher:
             log.exception("event %s of session %s could not be published: %.80r", event.seq, event.session_id, event.payload)
 
     def publish_delta(self, delta: PartDelta) -> None:
-        self.changed(delta.session_id)
         try:
             owner = self._owners.get(delta.session_id)
             self._bus.publish_delta(delta._replace(owner=owner) if owner else delta)
         except Exception:
             log.exception("a delta of part %s of session %s could not be published", delta.part_id, delta.session_id)
-
-    def changed(self, session_id: str) -> None:
-        """Forgotten until the revision is asked for again: most sessions are never asked of."""
-        self._revisions.pop(session_id, None)
-
-    def revision(self, session_id: str) -> int:
-        """Another number whenever something is announced of the session, or streams in it, as far as this server hears of it."""
-        if len(self._revisions) >= MOST_REVISIONS:
-            del self._revisions[next(iter(self._revisions))]
-        return self._revisions.setdefault(session_id, next(self._numbers))
 
     @contextmanager
     def counting(self, session_id: str) -> Iterator[None]:

@@ -47,13 +47,12 @@ class Replay:
         owner = audience.owner if audience else None
 
         def read(connection: Connection) -> ReplayPage:
-            oldest, newest = journal_rows.journal_span(connection)
-            if cursor < oldest - 1 or cursor > newest:
-                return ReplayPage([], newest, resync=True)
-            rows, last = journal_rows.events_after(connection, cursor, directory, journal_rows.PAGE_BYTES, owner)
-            events = map(journal_rows.event_of, rows)
+            page = journal_rows.journal_page(connection, cursor, directory, owner, journal_rows.PAGE_BYTES)
+            if page.is_gap:
+                return ReplayPage([], page.newest, resync=True)
+            events = map(journal_rows.event_of, page.rows)
             heard = [event for event in events if not event.steers and (audience is None or audience.receives(event))]
-            return ReplayPage(heard, newest if last else rows[-1].seq, last)
+            return ReplayPage(heard, page.upto, page.is_last)
 
         return await self._database.read(read)
 

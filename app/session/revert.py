@@ -4,8 +4,8 @@ revert    restores the files to their state before the target, and stores a snap
 unrevert  restores the files to that snapshot
 cleanup   the next prompt removes the reverted messages (`remove_reverted`)
 
-The caller holds the session (`gate`), so that a prompt comes entirely before or after. Before a file is touched, the session's
-revert is marked as `unfinished`: if the server is killed, its next start undoes the revert.
+The caller has the session for itself (`live.py`), so that a prompt comes entirely before or after. Before a file is touched, the
+session's revert is marked as `unfinished`: if the server is killed, its next start undoes the revert.
 """
 
 import logging
@@ -66,7 +66,7 @@ class Reverts:
         if wanted.dry_run:
             before = await _snapshots_before_revert(snapshots, location, session, history)
             revert = await _preview(snapshots, location, target, before)
-            return session.model_copy(update={"revert": revert, "summary": totals(diffs)})
+            return session.model_copy(update={"revert": revert, "summary": totals(diffs), "no_undo": location.no_undo})
         told = await self._unrevert_files(location, snapshots, session, history)
         try:
             revert = await self._revert_files(location, snapshots, session_id, target, wanted)
@@ -234,8 +234,11 @@ def _absolute(file: str, location: Location) -> Path:
 
 
 def _revert_to(target: RevertTarget, location: Location) -> Revert:
-    unknown = [item.model_copy(update={"file": _display_path(item.file, location)}) for item in unknown_changes(target)]
-    return Revert(message_id=target.message_id, part_id=target.part_id, not_reverted=unknown or None)
+    left = [item.model_copy(update={"file": _display_path(item.file, location)}) for item in unknown_changes(target)]
+    if location.no_undo is not None:
+        files = [*(_display_path(str(path), location) for path in first_trees(target)), *(item.file for item in left)]
+        left = [NotReverted(file=file, reason=f"no undo here: {location.no_undo}") for file in dict.fromkeys(files)]
+    return Revert(message_id=target.message_id, part_id=target.part_id, not_reverted=left or None)
 
 
 def _add_failures(revert: Revert, failures: Sequence[NotRestored], location: Location) -> None:
@@ -244,8 +247,7 @@ def _add_failures(revert: Revert, failures: Sequence[NotRestored], location: Loc
 
 
 def _display_path(file: str, location: Location) -> str:
-    """Relative to the checkout, or to the directory outside git."""
-    return relative(file, location.worktree if location.is_git else location.directory)
+    return relative(file, location.files_root)
 
 
 async def _snapshots_before_revert(

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.part import Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
+from app.schema.permission import EDITING_TOOLS
 from app.schema.session import NotReverted
 from app.schema.tool_state import Completed, Failed
 
 NO_SNAPSHOT = "there is no snapshot of this step"
-_EDITING = ("edit", "write", "multiedit", "apply_patch")
-"""Tools that change the files named in their input, or fail and change nothing."""
 _RUNNING_ANYTHING = ("bash", "task")
 """Tools that may have changed any file, even if they failed or were aborted."""
 
@@ -130,7 +129,7 @@ def _may_have_changed(part: Part) -> Sequence[str]:
 
 
 def _edited_files(part: Part) -> Sequence[str]:
-    if not isinstance(part, ToolPart) or part.tool not in _EDITING or not isinstance(part.state, Completed):
+    if not isinstance(part, ToolPart) or part.tool not in EDITING_TOOLS or not isinstance(part.state, Completed):
         return []
     if file := part.state.input.get("filePath"):
         return [str(file)]

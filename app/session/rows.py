@@ -1,6 +1,6 @@
 """Translates between stored rows and values. Pure. A row's body contains everything but the ids, which are in its columns.
 
-A damaged row does not hide others: a damaged message is skipped, a damaged part is replaced by a text that says so.
+A damaged row does not hide others: a damaged message or part is left out, and the log names it.
 """
 
 import logging
@@ -17,12 +17,10 @@ from app.schema.tool_state import Completed
 from app.session.session_sums import session_sums
 from app.storage.bodies import parsed
 from app.storage.repositories.message_rows import StoredMessages
-from app.storage.repositories.session_rows import fold, session_value
+from app.storage.repositories.session_rows import session_value
+from app.util.folding import fold
 
 log = logging.getLogger(__name__)
-
-DAMAGED = "This part cannot be shown because its stored data is damaged. Run `opensession doctor` for details."
-_DAMAGED_BODY = {"type": "text", "text": DAMAGED, "synthetic": True, "ignored": True}
 
 _MESSAGE_IDS = {"id", "session_id", "parent_id"}
 _PART_IDS = {"id", "session_id", "message_id"}
@@ -145,20 +143,25 @@ def read_sessions(stored: Iterable[Any]) -> list[Session]:
 
 def message_value(session_id: str, message_id: str, parent_id: str | None, body: str) -> dict[str, Any] | None:
     """The JSON of a message; None of a damaged one."""
+    ids = {"id": message_id, "sessionID": session_id}
+    return _value(ids if parent_id is None else {**ids, "parentID": parent_id}, body)
+
+
+def part_value(session_id: str, message_id: str, part_id: str, body: str) -> dict[str, Any] | None:
+    """The JSON of a part; None of a damaged one."""
+    return _value({"id": part_id, "sessionID": session_id, "messageID": message_id}, body)
+
+
+def _value(ids: dict[str, Any], body: str) -> dict[str, Any] | None:
     content = parsed(body)
     if content is None:
-        log.error("%s of session %s is damaged", message_id, session_id)
+        _say_damaged(ids)
         return None
-    parent = {} if parent_id is None else {"parentID": parent_id}
-    return {"id": message_id, "sessionID": session_id, **parent, **content}
+    return {**ids, **content}
 
 
-def part_value(session_id: str, message_id: str, part_id: str, body: str) -> dict[str, Any]:
-    """The JSON of a part; a text that says so in place of a damaged one."""
-    content = parsed(body)
-    if content is None:
-        log.error("%s of session %s is damaged", part_id, session_id)
-    return {"id": part_id, "sessionID": session_id, "messageID": message_id, **(content or _DAMAGED_BODY)}
+def _say_damaged(value: Mapping[str, Any]) -> None:
+    log.error("%s of session %s is damaged, and left out", value["id"], value["sessionID"])
 
 
 def message_values(session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE) -> list[dict[str, Any]]:
@@ -167,7 +170,8 @@ def message_values(session_id: str, stored: StoredMessages, live: Mapping[str, P
     parts: dict[str, list[dict[str, Any]]] = {}
     for message_id, part_id, _, body in stored.parts:  # by their names it would take twice as long
         part = live[part_id].wire() if part_id in live else part_value(session_id, message_id, part_id, body)
-        parts.setdefault(message_id, []).append(part)
+        if part is not None:
+            parts.setdefault(message_id, []).append(part)
     written = {row.id for row in stored.parts} if live else set()
     for new in (part for part in live.values() if part.id not in written):
         parts.setdefault(new.message_id, []).append(new.wire())
@@ -181,26 +185,25 @@ def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Pa
     try:
         return MESSAGES.validate_python(values)
     except ValidationError:
-        return [read for value in values for read in _read_damaged(value)]
+        return [read for value in values for read in _sound(value)]
 
 
-def _read_damaged(value: dict[str, Any]) -> list[MessageWithParts]:
-    """With the readable parts of a damaged message; nothing if the message itself is damaged."""
-    info = value["info"]
+def _sound(value: dict[str, Any]) -> list[MessageWithParts]:
+    """Without its damaged parts; nothing of a damaged message."""
     try:
-        return MESSAGES.validate_python([{"info": info, "parts": [_readable(part) for part in value["parts"]]}])
+        return MESSAGES.validate_python([{**value, "parts": [part for part in value["parts"] if _is_sound(part)]}])
     except ValidationError:
-        log.error("skipped message %s of session %s: damaged", info["id"], info["sessionID"])
+        _say_damaged(value["info"])
         return []
 
 
-def _readable(part: dict[str, Any]) -> dict[str, Any]:
+def _is_sound(part: dict[str, Any]) -> bool:
     try:
         PART.validate_python(part)
     except ValidationError:
-        log.error("part %s of session %s is damaged", part["id"], part["sessionID"])
-        return {**{name: part[name] for name in ("id", "sessionID", "messageID")}, **_DAMAGED_BODY}
-    return part
+        _say_damaged(part)
+        return False
+    return True
 
 
 def read_prompt(session_id: str, message_id: str, body: str) -> UserMessage:

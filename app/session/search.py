@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +12,16 @@ from app.session.store import Store
 from app.storage import part_texts
 from app.storage.bodies import parsed
 from app.storage.part_texts import TextFilter
-from app.util.folding import FoldedText, fold_accents
+from app.util.folding import JOINED, fold
 
 MAX_WORDS = 20
+
+_JOINED, _CLUSTER = re.compile(JOINED), re.compile(f".{JOINED}*", re.DOTALL)
 
 
 def words_of(query: str) -> list[str]:
     """Folded, each once."""
-    return list(dict.fromkeys(fold_accents(query).split()))
+    return list(dict.fromkeys(fold(query).split()))
 
 
 async def find_parts(store: Store, words: Sequence[str], wanted: TextFilter) -> tuple[list[FoundPart], int | None]:
@@ -50,6 +52,37 @@ BEFORE, LENGTH = 60, 240
 """Characters: before the first word, and of the whole snippet."""
 MAX_OCCURRENCES = 500
 """That are looked at for the best place."""
+
+
+class FoldedText:
+    """A text with its folded form, and where each folded character comes from."""
+
+    def __init__(self, text: str) -> None:
+        self.folded = fold(text)
+        self._ends: list[int] = []
+        self._starts: list[int] = []
+        if len(self.folded) != len(text) or _JOINED.search(text):
+            self._map_clusters(text)
+
+    def _map_clusters(self, text: str) -> None:
+        pieces = []
+        for cluster in _CLUSTER.finditer(text):
+            piece = fold(cluster[0])
+            pieces.append(piece)
+            self._starts += [cluster.start()] * len(piece)
+            self._ends += [cluster.end()] * len(piece)
+        self.folded = "".join(pieces)
+
+    def occurrences(self, words: list[str]) -> Iterator[tuple[int, int, str]]:
+        """[start, end) in the text, and the folded word that is found there."""
+        pattern = re.compile(f"(?=({'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))}))")
+        for found in pattern.finditer(self.folded):
+            start, end = found.span(1)
+            if self._starts:
+                yield self._starts[start], self._ends[end - 1], found[1]
+            else:
+                yield start, end, found[1]
+
 
 Occurrence = tuple[int, int, str]
 _GAP = re.compile(r"[ \n]")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.storage.bodies import parsed
-from app.util.folding import fold_accents
+from app.util.folding import fold
 
 Kind = Literal["text", "reasoning", "tool"]
 
@@ -115,5 +115,5 @@ def encode(text: str) -> str:
     one and two are usual, and pg_trgm knows letters beyond ASCII only where the database's locale does. So each of these
     characters becomes four ASCII letters, in capitals, which folded text does not have: a word is found in a text if and only if
     its code is."""
-    folded = fold_accents(text)
+    folded = fold(text)
     return folded if folded.isascii() else folded.translate(_CODES)

@@ -23,12 +23,11 @@ from app.schema.part import Part
 from app.schema.permission import Ruleset
 from app.schema.session import CreateInput, ProjectSummary, Session, SessionModel, SessionTime, UpdateInput
 from app.session import slug, title
-from app.session.gate import HoldKind, SessionGate
-from app.session.lease import Leases
+from app.session.live import LiveSessions
 from app.session.rows import json_array, part_row, session_values
 from app.session.session_sums import NOTHING, sums_of
 from app.session.session_tx import UNKNOWN_BASIS, SessionTx
-from app.session.store import SessionsPage, Store
+from app.session.store import Page, Store
 from app.storage import tables
 from app.storage.bodies import parsed
 from app.storage.engine import Connection
@@ -53,10 +52,9 @@ class MessageReverted(ServiceError):
 
 
 class SessionService:
-    def __init__(self, store: Store, gate: SessionGate, leases: Leases) -> None:
+    def __init__(self, store: Store, live: LiveSessions) -> None:
         self._store = store
-        self._leases = leases
-        self._gate = gate
+        self._live = live
 
     async def find_or_create(self, session_id: str, location: Location, wanted: CreateInput, owner: str = "") -> Session:
         """With an id that the client has chosen: a session is created once, however often that is asked for."""
@@ -89,12 +87,12 @@ class SessionService:
         owners = await self._store.query(session_rows.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
-    async def page_of_all(self, wanted: SessionFilter, limit: int) -> SessionsPage:
+    async def page_of_all(self, wanted: SessionFilter, limit: int) -> Page:
         """Of all projects, the newest updated first, each with its project. The cursor is the time that the sessions of the next
         page were updated before."""
         found, projects, cursor = await self._store.query(_with_projects, wanted, limit)
         sessions = [{**session, "project": projects.get(session["projectID"])} for session in session_values(found)]
-        return SessionsPage(orjson.dumps(sessions), cursor)
+        return Page(orjson.dumps(sessions), cursor)
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
@@ -144,7 +142,7 @@ class SessionService:
         held: set[str] = set()
         while new := [each.id for each in await self._store.session_tree(session_id) if each.id not in held]:
             for each in new:
-                await holds.enter_async_context(self._gate.hold(each, HoldKind.EDIT))
+                await holds.enter_async_context(self._live.get(each).editing())
             held.update(new)
 
     def _transfer(self, tx: SessionTx, owner: str) -> None:
@@ -156,7 +154,7 @@ class SessionService:
         if session.owner == (owner or None):
             return
         for each in reversed(tree):
-            self._leases.require_free(tx.connection, each.id)
+            self._live.leases.require_free(tx.connection, each.id)
             tx.of(each.id).transfer(each, owner)
 
     async def remove(
@@ -235,12 +233,12 @@ class SessionService:
                 tx.connection, session_id, message_id, session.revert.message_id
             ):
                 raise MessageReverted(session_id, message_id)
-            self._leases.require_free(tx.connection, session_id)
+            self._live.leases.require_free(tx.connection, session_id)
             if isinstance(message.info, AssistantMessage):
                 tx.put_diff_basis(UNKNOWN_BASIS)  # its snapshots and patches may be gone
             edit(tx, message.parts)
 
-        async with self._gate.hold(session_id, HoldKind.EDIT):
+        async with self._live.get(session_id).editing():
             await self._store.write(session_id, location.directory, change)
 
 
@@ -328,6 +326,7 @@ def new_session(location: Location, name: str | None, parent_id: str | None = No
         version=__version__,
         time=SessionTime(created=now, updated=now),
         permission=permission,
+        no_undo=location.no_undo,
     )
 
 

@@ -32,7 +32,7 @@ from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
 from app.session.searched_text import created_time, text_row
 from app.session.session_sums import NOTHING, Sums, sums_of_bodies
-from app.session.step_usage import StepUsage
+from app.session.usage import StepUsage
 from app.storage.engine import Connection
 from app.storage.history_copy import HistoryCopy
 from app.storage.repositories import message_rows, pending_rows, session_rows
@@ -173,9 +173,9 @@ class SessionTx:
 
     def _put_parts(self, parts: Sequence[Row]) -> None:
         now = clock.now_ms()
-        texts = [text_row(part, self._created(part["message_id"], now)) for part in parts]
-        for put, part_rows in self.tx.sql.put_parts(parts, texts):
-            self.tx.put(put, *part_rows)
+        texts = (text_row(part, self._created(part["message_id"], now)) for part in parts)
+        self.tx.put(self.tx.sql.put_part, *parts)
+        self.tx.put(self.tx.sql.put_part_text, *(text for text in texts if text is not None))
 
     def _created(self, message_id: str, default: int) -> int:
         message = self._messages.get(message_id)

@@ -3,20 +3,27 @@
 The id in the link is the only secret and cannot be guessed.
 """
 
+import asyncio
+import hashlib
 import re
 import secrets
-from collections.abc import AsyncIterator
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 from app.config.flags import Flags
 from app.project.location import Location
 from app.schema.config import Config
 from app.schema.errors import NotFound, ServiceError
+from app.schema.message import MESSAGES
+from app.schema.part import Part
 from app.schema.session import Session, Share
+from app.session import rows
 from app.session.session_tx import SessionTx
-from app.session.shared_conversation import SharedBody, SharedConversations
+from app.session.shared_view import shared_messages, shared_session
 from app.session.store import Store
-from app.storage.repositories import session_rows
+from app.storage import tables
+from app.storage.engine import Connection
+from app.storage.repositories import message_rows, session_rows
 
 _ID_BYTES = 20
 _ID = re.compile(r"[0-9a-f]{40}")
@@ -39,10 +46,18 @@ def shares_automatically(config: Config, flags: Flags) -> bool:
     return may_share(config, flags) and (config.share == "auto" or flags.auto_share)
 
 
+class SharedBody(NamedTuple):
+    """The JSON of a SharedConversation."""
+
+    body: bytes
+    etag: str
+
+
 class Shares:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._conversations = SharedConversations(store)
+        self._rendering = asyncio.Semaphore(1)
+        """Visitors may be many, and need no login."""
 
     async def share(self, location: Location, session_id: str, base: str) -> Session:
         """Creates a link below the URL `base`, or returns the existing one. Raises NotFound."""
@@ -75,10 +90,39 @@ class Shares:
 
     async def visit(self, share_id: str) -> SharedBody:
         """Raises NotFound, with the same message for every unknown id."""
-        found = await self._conversations.get(share_id) if _ID.fullmatch(share_id) else None
-        if found is None:
-            raise NotFound("Nothing is shared here: the link is wrong, or the session is no longer shared.")
-        return found
+        async with self._rendering:
+            stored = await self._store.query(_stored, share_id) if _ID.fullmatch(share_id) else None
+            if stored is None:
+                raise NotFound("Nothing is shared here: the link is wrong, or the session is no longer shared.")
+            live = {part_id: part.model_copy() for part_id, part in self._store.live.of(stored.session.id).items()}
+            return await asyncio.to_thread(_render, stored, live)
 
-    def chunks(self, body: SharedBody) -> AsyncIterator[bytes]:
-        return self._conversations.chunks(body)
+
+class _Stored(NamedTuple):
+    """`diff` and `todos` as JSON."""
+
+    session: Session
+    messages: message_rows.StoredMessages
+    diff: str
+    todos: str
+
+
+def _stored(connection: Connection, share_id: str) -> _Stored | None:
+    session_id = session_rows.shared_session(connection, share_id)
+    session = session_rows.stored_session(connection, session_id) if session_id else None
+    if session_id is None or session is None:
+        return None
+    diff, todos = (session_rows.body_of(connection, of, session_id) or "[]" for of in (tables.DIFF, tables.TODO))
+    return _Stored(rows.read_session(session_id, session), message_rows.all_messages(connection, session_id), diff, todos)
+
+
+def _render(stored: _Stored, live: Mapping[str, Part]) -> SharedBody:
+    session = stored.session
+    history = rows.read_messages(session.id, stored.messages, live)
+    body = b'{"session":%b,"messages":%b,"diff":%b,"todo":%b}' % (
+        shared_session(session).wire_json(),
+        MESSAGES.dump_json(shared_messages(history, session.revert), exclude_none=True),
+        stored.diff.encode(),
+        stored.todos.encode(),
+    )
+    return SharedBody(body, f'"{hashlib.sha256(body).hexdigest()}"')

@@ -1,16 +1,15 @@
-"""Which sessions are busy. Kept in memory; announced through the store, so that the order among all events holds."""
+"""What a session is shown as while something works on it: in its events, and to the readers of other servers."""
 
-import asyncio
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
-from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
+from app.schema.session import Busy, Idle, Session, SessionStatus
 from app.session.lease import LeaseStatus
 from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.storage.repositories import lease_rows, message_rows
+from app.storage.repositories import message_rows
 from app.storage.repositories.message_rows import StoredMessages
 
 _STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
@@ -23,6 +22,11 @@ def busy_in(directory: str) -> LeaseStatus:
     return LeaseStatus(directory, Busy().wire_json().decode())
 
 
+def statuses_elsewhere(leases: Sequence[Any]) -> dict[str, SessionStatus]:
+    """By session, of `lease_rows.lease_statuses`."""
+    return {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
+
+
 class EndOfRun(NamedTuple):
     """`waiting`: the prompt for which the session is not idle yet; `answer`: the newest in the session, if it was looked for."""
 
@@ -30,79 +34,21 @@ class EndOfRun(NamedTuple):
     answer: StoredMessages | None = None
 
 
-class Statuses:
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._busy: dict[str, tuple[str, Busy | Retry]] = {}
-
-    def is_busy(self, session_id: str) -> bool:
-        return session_id in self._busy
-
-    async def of_directory(self, directory: str) -> dict[str, SessionStatus]:
-        """Only those that are not idle, on whatever server."""
-        shown = await self._store.query(lease_rows.lease_statuses, directory)
-        elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in shown if row.age < SHOWN_FOR_MS}
-        return elsewhere | {session: status for session, (where, status) in self._busy.items() if where == directory}
-
-    async def busy_sessions(self) -> set[str]:
-        """In whatever directory, on whatever server."""
-        return {*await self._store.query(lease_rows.held_sessions, None), *self._busy}
-
-    def set(self, session_id: str, directory: str, status: Busy | Retry) -> asyncio.Future[None]:
-        """The future is done when the status is announced."""
-        before = self._busy.get(session_id)
-        is_shown_elsewhere = any(isinstance(each, Retry) for each in (status, before and before[1]))
-
-        def change(tx: SessionTx) -> None:
-            if is_shown_elsewhere:
-                tx.put_status(status)
-            _announce(tx, status)
-
-        self._busy[session_id] = (directory, status)
-        return self._store.post(session_id, directory, change)
-
-    def set_idle(
-        self, session_id: str, directory: str, *, releases_lease: bool = False, joins: bool = False, tried: str | None = None
-    ) -> asyncio.Future[EndOfRun]:
-        """A session is idle for readers when the future is done; it stays busy if the change cannot be stored. `releases_lease`:
-        it is free from then on. `joins`: it stays busy, too, for a prompt that another server has accepted, unless it was
-        `tried`."""
-        before = self._busy.get(session_id)
-        lease = self._store.lease(session_id) if releases_lease else None
-
-        def change(tx: SessionTx) -> EndOfRun:
-            if lease is not None:
-                tx.release(lease)
-            end = _end_of_run(tx, tried) if joins else EndOfRun()
-            if end.waiting is None:
-                tx.close_prompts()
-                _announce(tx, Idle())
-            return end
-
-        done = self._store.post(session_id, directory, change, releases=releases_lease)
-        done.add_done_callback(lambda stored: self._end(session_id, before, stored) if stored.exception() is None else None)
-        return done
-
-    def _end(self, session_id: str, ended: tuple[str, Busy | Retry] | None, stored: asyncio.Future[EndOfRun]) -> None:
-        """Does nothing if the session's next turn has begun, or will."""
-        if stored.result().waiting is None and self._busy.get(session_id) is ended:
-            self._busy.pop(session_id, None)
-
-    def mark_busy(self, session_id: str, directory: str) -> None:
-        """For readers: a prompt is accepted. The turn announces the status when it begins."""
-        self._busy[session_id] = (directory, Busy())
-
-    def forget(self, session_id: str) -> None:
-        """Of a session that is deleted, or that another server has taken over: that one announces what becomes of it."""
-        self._busy.pop(session_id, None)
+def end_of_run(tx: SessionTx, joins: bool, tried: str | None) -> EndOfRun:
+    """Announces that the session is idle, unless it `joins` a prompt that has no answer and was not `tried`."""
+    end = _read_end(tx, tried) if joins else EndOfRun()
+    if end.waiting is None:
+        tx.close_prompts()
+        announce_status(tx, Idle())
+    return end
 
 
-def _end_of_run(tx: SessionTx, tried: str | None) -> EndOfRun:
+def _read_end(tx: SessionTx, tried: str | None) -> EndOfRun:
     waiting = message_rows.unanswered_prompt(tx.connection, tx.session_id)
     return EndOfRun(None if waiting == tried else waiting, message_rows.newest_answer(tx.connection, tx.session_id))
 
 
-def _announce(tx: SessionTx, status: SessionStatus) -> None:
+def announce_status(tx: SessionTx, status: SessionStatus) -> None:
     tx.announce(EventSessionStatus(properties=StatusOfSession(session_id=tx.session_id, status=status)))
     if isinstance(status, Idle):
         tx.announce(EventSessionIdle(properties=OfSession(session_id=tx.session_id)))

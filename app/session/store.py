@@ -8,17 +8,19 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
+from pydantic import TypeAdapter
 
 from app.schema.errors import MessageNotFound, SessionNotFound
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
-from app.schema.session import Session
+from app.schema.session import Session, Todo
 from app.session import rows
 from app.session.live_parts import LiveParts
 from app.session.prompted_session import PromptedSession
 from app.session.publisher import SessionPublisher
 from app.session.rows import DamagedMessage, DamagedSession
 from app.session.session_tx import SessionTx
+from app.storage import tables
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.reconnecting import may_be_committed
 from app.storage.repositories import message_rows, session_rows
@@ -37,21 +39,16 @@ RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 MAX_READS = 5
 """Of one page, for a session that does not stand still."""
 
+_TODOS = TypeAdapter(list[Todo])
+
 PartWatcher = Callable[[Part], None]
 
 T = TypeVar("T")
 
 
-class MessagePage:
-    """Messages as JSON, oldest first; `cursor` reads the page before them, None when there is none."""
-
-    def __init__(self, body: bytes, cursor: int | None) -> None:
-        self.body = body
-        self.cursor = cursor
-
-
-class SessionsPage(NamedTuple):
-    """Sessions as JSON; `cursor` reads the next page, None when there is none."""
+class Page(NamedTuple):
+    """Sessions, or messages oldest first, as JSON; `cursor` reads the next page, of messages the one before, None when there is
+    none."""
 
     body: bytes
     cursor: int | None
@@ -156,10 +153,6 @@ class Store:
         """Held while something is done that one request alone may do, on whatever server."""
         return self._database.locks.lock(f"session {name}")
 
-    def revision(self, session_id: str) -> int:
-        """Another number whenever something is announced of the session, or streams in it, as far as this server hears of it."""
-        return self._publisher.revision(session_id)
-
     # The lease of a turn.
 
     def hold(self, lease: Lease) -> None:
@@ -193,10 +186,10 @@ class Store:
         ids.follow(*(newest for newest in (found.message, found.part) if newest is not None))
         return PromptedSession(self._read_session(session_id, found), found.newest_prompt)
 
-    async def sessions_page(self, wanted: SessionFilter, limit: int | None = None, before: int | None = None) -> SessionsPage:
+    async def sessions_page(self, wanted: SessionFilter, limit: int | None = None, before: int | None = None) -> Page:
         """The newest created first: all of them without a limit; `before` is the cursor of an earlier page."""
         found, cursor = await self.query(session_rows.session_page, wanted, limit, before)
-        return SessionsPage(orjson.dumps(rows.session_values(found)), cursor)
+        return Page(orjson.dumps(rows.session_values(found)), cursor)
 
     async def sessions_beside(self, wanted: SessionFilter, at: PageBeside) -> list[Session]:
         """Without damaged ones. Raises UnknownAnchor."""
@@ -211,12 +204,12 @@ class Store:
         """A session and all its descendants, children before their parents."""
         return [rows.read_session(session_id, row) for row in await self.query(session_rows.session_tree, session_id)]
 
-    async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> MessagePage:
+    async def page_json(self, session_id: str, limit: int | None, before: int | None = None) -> Page:
         """All messages, or the `limit` newest (older than `before`)."""
         query = partial(message_rows.older_messages, limit=limit, before=before) if limit else message_rows.all_messages
         _, stored = await self.as_announced(session_id, lambda: self._with_session(session_id, query))
         body = orjson.dumps(rows.message_values(session_id, stored, self.live.of(session_id)))
-        return MessagePage(body, stored.messages[0].seq if stored.more else None)
+        return Page(body, stored.messages[0].seq if stored.more else None)
 
     async def message_json(self, session_id: str, message_id: str) -> bytes:
         _, stored = await self._with_message(session_id, message_id)
@@ -250,6 +243,10 @@ class Store:
         _follow_newest(stored)
         messages = rows.read_messages(session_id, stored, self.live.of(session_id))
         return Conversation(self._read_session(session_id, session), messages, session.diff_basis)
+
+    async def todos(self, session_id: str) -> list[Todo]:
+        body = await self.query(session_rows.body_of, tables.TODO, session_id)
+        return _TODOS.validate_json(body) if body else []
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
         """The newest answer in a session, or the newest to one prompt. Raises NotFound where there is no such session."""

@@ -16,9 +16,9 @@ from app.schema.message import UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
 from app.session.rows import json_array, message_row
 from app.session.session_tx import SessionTx
-from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.title import is_default
+from app.session.usage import StepUsage
 from app.storage.bodies import parsed
 from app.storage.engine import Connection
 from app.storage.repositories import message_rows
@@ -178,7 +178,7 @@ async def _compute(
     if facts.current.session == facts.stored.session:
         return None, prompt
     session = prompt if prompt is not None and facts.prompt == facts.session else await _between(trees, facts.session)
-    touched = {relative(file, location.worktree) for file in facts.touched}
+    touched = {relative(file, location.files_root) for file in facts.touched}
     return [diff for diff in session if diff.file in touched], prompt
 
 

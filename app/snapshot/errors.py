@@ -7,6 +7,8 @@ class SnapshotFailed(ServiceError):
     status = 500
     name = "SnapshotError"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        """`is_final`: at once another try would fail, too."""
         super().__init__(f"The files' snapshot failed: {reason}")
         self.reason = reason
+        self.is_final = is_final

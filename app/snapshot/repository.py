@@ -1,4 +1,4 @@
-"""The git repository of the snapshots, in the data directory. Its work tree is the project's checkout.
+"""The git repository of the snapshots, in the data directory. Its work tree is a checkout, or a directory without git.
 
 It has no commits. Its index follows the checkout, and a snapshot is a tree written from the index. A ref for each tree
 (`refs/keep/<tree>`, whose mtime is the time of the last use) protects it from `git gc`.
@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from app.sandbox.git import Git, GitResult
+from app.sandbox.git import TIMED_OUT, Git, GitResult
 from app.snapshot.diffs import TreeChange, changes, names
 from app.snapshot.errors import SnapshotFailed
 from app.util import clock
@@ -28,6 +28,8 @@ KEPT_SECONDS = 7 * 24 * 3600
 _KEEP_AGAIN_SECONDS = 3600
 _TIMEOUT_SECONDS = 60
 _LONG_TIMEOUT_SECONDS = 600
+_SMALL_TIMEOUT_SECONDS = 15
+"""For a list of the files of a directory without git, which are few: git waits for a FIFO that it reads rules from."""
 # Stores bytes unchanged: no line endings, filters (LFS), keywords or encodings. This file overrides every .gitattributes.
 _ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
 _CONFIG = {
@@ -55,6 +57,8 @@ _EXECUTABLE = "100755"
 _LINK = "120000"
 _TREE = "040000"
 _NO_BLOB = "0" * 40
+_IGNORE_FILE = ".ignore"
+"""Rules as in `.gitignore`, which search tools know."""
 
 Signature = tuple[int, int, int]
 
@@ -78,14 +82,19 @@ class Entry:
 class Repository:
     """Git's plumbing, one method per command. Paths are relative to the worktree. Every failure raises SnapshotFailed."""
 
-    def __init__(self, git_dir: Path, project: Git, worktree: Path, scope: str, exclude: Iterable[str]) -> None:
-        """`project`: git in the checkout, with its own repository. `scope`: the covered directory below the worktree, "" for all
-        of it. `exclude`: directories to exclude."""
+    def __init__(
+        self, git_dir: Path, project: Git, worktree: Path, scope: str, exclude: Iterable[str], excluded_names: Iterable[str] = ()
+    ) -> None:
+        """`project`: git in the checkout, with its own repository; without one for a directory without git. `scope`: the covered
+        directory below the worktree, "" for all of it. `exclude`: directories to exclude; `excluded_names`: all so named."""
         self.git_dir = git_dir
         self._project = project
+        self._has_project = project.repository is not None
+        self._has_ignore_files = False
+        self._is_configured = False
         self._worktree = worktree
         self._pathspec = ["--", scope] if scope else []
-        self._exclude = [_ignore_line(path) for path in exclude]
+        self._exclude = [*(f"{name}/" for name in excluded_names), *map(_ignore_line, exclude)]
         self._options = _options(_CONFIG)
         self._project_exclude: Path | None = None
         self._ignore_file = _default_ignore_file()
@@ -107,8 +116,9 @@ class Repository:
         (self.git_dir / "index.lock").unlink(missing_ok=True)
         if not (self.git_dir / "info" / "attributes").exists():
             await self._create()
-        if self._project_exclude is None:
-            await self._read_project_configuration()
+        if not self._is_configured:
+            await (self._read_project_configuration() if self._has_project else self._read_user_configuration())
+            self._is_configured = True
         await asyncio.to_thread(self._write_rules)
 
     async def _create(self) -> None:
@@ -136,6 +146,17 @@ class Repository:
             self._ignore_file = self._worktree / ignore_file.text
         self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
 
+    async def _read_user_configuration(self) -> None:
+        """Of a directory without git. What may stand there as `.git` is not asked: git is told of this repository alone."""
+        ignore_file = await self._own_git().run(
+            *("config", "--path", "--get", "core.excludesFile"), env={"GIT_DIR": str(self.git_dir)}
+        )
+        if ignore_file.ok:
+            self._ignore_file = self._worktree / ignore_file.text
+        if self.index_signature():
+            args = ["ls-files", "-z", "-c", "--", f":(glob)**/{_IGNORE_FILE}"]
+            self._has_ignore_files = bool((await self._git(args, env={"GIT_LITERAL_PATHSPECS": "0"})).stdout)
+
     def _write_rules(self) -> None:
         """Git waits for a FIFO, if that is what the project's configuration names."""
         named = {"core.excludesFile": str(self._ignore_file)} if self._ignore_file.is_file() else {}
@@ -143,21 +164,20 @@ class Repository:
         self._write_exclude()
 
     def _write_exclude(self) -> None:
-        assert self._project_exclude is not None
-        read = _stamp(self._project_exclude)
+        read = _stamp(self._project_exclude) if self._project_exclude else None
         target = self.git_dir / "info" / "exclude"
+        read = read or (0, 0)
         if self._project_exclude_read == read and target.exists():
             return
-        theirs = self._ignored_by_project() if read else ""
+        theirs = self._ignored_by_project(self._project_exclude) if self._project_exclude else ""
         lines = [*theirs.splitlines(), *self._exclude]
         target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
-        self._project_exclude_read = read or (0, 0)
+        self._project_exclude_read = read
 
-    def _ignored_by_project(self) -> str:
-        assert self._project_exclude is not None
-        tops = [os.path.realpath(place) for place in (self._worktree, self._project_exclude.parent.parent)]
+    def _ignored_by_project(self, exclude: Path) -> str:
+        tops = [os.path.realpath(place) for place in (self._worktree, exclude.parent.parent)]
         try:
-            found = read_bytes(self._project_exclude, lambda real: any(is_below(real, top) for top in tops))
+            found = read_bytes(exclude, lambda real: any(is_below(real, top) for top in tops))
         except OSError as error:
             warn_once(log, f"left out of what snapshots ignore: {error}")
             return ""
@@ -174,8 +194,26 @@ class Repository:
         """Paths that differ from the index: new, modified, deleted or of another type. Unordered, with duplicates; nested
         repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them.
         """
-        result = await self._git(["ls-files", "-z", "-o", "-m", "--exclude-standard", *self._pathspec], lock=lock)
-        return [name for name in names(result.stdout) if _is_utf8(name)]
+        return await self._files(["-o", "-m"], lock, _TIMEOUT_SECONDS if self._has_project else _SMALL_TIMEOUT_SECONDS)
+
+    async def all_files(self, lock: int | None, timeout: float) -> list[str]:
+        """Those in the index and those that a snapshot would add."""
+        return await self._files(["-c", "-o"], lock, timeout)
+
+    async def _files(self, kinds: Sequence[str], lock: int | None, timeout: float) -> list[str]:
+        args = ["ls-files", "-z", *kinds, "--exclude-standard", *self._pathspec]
+        result = await self._git(args, lock=lock, timeout=timeout)
+        listed = [name for name in names(result.stdout) if _is_utf8(name)]
+        return listed if self._has_project else await self._without_left_out(listed, lock)
+
+    async def _without_left_out(self, listed: list[str], lock: int | None) -> list[str]:
+        """By the `.ignore` files of a directory without git: git knows one name of such files at a time."""
+        self._has_ignore_files = self._has_ignore_files or any(name.rpartition("/")[2] == _IGNORE_FILE for name in listed)
+        if not self._has_ignore_files:
+            return listed
+        args = ["ls-files", "-z", "-o", "-i", "--directory", f"--exclude-per-directory={_IGNORE_FILE}"]
+        left_out = set(names((await self._git(args, lock=lock)).stdout))
+        return [name for name in listed if left_out.isdisjoint([name, *(f"{folder}/" for folder in PurePath(name).parents)])]
 
     async def files_and_ignored(self) -> tuple[list[str], set[str]]:
         """Absolute paths of the files in the index, and of the ignored files and directories."""
@@ -188,6 +226,8 @@ class Repository:
 
     async def tracked_though_ignored(self) -> list[str]:
         """Files that the project's repository tracks although its ignore rules match them."""
+        if not self._has_project:
+            return []
         args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
         result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
         return [name for name in names(result.stdout) if _is_utf8(name)] if result.ok else []
@@ -366,7 +406,8 @@ class Repository:
             pass_fds=() if lock is None else (lock,),
         )
         if not result.ok:
-            raise SnapshotFailed(f"git {args[0]}: {result.stderr or f'exit status {result.code}'}")
+            reason = f"git {args[0]}: {result.stderr or f'exit status {result.code}'}"
+            raise SnapshotFailed(reason, is_final=result.code == TIMED_OUT and not self._has_project)
         return result
 
 

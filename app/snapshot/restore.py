@@ -11,7 +11,7 @@ from app.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured,
 from app.snapshot.repository import Entry
 from app.util.held_directory import HeldDirectory
 
-IGNORED = "git ignores it, so no snapshot holds it"
+IGNORED = "it is ignored, so no snapshot holds it"
 OTHER_REPOSITORY = "it belongs to another git repository inside this one"
 OUTSIDE = "it lies outside the directory that snapshots cover"
 UNREADABLE = "its snapshot is no longer kept or cannot be read"

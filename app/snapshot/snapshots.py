@@ -1,13 +1,15 @@
-"""Snapshots of a checkout's files: taken before and after every step of a turn, compared for diffs, restored by revert.
+"""Snapshots of a directory's files: taken before and after every step of a turn, compared for diffs, restored by revert.
 
-A snapshot contains the files and links of the covered directory that the project's git does not ignore, with content and
-executable bit. It does not contain the content of large, special or unreadable files (their changes are detected), empty
-directories, the files of nested repositories and submodules, and names that are not UTF-8.
+A snapshot contains the files and links of the covered directory that ignore rules do not leave out, with content and executable
+bit. The rules are in a checkout those of its git, elsewhere those of `.gitignore` and `.ignore` files. It does not contain the
+content of large, special or unreadable files (their changes are detected), empty directories, the files of nested repositories
+and submodules, and names that are not UTF-8.
 """
 
 import asyncio
 import hashlib
 import os
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ from typing import Any, TypeVar, assert_never
 
 from app.sandbox.git import Git
 from app.schema.session import FileDiff
+from app.snapshot import extent
 from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.later_run import CoalescedRun
@@ -51,6 +54,8 @@ _LOOK_AGAIN_MS = 3000
 """Where it could not be made."""
 _STATS_AT_ONCE = 100
 """So many take less time than a change of thread."""
+_PAUSE_SECONDS = 600.0
+"""After a failure that comes again: what a step would wait for each time."""
 
 
 def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:
@@ -87,16 +92,19 @@ class Snapshots:
         max_bytes: int | None = None,
         locks: Locks | None = None,
     ) -> None:
-        """`project`: git in the checkout. `directory`, which lies there, is what snapshots cover; `exclude`: directories they
-        leave out. `max_bytes`: what all snapshots may take. `locks`: the database's."""
+        """`project`: git in the checkout, or in a directory without git. `directory`, which lies there, is what snapshots cover;
+        `exclude`: directories they leave out. `max_bytes`: what all snapshots may take. `locks`: the database's."""
         self._quota = SnapshotQuota(max_bytes)
         git_dir = git_dir.absolute()
         self._held = project.directory
         self._worktree = project.directory.real
         self._directory = directory.resolve()
-        excluded = [_relative(path.resolve(), self._worktree) for path in exclude]
+        self._has_bounds = project.repository is None
+        self._excluded = list(filter(None, (_relative(path.resolve(), self._worktree) for path in exclude)))
         scope = _relative(self._directory, self._worktree) or ""
-        self._repository = Repository(git_dir, project, self._worktree, scope, filter(None, excluded))
+        made_by_tools = extent.MADE_BY_TOOLS if self._has_bounds else ()
+        self._repository = Repository(git_dir, project, self._worktree, scope, self._excluded, made_by_tools)
+        self._paused_until = 0.0
         self._lock = repository_lock(git_dir, locks)
         self._locks = locks or ProcessLocks()
         self._known: _IndexState | None = None
@@ -109,6 +117,26 @@ class Snapshots:
         """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call."""
         await self._quota.require_room(self._repository)
         return await self._track()
+
+    async def no_undo(self) -> str | None:
+        """Why a directory without git has no snapshots; None where it has. Counts up to the bounds."""
+        directory, skipped = str(self._directory), {f"{self._worktree}/{path}" for path in self._excluded}
+        if refused := extent.refusal(self._directory):
+            return refused
+        try:
+            excess = await asyncio.to_thread(lambda: extent.excess(extent.sizes_below(directory, skipped)))
+            return await self._excess_of_listed() if excess and extent.has_ignore_rules(directory) else excess
+        except SnapshotFailed as failure:
+            return extent.SLOW if failure.is_final else failure.reason
+        except OSError as error:
+            return str(error)
+
+    async def _excess_of_listed(self) -> str | None:
+        """Of what ignore rules leave. Raises SnapshotFailed, OSError."""
+        async with self._lock.held() as lock:
+            await self._repository.prepare()
+            listed = await self._repository.all_files(lock, extent.MAX_SECONDS)
+        return await asyncio.to_thread(lambda: extent.excess(extent.sizes_of(f"{self._worktree}/{path}" for path in listed)))
 
     async def has(self, tree: str) -> bool:
         """Whether there is such a snapshot."""
@@ -170,6 +198,8 @@ class Snapshots:
     # Taking one.
 
     async def _track_alone(self) -> str:
+        if time.monotonic() < self._paused_until:
+            raise SnapshotFailed("an earlier one could not be taken in time; it is tried again in some minutes")
         known = self._known
         if known is not None and known.stats is not None and await self._is_unchanged(known, known.stats):
             self._keep(known.tree)
@@ -184,10 +214,13 @@ class Snapshots:
 
     async def _capture(self, lock: int | None) -> str:
         """Retries once, because a file may vanish while git reads it; then again without the index, which may be damaged."""
-        with suppress(SnapshotFailed):
-            return await self._capture_once(lock)
-        with suppress(SnapshotFailed):
-            return await self._capture_once(lock)
+        for _ in range(2):
+            try:
+                return await self._capture_once(lock)
+            except SnapshotFailed as failure:
+                if failure.is_final:
+                    self._paused_until = time.monotonic() + _PAUSE_SECONDS
+                    raise
         self._repository.drop_index()
         return await self._capture_once(lock)
 
@@ -216,6 +249,8 @@ class Snapshots:
         listed = await self._repository.listed(lock)
         if known is None:
             listed += await self._repository.tracked_though_ignored()
+        if self._has_bounds and len(listed) > extent.MAX_FILES:
+            raise SnapshotFailed(f"{len(listed):,} files are new or changed, and {extent.MAX_FILES:,} allowed", is_final=True)
         return await asyncio.to_thread(self._staging, listed) if listed else Staging()
 
     def _staging(self, listed: list[str]) -> Staging:

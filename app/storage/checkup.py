@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
-from app.storage import space, tables
+from app.storage import tables
 from app.storage.bodies import parsed
 from app.storage.engine import StorageError, hold_writer_lock, transaction, writer_lock
 from app.storage.migrate import HEAD, revision, unknown_schema
@@ -63,7 +63,6 @@ def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
     yield from _open_message_findings(connection)
     yield from _search_findings(engine, connection)
     yield from _webhook_findings(connection)
-    yield from _space_findings(engine, connection)
     if not faults:
         yield Finding(SUBJECT, "fine", f"sound: {_count_rows(connection)}")
 
@@ -141,14 +140,6 @@ def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding
         missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
         text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
         yield Finding(SUBJECT, "note", text_, "create the index", partial(_write, engine, create_text_index))
-
-
-def _space_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
-    if not space.gives_back(connection):
-        text_ = "the file keeps the room of what is deleted, for what comes"
-        yield Finding(
-            SUBJECT, "note", text_, "rewrite it so that it shrinks; stop the server before", partial(space.switch, engine)
-        )
 
 
 def _names(rows: Sequence[Any]) -> str:

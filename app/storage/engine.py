@@ -30,6 +30,8 @@ StorageError = SQLAlchemyError
 """Any failure of the database: a full disk, a lock timeout, a violated constraint."""
 
 _READERS = 3
+_STEP_PAGES = 256
+"""Pages that one transaction gives back to the file system: a megabyte."""
 _BUSY_TIMEOUT_MS = 15_000
 
 
@@ -114,7 +116,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     connection.text_factory = _readable  # one damaged row must not hide the others
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        # Before anything is written to a new file: see storage/space.py. On any other it would wait for who writes.
+        # Before anything is written to a new file: see `give_back`. On any other it would wait for who writes.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     _use_wal(connection)
     for pragma in (
@@ -183,6 +185,12 @@ class Database:
         """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
 
+    async def give_back(self) -> None:
+        """What deleted rows have left, to the file system: in steps, between which others write. PostgreSQL's autovacuum does so
+        by itself."""
+        while self.dialect == "sqlite" and await self.write(_give_back_some):
+            pass
+
     def write_in_thread(self, work: Callable[[Connection], T]) -> T:
         """The same for a thread that is not the event loop's."""
         return self._writer.submit(self._write, work).result()
@@ -200,6 +208,15 @@ class Database:
         with hold_writer_lock(self._writer_lock):
             result: T = self._in_write(work)
             return result
+
+
+def _give_back_some(connection: Connection) -> bool:
+    """Whether more is left. A file that was made before files could shrink keeps the room for what comes."""
+    free = "SELECT freelist_count FROM pragma_freelist_count, pragma_auto_vacuum WHERE auto_vacuum = 2"
+    pages: int = connection.exec_driver_sql(free).scalar() or 0
+    driver: Any = connection.connection.driver_connection
+    driver.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()  # a row without columns for each page
+    return pages > _STEP_PAGES
 
 
 def _transactions(engine: Engine, *, writes: bool) -> Callable[[Callable[[Connection], Any]], Any]:

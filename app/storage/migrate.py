@@ -11,7 +11,7 @@ from app.storage.engine import DatabaseUnusable, hold_writer_lock, transaction, 
 from app.storage.tables import COUNTER, METADATA
 from app.storage.text_index import LACKS_FTS5, create_text_index, lacks_fts5
 
-HEAD = "0022"
+HEAD = "0023"
 """The newest revision in migrations/versions; a test compares them."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"

@@ -3,11 +3,10 @@
 Each statement object is created once and executed with many rows, so that SQLAlchemy compiles it once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
-from itertools import zip_longest
 from typing import Any
 
 from sqlalchemy import (
@@ -15,7 +14,6 @@ from sqlalchemy import (
     ColumnElement,
     Float,
     Numeric,
-    Select,
     Text,
     and_,
     bindparam,
@@ -60,8 +58,6 @@ from app.storage.tables import (
     USER_KEY,
 )
 
-_Rows = Sequence[Mapping[str, Any]]
-
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Put:
@@ -79,16 +75,12 @@ prompts of a batch would be inserted before its answers."""
 _ONE_GENERATION = (LEASE.c.session_id == bindparam("lease_session"), LEASE.c.generation == bindparam("lease_generation"))
 _ONE_LEASE = (*_ONE_GENERATION, LEASE.c.owner == bindparam("lease_owner"))
 
-_TEXT = (bindparam("kind", type_=Text), bindparam("time", type_=BigInteger), bindparam("text", type_=Text))
-_NO_TEXT = {"kind": None, "time": None, "text": None}
-
 
 class Statements:
-    """The writer's statements for one dialect. Parts are stored by what `put_parts` returns."""
+    """The writer's statements for one dialect."""
 
     def __init__(self, dialect: str) -> None:
         self._insert: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert  # the other database's is not loaded
-        self._has_writing_ctes = dialect == "postgresql"
         self._now = now_ms(dialect)
         self._make_puts()
         self._make_part_texts()
@@ -103,13 +95,6 @@ class Statements:
         self.add_step_usage = Put(6, self._add_step_usage())
         self._make_session_sums()
         self._copying = copying_statements(dialect)
-
-    def put_parts(self, parts: _Rows, texts: Sequence[Mapping[str, Any] | None] = ()) -> list[tuple[Put, _Rows]]:
-        """`texts`: what is searched of each, as `put_part_text` takes it; None where there is nothing."""
-        if self._has_writing_ctes:
-            return [(self.put_part, [{**part, **(text or _NO_TEXT)} for part, text in zip_longest(parts, texts)])]
-        found = [text for text in texts if text is not None]
-        return [(self.put_part, parts), *([(self.put_part_text, found)] if found else [])]
 
     def _make_puts(self) -> None:
         self.put_project = Put(0, self._upsert(PROJECT, ["id"]))
@@ -141,27 +126,18 @@ class Statements:
             PART.c.id == bindparam("of_part"),
         )
         of_message = and_(MESSAGE.c.session_id == PART.c.session_id, MESSAGE.c.id == PART.c.message_id)
-        of_stored = select(PART.c.seq, MESSAGE.c.role, *_TEXT).join(MESSAGE, of_message).where(*of_part)
-        self.put_part_text = Put(7, self._put_text(of_stored))
-        self.delete_part_text = delete(PART_TEXT).where(PART_TEXT.c.part_seq.in_(select(PART.c.seq).where(*of_part)))
-        put_part = self._upsert(PART, ["session_id", "message_id", "id"])
-        self.put_part = Put(5, self._with_text(put_part) if self._has_writing_ctes else put_part)
-
-    def _with_text(self, put_part: Any) -> Any:
-        """One statement is a quarter of the work of two. Where there is no text, `text` is None."""
-        values = {column.name: bindparam(column.name, type_=column.type) for column in PART.columns if column.name != "seq"}
-        stored = put_part.values(values).returning(PART.c.seq, PART.c.session_id, PART.c.message_id).cte("stored")
-        role = select(MESSAGE.c.role).where(MESSAGE.c.session_id == stored.c.session_id, MESSAGE.c.id == stored.c.message_id)
-        return self._put_text(select(stored.c.seq, role.scalar_subquery(), *_TEXT).where(_TEXT[-1].is_not(None)))
-
-    def _put_text(self, of: Select[Any]) -> Any:
-        """A text that is stored again as it was stays in the index."""
-        insert = self._insert(PART_TEXT).from_select(["part_seq", "role", "kind", "time", "text"], of, include_defaults=False)
-        return insert.on_conflict_do_update(
+        text = (bindparam("kind", type_=Text), bindparam("time", type_=BigInteger), bindparam("text", type_=Text))
+        of_stored = select(PART.c.seq, MESSAGE.c.role, *text).join(MESSAGE, of_message).where(*of_part)
+        columns = ["part_seq", "role", "kind", "time", "text"]
+        insert = self._insert(PART_TEXT).from_select(columns, of_stored, include_defaults=False)
+        changed = insert.on_conflict_do_update(
             index_elements=["part_seq"],
             set_={"kind": insert.excluded.kind, "text": insert.excluded.text},
-            where=PART_TEXT.c.text != insert.excluded.text,
+            where=PART_TEXT.c.text != insert.excluded.text,  # one that is stored again as it was stays in the index
         )
+        self.put_part_text = Put(7, changed)
+        self.delete_part_text = delete(PART_TEXT).where(PART_TEXT.c.part_seq.in_(select(PART.c.seq).where(*of_part)))
+        self.put_part = Put(5, self._upsert(PART, ["session_id", "message_id", "id"]))
 
     def _make_removals(self) -> None:
         self.delete_session = delete(SESSION).where(SESSION.c.id == bindparam("gone"))

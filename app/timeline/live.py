@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 import orjson
 
 from app.bus.event_id import EventId
-from app.bus.frames import Format, Frame, PartFrame, pieces
+from app.bus.frames import EventFrame, Format, Frame, PartFrame, pieces
 from app.bus.listener import Listener
-from app.schema.timeline import TimelineEvent
 from app.timeline import numbers
 from app.timeline.events import PREFIX
 from app.timeline.service import Timeline
@@ -27,19 +26,19 @@ async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes
 
 
 async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[bytes]:
-    told = await timeline.told_by([frame.event for frame in frames if not isinstance(frame, PartFrame)])
+    await timeline.tell(frame for frame in frames if isinstance(frame, EventFrame))
     for frame in frames:
         if isinstance(frame, PartFrame) or not frame.event.is_second_only:
             for piece in pieces([frame], form):
                 yield piece
-        yield b"".join(_beside(frame, told, form))
+        yield b"".join(_beside(frame, form))
 
 
-def _beside(frame: Frame, told: Mapping[int, Sequence[TimelineEvent]], form: Format) -> Iterator[bytes]:
+def _beside(frame: Frame, form: Format) -> Iterator[bytes]:
     if isinstance(frame, PartFrame):
         yield from _gained(frame, form)
         return
-    for event in told.get(frame.event.seq or 0, ()):
+    for event in frame.told or ():
         if event.type not in _ALREADY_TOLD:
             content = {"type": event.type, "durable": event.durable.wire(), "data": event.data}
             yield _encoded(numbers.event_id(event.durable.seq), content, frame.directory, form)

@@ -2,17 +2,16 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from app.bus.base import Event
+from app.bus.base import Event, StreamingParts
+from app.bus.frames import HEARTBEAT, EventFrame
 from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
 from app.schema.errors import BadRequest, MessageNotFound, SessionNotFound
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
@@ -34,7 +33,6 @@ from app.timeline.journal import (
     mention,
     session_event,
 )
-from app.util import clock
 
 KEEP_SECONDS = 30.0
 """How long a history waits for its next page to be asked for."""
@@ -60,11 +58,11 @@ class Admission(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _WholeHistory:
     """All events of a session whose beginning the journal does not have. `before`: what the first of them tell, which are
-    counted; `span`: of the journal then."""
+    counted; `upto`: the journal's newest number then."""
 
     events: list[TimelineEvent]
     before: Sequence[Happening]
-    span: tuple[int, int]
+    upto: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,44 +74,36 @@ class EntryPage:
     last: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineReader:
-    """Of a session's event stream. `may_see` is told the owner of a session."""
-
-    listener: Listener
-    may_see: Callable[[str], bool]
-    heartbeat_seconds: float
+_Key = tuple[str, int, int]
+"""Of a whole history: the session, the journal's oldest number, and its newest of the session."""
 
 
 class Timeline:
-    def __init__(self, database: Database, store: Store, bus: MemoryBus) -> None:
+    def __init__(self, database: Database, store: Store) -> None:
         self._database = database
         self._store = store
-        self._woken: set[asyncio.Event] = set()
-        self._kept: tuple[tuple[str, int], _WholeHistory] | None = None
-        """Of the session that was read last, at a revision of it: clients ask for page after page."""
+        self._telling = asyncio.Lock()
+        self._kept: dict[_Key, _WholeHistory] = {}
+        """Of the session that was read last: clients ask for page after page."""
         self._forgetting: asyncio.TimerHandle | None = None
-        bus.notify(self._wake)
 
     async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
         """The events of a session behind a number: all, or the first, more than `most` if there are more. Raises NotFound;
         BadRequest for a number that leads nowhere any more."""
-        of = (session_id, self._store.revision(session_id))
-        kept = self._kept[1] if self._kept and self._kept[0] == of else None
-        page, whole = await self._database.read(partial(_events, session_id=session_id, after=after, most=most, kept=kept))
-        if whole is not None and whole is not kept:
-            self._keep(of, whole)
+        page, made = await self._database.read(partial(_events, session_id=session_id, after=after, most=most, kept=self._kept))
+        if made:
+            self._keep(made)
         return page
 
-    def _keep(self, of: tuple[str, int], whole: _WholeHistory) -> None:
+    def _keep(self, made: dict[_Key, _WholeHistory]) -> None:
         """In place of the one before, which would otherwise be held until its time is over."""
         if self._forgetting is not None:
             self._forgetting.cancel()
-        self._kept = of, whole
-        self._forgetting = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._forget)
+        self._kept = made
+        self._forgetting = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._keep_none)
 
-    def _forget(self) -> None:
-        self._kept = self._forgetting = None
+    def _keep_none(self) -> None:
+        self._kept, self._forgetting = {}, None
 
     async def head(self) -> int:
         """The journal's newest number."""
@@ -121,9 +111,8 @@ class Timeline:
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
         """Of a prompt that was stored, or queued, after `since` in the journal, or before. Raises NotFound."""
-        new = await self._database.read(partial(_next_events, session_id=session_id, seen=since))
-        found = _admission(new.events, message_id) if new is not None else None
-        found = found or _admission((await self.events(session_id)).events, message_id)
+        new = await self._database.read(partial(_told_of, session_id=session_id, seen=since))
+        found = _admission(new, message_id) or _admission((await self.events(session_id)).events, message_id)
         if found is None:
             raise MessageNotFound(session_id, message_id)
         return found
@@ -132,10 +121,14 @@ class Timeline:
         """With this id, stored or in the queue."""
         return await self._database.read(partial(_stored_prompts, session_id=session_id, message_id=message_id))
 
-    async def told_by(self, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
-        """By their numbers in the journal, what is told of events of it, of whatever sessions."""
-        telling = [event for event in published if event.seq is not None and is_telling(event.type)]
-        return await self._database.read(partial(_told_by, published=telling)) if telling else {}
+    async def tell(self, frames: Iterable[EventFrame]) -> None:
+        """Finds what is `told` of each, once however many listeners have it, of whatever sessions."""
+        async with self._telling:
+            new = [frame for frame in frames if frame.told is None]
+            telling = [frame.event for frame in new if frame.event.seq is not None and is_telling(frame.event.type)]
+            told = await self._database.read(partial(_told_by, published=telling)) if telling else {}
+            for frame in new:
+                frame.told = told.get(frame.event.seq or 0, [])
 
     # Messages.
 
@@ -172,30 +165,27 @@ class Timeline:
             session_id, lambda: self._database.read(partial(read, live=self._store.live.of(session_id)))
         )
 
-    async def follow(self, session_id: str, after: int, reader: TimelineReader) -> AsyncIterator[list[TimelineEvent]]:
-        """The events behind a number, then what comes; empty lists while nothing does. Ends with the reader's listener, with
-        what it may see of the session, and for one that is too slow for the journal."""
-        with self._waking() as woken, _woken_by_end(reader.listener, woken):
-            page: EventPage | None = await self.events(session_id, after)
-            while page is not None and not reader.listener.closed:
-                yield page.events
-                woken.clear()
-                page = await self._database.read(partial(_next_events, session_id=session_id, seen=page.upto, of=reader.may_see))
-                if page is not None and not page.events:
-                    await _wait(woken, reader.heartbeat_seconds)
+    async def follow(self, session_id: str, after: int, listener: Listener) -> AsyncIterator[list[TimelineEvent]]:
+        """The events behind a number, then what comes; an empty list with each heartbeat. Ends with the listener, which hears of
+        that session alone, and with what it may hear. Raises NotFound."""
+        page = await self.events(session_id, after)
+        listener.resume(page.upto, StreamingParts({}, []))
+        yield page.events
+        while (frames := await listener.take()) is not None:
+            heard = [frame for frame in frames if isinstance(frame, EventFrame)]
+            types = {frame.event.type for frame in heard}
+            await self.tell(heard)
+            events = [event for frame in heard for event in frame.told or ()]
+            if events or HEARTBEAT in types:
+                yield events
+            if "session.deleted" in types and not await self._is_heard(session_id, listener):
+                return
 
-    @contextmanager
-    def _waking(self) -> Iterator[asyncio.Event]:
-        woken = asyncio.Event()
-        self._woken.add(woken)
-        try:
-            yield woken
-        finally:
-            self._woken.remove(woken)
-
-    def _wake(self) -> None:
-        for woken in self._woken:
-            woken.set()
+    async def _is_heard(self, session_id: str, listener: Listener) -> bool:
+        """One that changes hands is deleted for whom it was until then."""
+        owners = await self._database.read(partial(session_rows.owners, session_ids=[session_id]))
+        audience = listener.audience
+        return session_id in owners and (audience is None or audience.owns(owners[session_id]))
 
 
 def _require(connection: Connection, session_id: str) -> None:
@@ -218,45 +208,28 @@ def _admission(events: Sequence[TimelineEvent], message_id: str) -> Admission | 
     return Admission(admitted.durable.seq, seq, admitted.data["delivery"], admitted.data["timestamp"])
 
 
-@contextmanager
-def _woken_by_end(listener: Listener, woken: asyncio.Event) -> Iterator[None]:
-    """It is paused: it is there to be counted, and to be closed."""
-    listener.pause()
-    end = asyncio.create_task(listener.take(), name="end of a session's event stream")
-    end.add_done_callback(lambda _: woken.set())
-    try:
-        yield
-    finally:
-        end.cancel()
-
-
-async def _wait(woken: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await woken.wait()
-
-
 def _events(
-    connection: Connection, session_id: str, after: int, most: int | None, kept: _WholeHistory | None
-) -> tuple[EventPage, _WholeHistory | None]:
-    """And the whole history, where the page is of it: `kept`, if that still holds."""
+    connection: Connection, session_id: str, after: int, most: int | None, kept: Mapping[_Key, _WholeHistory]
+) -> tuple[EventPage, dict[_Key, _WholeHistory]]:
+    """And the whole history, where the page is of it and it is none of those that are `kept`."""
     _require(connection, session_id)
-    oldest, newest = span = journal_rows.journal_span(connection)
+    oldest, newest = journal_rows.journal_span(connection)
     at = numbers.place(after)
     if at.journal_seq >= oldest - 1 and at.journal_seq:
         journal = _journal(connection, session_id, at.journal_seq - 1)
-        return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), None
-    whole = kept if kept and kept.span[0] == oldest else _whole_history(connection, session_id, span)
-    return EventPage(_behind(whole, at, after), whole.span[1]), whole
+        return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), {}
+    key = (session_id, oldest, journal_rows.newest_event_of(connection, session_id))
+    whole = kept.get(key) or _whole_history(connection, session_id, newest)
+    return EventPage(_behind(whole, at, after), whole.upto), {} if key in kept else {key: whole}
 
 
-def _whole_history(connection: Connection, session_id: str, span: tuple[int, int]) -> _WholeHistory:
+def _whole_history(connection: Connection, session_id: str, upto: int) -> _WholeHistory:
     journal = _without_copies(_journal(connection, session_id, 0))
     happened = _happened(connection, session_id, message_rows.all_messages(connection, session_id))
     told = {named.moment for event in journal if (named := mention(event)) is not None}
     before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
     counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
-    return _WholeHistory([*counted, *JournalTranslation(session_id, happened).events(journal)], before, span)
+    return _WholeHistory([*counted, *JournalTranslation(session_id, happened).events(journal)], before, upto)
 
 
 def _first(
@@ -288,15 +261,8 @@ def _without_copies(journal: list[JournalEvent]) -> list[JournalEvent]:
     return [event for event in journal if event.time != created]
 
 
-def _next_events(
-    connection: Connection, session_id: str, seen: int, of: Callable[[str], bool] = lambda _: True
-) -> EventPage | None:
-    """None when the journal begins behind what was seen, or there is no such session for the reader any more."""
-    oldest, newest = journal_rows.journal_span(connection)
-    owner = session_rows.owners(connection, [session_id]).get(session_id)
-    if seen < oldest - 1 or owner is None or not of(owner):
-        return None
-    return EventPage(_translated(connection, session_id, _journal(connection, session_id, seen)), newest)
+def _told_of(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
+    return _translated(connection, session_id, _journal(connection, session_id, seen))
 
 
 def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:
@@ -318,28 +284,31 @@ def _happened(connection: Connection, session_id: str, stored: message_rows.Stor
 
 
 def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
-    of_session: dict[str, list[JournalEvent]] = {}
+    """By the numbers of the events in the journal."""
+    of_session: dict[str, set[int]] = {}
     for event in published:
-        of_session.setdefault(event.session_id or "", []).append(_journal_event(event, clock.now_ms()))
+        of_session.setdefault(event.session_id or "", set()).add(event.seq or 0)
     told: dict[int, list[TimelineEvent]] = {}
-    for session_id, events in of_session.items():
-        for each in _translated(connection, session_id, events):
+    for session_id, seqs in of_session.items():
+        journal = [event for event in _journal(connection, session_id, min(seqs) - 1, max(seqs)) if event.seq in seqs]
+        for each in _translated(connection, session_id, journal):
             told.setdefault(numbers.place(each.durable.seq).journal_seq, []).append(each)
     return told
 
 
-def _journal(connection: Connection, session_id: str, seen: int) -> list[JournalEvent]:
+def _journal(connection: Connection, session_id: str, seen: int, upto: int | None = None) -> list[JournalEvent]:
     """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
     created in one commit."""
-    stored = journal_rows.session_events(connection, session_id, seen)
-    events = [_journal_event(journal_rows.event_of(row), row.time) for row in stored]
+    stored = journal_rows.session_events(connection, session_id, seen, upto)
+    events = [JournalEvent(row.seq, row.time, row.type, _properties(row)) for row in stored]
     created = {event.time for event in events if event.type == "session.created"}
     deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
     return events[max(deleted, default=-1) + 1 :]
 
 
-def _journal_event(event: Event, time: int) -> JournalEvent:
-    return JournalEvent(event.seq or 0, time, event.type, orjson.loads(event.properties))
+def _properties(row: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = orjson.loads(row.payload)["properties"]
+    return found
 
 
 def _entries(

@@ -145,6 +145,7 @@ class _PreparedHistory:
             "directory": destination.location.directory,
             "path": destination.path_of(history.info),
             "owner": destination.owner or None,
+            "no_undo": destination.location.no_undo,
             **sums_of_messages(history.messages).of_session(),
         }
         return cls(finished_session(history.info.model_copy(update=placed)), *_rows(history), history)

@@ -22,10 +22,11 @@ from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
 from app.session.status import compacting
 from app.turn import hooks, stored_error
-from app.turn.decide import last_assistant
+from app.turn.decide import is_final, last_assistant
 from app.turn.errors import TurnFailure, to_message_error
-from app.turn.step import Step, StepOutcome
-from app.turn.turn_scope import TurnScope
+from app.turn.step import Step
+from app.turn.tool_calls import ToolCalls
+from app.turn.turn_context import TurnContext
 from app.util import clock, ids
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
@@ -41,32 +42,25 @@ REPEATED_TOKENS = 2_000
 """At most this much of an unanswered prompt is repeated after the summary."""
 
 
-class Compactions:
-    """The compactions of one turn. They stop once they no longer help."""
+async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
+    """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
+    ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if _follows_compaction(ctx.history) else 0
+    if ctx.fruitless_compactions >= MAX_FRUITLESS:
+        await stored_error.give_up(ctx, ctx.history, NO_HELP)
+        return False
+    await request(ctx, user.agent, user.model, auto=True, continues=user)
+    return True
 
-    def __init__(self, scope: TurnScope) -> None:
-        self._scope = scope
-        self._fruitless = 0
-        self._has_overflowed = False
 
-    async def make_room(self, user: UserMessage, history: Sequence[MessageWithParts]) -> bool:
-        """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
-        self._fruitless = self._fruitless + 1 if _follows_compaction(history) else 0
-        if self._fruitless >= MAX_FRUITLESS:
-            await stored_error.give_up(self._scope, history, NO_HELP)
-            return False
-        await request(self._scope, user.agent, user.model, auto=True, continues=user)
-        return True
-
-    async def after_overflow(self, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
-        """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the
-        message, once in a turn. Otherwise stores the error and returns False."""
-        if self._has_overflowed or not window.compacts_automatically(self._scope.instance):
-            await stored_error.put(self._scope.store, message, to_message_error(overflow))
-            return False
-        self._has_overflowed = True
-        await request(self._scope, user.agent, user.model, auto=True, continues=user, instead_of=message)
-        return True
+async def after_overflow(ctx: TurnContext, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
+    """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the message,
+    once in a turn. Otherwise stores the error and returns False."""
+    if ctx.has_overflowed or not window.compacts_automatically(ctx.instance):
+        await stored_error.put(ctx.store, message, to_message_error(overflow))
+        return False
+    ctx.has_overflowed = True
+    await request(ctx, user.agent, user.model, auto=True, continues=user, instead_of=message)
+    return True
 
 
 def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:
@@ -76,7 +70,7 @@ def _follows_compaction(history: Sequence[MessageWithParts]) -> bool:
 
 
 async def request(
-    scope: TurnScope,
+    ctx: TurnContext,
     agent: str,
     model: ModelRef,
     *,
@@ -85,8 +79,8 @@ async def request(
     instead_of: AssistantMessage | None = None,
 ) -> None:
     """Adds a request for a summary to the conversation, which the turn's loop answers. Removes `instead_of`."""
-    message = scope.new_user(agent, model, continues=continues)
-    part = CompactionPart(id=ids.ascending("part"), session_id=scope.session_id, message_id=message.id, auto=auto)
+    message = ctx.new_user(agent, model, continues=continues)
+    part = CompactionPart(id=ids.ascending("part"), session_id=ctx.session_id, message_id=message.id, auto=auto)
 
     def put(tx: SessionTx) -> None:
         if instead_of is not None:
@@ -94,91 +88,91 @@ async def request(
         tx.put_message(message_row(message, waits=True))
         tx.put_part(part_row(part))
 
-    await scope.store.write(scope.session_id, scope.directory, put)
+    await ctx.store.write(ctx.session_id, ctx.directory, put)
 
 
-async def run(scope: TurnScope, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
+async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
     """Answers a request for a summary. Stores an error and returns False on failure; the history then stays as it is."""
-    agent = scope.instance.agents["compaction"]
-    model = scope.model(agent.model or user.model)
-    message = scope.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
-    await scope.write_message(message)
-    async with _shown_as_compacting(scope):
-        outcome, step = await _summarise(scope, message, model, agent, user, history)
-    if outcome is not StepOutcome.ANSWERED or not await _has_text(scope, message):
+    agent = ctx.instance.agents["compaction"]
+    model = ctx.model(agent.model or user.model)
+    message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
+    await ctx.write_message(message)
+    async with _shown_as_compacting(ctx):
+        step = await _summarise(ctx, message, model, agent, user, history)
+    if step.overflow or step.is_stopped or not is_final(message, None) or not await _has_text(ctx, message):
         if message.error is None:
-            await stored_error.put(scope.store, message, to_message_error(step.overflow or TurnFailure(NO_SUMMARY)))
+            await stored_error.put(ctx.store, message, to_message_error(step.overflow or TurnFailure(NO_SUMMARY)))
         return False
     if auto:
-        await _ask_to_continue(scope, user, _unanswered(history))
-    event = EventSessionCompacted(properties=OfSession(session_id=scope.session_id))
-    await scope.store.write(scope.session_id, scope.directory, lambda tx: tx.announce(event))
+        await _ask_to_continue(ctx, user, _unanswered(history))
+    event = EventSessionCompacted(properties=OfSession(session_id=ctx.session_id))
+    await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.announce(event))
     return True
 
 
 async def _summarise(
-    scope: TurnScope,
+    ctx: TurnContext,
     message: AssistantMessage,
     model: Model,
     agent: Agent,
     user: UserMessage,
     history: Sequence[MessageWithParts],
-) -> tuple[StepOutcome, Step]:
+) -> Step:
     """Requests the summary; after each overflow again with less of the conversation."""
     messages = to_model_messages(history, model)
-    room = window.usable_tokens(scope.instance, model)
+    room = window.usable_tokens(ctx.instance, model)
     for left in reversed(range(MAX_TRIES)):
         if room is not None:
             messages = shortened(messages, room - QUESTION_TOKENS)
-        step = scope.step(message, model)
-        outcome = await scope.ask_without_tools(step, model, agent, await _question(scope, model, agent, user, messages))
-        if outcome is not StepOutcome.OVERFLOWED or not left:
+        step = Step(ctx, ToolCalls(ctx, ctx.writer(message), {}, agent, model))
+        await step.run(partial(_question, ctx, model, agent, user, messages))
+        if step.overflow is None or not left:
             break
         room = estimate_messages(messages) // 2
-    return outcome, step
+    return step
 
 
 async def _question(
-    scope: TurnScope, model: Model, agent: Agent, user: UserMessage, messages: Sequence[ModelMessage]
+    ctx: TurnContext, model: Model, agent: Agent, user: UserMessage, messages: Sequence[ModelMessage]
 ) -> ModelRequest:
-    wanted = await hooks.compacting(scope.instance.extensions.hooks, scope.session_id)
+    wanted = await hooks.compacting(ctx.instance.extensions.hooks, ctx.session_id)
     text = "\n\n".join([wanted.prompt or prompt_text("compaction-request"), *wanted.context])
     request = ModelRequest(
         model=model,
         system=assemble(agent, model, [], user),
         messages=(*messages, UserTurn((TextBlock(text),))),
-        session_id=scope.session_id,
-        **request_options(scope.instance, model, agent, user),
+        session_id=ctx.session_id,
+        **request_options(ctx.instance, model, agent, user),
     )
-    return await hooks.request(scope.instance, request, agent, user)
+    return await hooks.request(ctx.instance, request, agent, user)
 
 
 @asynccontextmanager
-async def _shown_as_compacting(scope: TurnScope) -> AsyncIterator[None]:
-    await _set_compacting(scope, clock.now_ms())
+async def _shown_as_compacting(ctx: TurnContext) -> AsyncIterator[None]:
+    await _set_compacting(ctx, clock.now_ms())
     try:
         yield
     finally:
-        await asyncio.shield(_set_compacting(scope, None))
+        await asyncio.shield(_set_compacting(ctx, None))
 
 
-async def _set_compacting(scope: TurnScope, since: int | None) -> None:
+async def _set_compacting(ctx: TurnContext, since: int | None) -> None:
     edit = partial(compacting, since=since)
-    await scope.store.write(scope.session_id, scope.directory, lambda tx: tx.edit(edit, touch=False))
+    await ctx.store.write(ctx.session_id, ctx.directory, lambda tx: tx.edit(edit, touch=False))
 
 
-async def _has_text(scope: TurnScope, message: AssistantMessage) -> bool:
-    parts = (await scope.store.message(scope.session_id, message.id)).parts
+async def _has_text(ctx: TurnContext, message: AssistantMessage) -> bool:
+    parts = (await ctx.store.message(ctx.session_id, message.id)).parts
     return any(isinstance(part, TextPart) and part.text.strip() for part in parts)
 
 
-async def _ask_to_continue(scope: TurnScope, user: UserMessage, unanswered: str) -> None:
-    message, now = scope.new_user(user.agent, user.model, continues=user), clock.now_ms()
+async def _ask_to_continue(ctx: TurnContext, user: UserMessage, unanswered: str) -> None:
+    message, now = ctx.new_user(user.agent, user.model, continues=user), clock.now_ms()
     text = prompt_text("compaction-continue")
     if unanswered:
         text += f"\n\nThe user's last message, which has had no answer yet:\n\n{cut_middle(unanswered, REPEATED_TOKENS)}"
-    part = scope.synthetic_text(message, text)
-    await scope.write_message(message, [part.model_copy(update={"time": Span(start=now, end=now)})], waits=True)
+    part = ctx.synthetic_text(message, text)
+    await ctx.write_message(message, [part.model_copy(update={"time": Span(start=now, end=now)})], waits=True)
 
 
 def _unanswered(history: Sequence[MessageWithParts]) -> str:

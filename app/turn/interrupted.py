@@ -11,8 +11,8 @@ from app.schema.tool_state import Ended, Failed, Pending, Running
 from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
 from app.session.status import compacting
-from app.session.step_usage import StepUsage
 from app.session.store import Store
+from app.session.usage import StepUsage
 from app.util import clock
 
 

@@ -12,8 +12,8 @@ from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pendi
 from app.session.live_parts import LivePart
 from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
-from app.session.step_usage import StepUsage
 from app.session.store import Store
+from app.session.usage import StepUsage
 from app.storage.writer import Chain
 from app.tool.base import ToolResult
 from app.util import clock, ids
@@ -136,7 +136,8 @@ class PartWriter:
         return LivePart(part, self._directory, self._chain)
 
     def append_text(self, block: str, text: str) -> None:
-        self._store.live.append(self._open[block], text)
+        if text:
+            self._store.live.append(self._open[block], text)
 
     def open_text(self, block: str) -> TextPart:
         part = self._open[block].up_to_date()

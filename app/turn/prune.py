@@ -10,7 +10,7 @@ from app.schema.tool_state import Completed
 from app.session.rows import part_row
 from app.session.session_tx import SessionTx
 from app.storage.writer import Row
-from app.turn.turn_scope import TurnScope
+from app.turn.turn_context import TurnContext
 from app.util import clock
 from app.workspace.instance import Instance
 
@@ -89,8 +89,8 @@ def _output(part: ToolPart) -> str:
     return part.state.output if isinstance(part.state, Completed) else ""
 
 
-async def run(scope: TurnScope, asked: LastRequest) -> None:
-    parts = prunable_calls(asked.history, PruneLimits.within(asked.usable_tokens)) if is_on(scope.instance) else []
+async def run(ctx: TurnContext, asked: LastRequest) -> None:
+    parts = prunable_calls(asked.history, PruneLimits.within(asked.usable_tokens)) if is_on(ctx.instance) else []
     if not parts:
         return
     pruned = list(map(_pruned, parts))
@@ -99,7 +99,7 @@ async def run(scope: TurnScope, asked: LastRequest) -> None:
         for part in pruned:
             tx.put_part(part)
 
-    await scope.store.write(scope.session_id, scope.directory, put)
+    await ctx.store.write(ctx.session_id, ctx.directory, put)
 
 
 def _pruned(part: ToolPart) -> Row:

@@ -8,12 +8,12 @@ from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts
 from app.session.rows import message_row
 from app.session.session_tx import SessionTx
-from app.session.step_usage import StepUsage
 from app.session.store import Store
+from app.session.usage import StepUsage
 from app.turn.decide import last_assistant, last_user
 from app.turn.errors import TurnFailure, to_message_error
 from app.turn.interrupted import mark_interrupted
-from app.turn.turn_scope import TurnScope
+from app.turn.turn_context import TurnContext
 from app.util import clock, ids
 
 log = logging.getLogger(__name__)
@@ -61,24 +61,24 @@ def _is_open(message: MessageWithParts) -> bool:
     return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
 
 
-async def give_up(scope: TurnScope, history: Sequence[MessageWithParts], reason: str) -> None:
+async def give_up(ctx: TurnContext, history: Sequence[MessageWithParts], reason: str) -> None:
     """Stores why the turn ends, with the last answer or in a new one. Raises TurnFailure if there is no prompt."""
     user = last_user(history)
     if user is None:
         raise TurnFailure(reason)
     message = last_assistant(history)
     if message is None or message.parent_id != user.id:
-        message = scope.new_assistant(user, user.agent, user.model)
+        message = ctx.new_assistant(user, user.agent, user.model)
     error = to_message_error(TurnFailure(reason))
-    scope.record.failure = error
-    await put(scope.store, message, error)
+    ctx.record.failure = error
+    await put(ctx.store, message, error)
 
 
-async def lack_structured_output(scope: TurnScope, answer: AssistantMessage, retries: int) -> None:
+async def lack_structured_output(ctx: TurnContext, answer: AssistantMessage, retries: int) -> None:
     message = f"The model gave no answer that fits the prompt's format, in {retries + 1} requests."
     error = StructuredOutputError(data=StructuredOutputData(message=message, retries=retries))
-    scope.record.failure = error
-    await put(scope.store, answer, error)
+    ctx.record.failure = error
+    await put(ctx.store, answer, error)
 
 
 async def put(store: Store, message: AssistantMessage, error: MessageError) -> None:

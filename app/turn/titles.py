@@ -25,9 +25,9 @@ from app.schema.part import CompactionPart, ModelRef, Part, SubtaskPart, TextPar
 from app.schema.session import Session
 from app.session import title
 from app.session.session_tasks import SessionTasks
-from app.session.step_usage import StepUsage
 from app.session.store import Store
 from app.session.summary import Summaries
+from app.session.usage import StepUsage
 from app.turn import hooks
 from app.util import ids
 from app.workspace.instance import Instance

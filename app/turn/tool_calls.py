@@ -1,25 +1,50 @@
-"""Runs the tool calls of one step in parallel and stores each result."""
+"""The tool calls of one step: run in parallel, each result is stored."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
+from app.context import instructions
 from app.permission.errors import PermissionNotGranted, PermissionRejected
-from app.plugin.runner import HookRunner
+from app.permission.service import PermissionCheck
 from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
+from app.schema.agent import Agent
+from app.schema.event import EventFileEdited, FileRef
+from app.schema.lsp import FileErrors
+from app.schema.model import Model
 from app.schema.part import ToolPart
+from app.schema.permission import CallRef, PermissionRequest
+from app.schema.question import Answer, QuestionInfo, QuestionRequest
+from app.schema.session import Todo
 from app.storage.engine import StorageError
-from app.telemetry.observer import NOBODY, Observer
+from app.storage.writer import Lease
 from app.telemetry.records import ToolCallEnd, ToolCallRecord
-from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
+from app.tool.base import (
+    FileFormatter,
+    LanguageQuestion,
+    SubagentRequest,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolPermission,
+    ToolResult,
+    ToolTimeout,
+)
+from app.tool.files.text_file import json_text
 from app.tool.structured_output import STRUCTURED_OUTPUT
 from app.turn import hooks
 from app.turn.doom_loop import is_looping
 from app.turn.part_writer import PartWriter
+from app.turn.turn_context import TurnContext
+from app.turn.unattended_host import require_readable
+from app.util import ids
 
 log = logging.getLogger(__name__)
 
@@ -28,38 +53,133 @@ _BOUNDED = (INVALID, STRUCTURED_OUTPUT)
 """Calls that the turn itself gives up on after some tries."""
 
 
-class Bounds(Protocol):
-    async def bound(self, result: ToolResult) -> ToolResult:
-        """The result with its output truncated for the model."""
-        ...
+class ToolRun:
+    """One call of a step, as its tool and a subagent that it starts see it."""
+
+    def __init__(self, calls: "ToolCalls", part: ToolPart) -> None:
+        self._calls = calls
+        self._ctx = calls.ctx
+        self.part = part
+        self.session = calls.ctx.session
+        self.instance = calls.ctx.instance
+        self.agent = calls.agent
+        self.writer = calls.writer
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        if needed.permission == "external_directory":
+            require_readable(self.instance, needed)
+        shown = PermissionRequest(
+            id=ids.ascending("permission"),
+            session_id=self.session.id,
+            permission=needed.permission,
+            patterns=needed.patterns,
+            metadata=needed.metadata,
+            always=needed.always,
+            tool=self._ref(),
+        )
+        ruleset = [*self.agent.permission, *(self.session.permission or [])]
+        plugin_decision = hooks.permission_decision(self.instance.extensions.hooks)
+        await self._ctx.services.permissions.ask(
+            PermissionCheck(
+                self.instance.location,
+                shown,
+                ruleset,
+                needed.subjects,
+                plugin_decision,
+                self._lease,
+                self.session.owner or "",
+            )
+        )
+
+    async def approved_directories(self) -> list[Path]:
+        rules = await self._ctx.services.permissions.approved(self.instance.location.project_id, self.session.owner or "")
+        patterns = [rule.pattern for rule in rules if rule.permission == "external_directory"]
+        named = (Path(pattern.removesuffix("*")) for pattern in patterns if pattern.startswith("/"))
+        return [path for path in named if not self.instance.hides(path)]
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        self.writer.tool_progress(self.part, title, metadata)
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        request = QuestionRequest(id=ids.ascending("question"), session_id=self.session.id, questions=questions, tool=self._ref())
+        return await self._ctx.services.questions.ask(self.instance.location.directory, request, self._lease)
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        return await self._ctx.subagents.run(self, request)
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        return await self._calls.call(tool, arguments, ids.ascending("part"))
+
+    async def todos(self) -> list[Todo]:
+        return await self._ctx.services.store.todos(self.session.id)
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        directory = self.instance.location.directory
+        await self._ctx.services.store.write(self.session.id, directory, lambda tx: tx.put_todos(todos))
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return await instructions.nearby(path, instructions.InstructionScope.of(self.instance), self._calls.seen_instructions)
+
+    async def file_edited(self, path: Path) -> None:
+        event = EventFileEdited(properties=FileRef(file=str(path)))
+        directory = self.instance.location.directory
+        self._ctx.services.store.post(self.session.id, directory, lambda tx: tx.announce(event))
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        instance = self.instance
+        formatters, workspace = instance.extensions.formatters, instance.sandbox_workspace
+        return [
+            FileFormatter(one.name, partial(formatters.run, one, workspace), partial(formatters.failed, one))
+            for one in await formatters.due(path)
+        ]
+
+    async def file_read(self, path: Path) -> None:
+        await self.instance.extensions.language_servers.serving(path)
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        servers = self.instance.extensions.language_servers
+        return await servers.answers(question.operation, question.path, question.text, question.place)
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        """By the paths that were given; not of files that are kept from the user."""
+        instance = self.instance
+        texts = {path: json_text(text) for path, text in files.items()}
+        found = await instance.extensions.language_servers.check(texts)
+        return {path: errors for path, errors in found.items() if not instance.hides(path)}
+
+    def _lease(self) -> Lease | None:
+        return self._ctx.services.store.lease(self.session.id)
+
+    def _ref(self) -> CallRef:
+        return CallRef(message_id=self.part.message_id, call_id=self.part.call_id)
 
 
 class ToolCalls:
-    """`earlier`: the calls of the turn's previous steps. `context` makes the ToolContext of a call, given these calls: if it kept
-    them, what a finished turn holds would wait for the garbage collector. `stops_on_rejection`: a rejection without feedback ends
-    the turn after this step."""
+    """`earlier`: the calls of the turn's previous steps. `seen_instructions`: files that the model has been sent.
+    `bypass_agent_check`: the user has asked for the subagent."""
 
     def __init__(
         self,
-        tools: Mapping[str, Tool[Any]],
+        ctx: TurnContext,
         writer: PartWriter,
-        context: Callable[["ToolCalls", ToolPart], ToolContext],
-        bounds: Bounds,
-        earlier: Sequence[ToolPart],
+        tools: Mapping[str, Tool[Any]],
+        agent: Agent,
+        model: Model,
         *,
-        plugin_hooks: HookRunner = HookRunner(),
-        observer: Observer = NOBODY,
-        stops_on_rejection: bool = True,
+        earlier: Sequence[ToolPart] = (),
+        seen_instructions: set[str] | None = None,
+        bypass_agent_check: bool = False,
     ) -> None:
+        self.ctx = ctx
+        self.writer = writer
+        self.agent = agent
+        self.model = model
+        self.seen_instructions = seen_instructions or set()
         self._tools = tools
-        self._writer = writer
-        self._context = context
-        self._bounds = bounds
         self._calls = list(earlier)
-        self._hooks = plugin_hooks
-        self._observer = observer
+        self._bypass_agent_check = bypass_agent_check
+        self._outputs = ctx.services.outputs.within(ctx.instance.config.tool_output)
         self._running: set[asyncio.Task[None]] = set()
-        self._stops_on_rejection = stops_on_rejection
         self.blocked = False
         """The user rejected a call without feedback: the turn stops after this step."""
         self.started = False
@@ -88,7 +208,7 @@ class ToolCalls:
     async def finish(self) -> None:
         """Waits until every call has its result. Raises StorageError if a call did not run because it could not be stored."""
         await self._wait_for_all()
-        self._writer.raise_failure()
+        self.writer.raise_failure()
 
     async def abort(self) -> None:
         """Cancels running calls and waits for their clean-up."""
@@ -102,7 +222,7 @@ class ToolCalls:
 
     async def call(self, tool: str, arguments: dict[str, Any], call_id: str) -> ToolResult:
         """Runs a call made by another tool, as a part of its own."""
-        part = self._writer.tool_running(call_id, tool, arguments)
+        part = self.writer.tool_running(call_id, tool, arguments)
         return await self._run_and_store(part)
 
     def _find(self, name: str) -> Tool[Any]:
@@ -120,7 +240,7 @@ class ToolCalls:
         return name.lower() if name.lower() in self._tools else None
 
     def _start(self, call_id: str, tool: str, arguments: dict[str, Any], metadata: dict[str, Any] | None) -> None:
-        part = self._writer.tool_running(call_id, tool, arguments, metadata)
+        part = self.writer.tool_running(call_id, tool, arguments, metadata)
         self._calls.append(part)
         self._spawn(part, tool not in _BOUNDED and is_looping(self._calls, tool, arguments))
 
@@ -143,25 +263,25 @@ class ToolCalls:
     async def _run_and_store(self, part: ToolPart, looping: bool = False) -> ToolResult:
         """Runs the call and stores its result, or its error, which is raised too. Raises StorageError without running the call if
         the call itself cannot be stored: nothing may happen without a record of it."""
-        await self._writer.stored()
+        await self.writer.stored()
         record = ToolCallRecord(part.session_id, part.tool, part.call_id, part.state.input)
-        with self._observer.tool_call(record):
+        with self.ctx.services.observer.tool_call(record):
             return await self._run_recorded(part, looping, record)
 
     async def _run_recorded(self, part: ToolPart, looping: bool, record: ToolCallRecord) -> ToolResult:
         try:
-            result = await self._bounds.bound(await self._execute(part, looping))
-            self._writer.tool_completed(part, result)
+            result = await self._bounded(await self._execute(part, looping))
+            self.writer.tool_completed(part, result)
         except (PermissionNotGranted, QuestionRejected, ToolError) as error:
             if isinstance(error, ToolTimeout):
                 _log_timeout(part, str(error))
-            self.blocked |= self._stops_on_rejection and isinstance(error, PermissionRejected | QuestionRejected)
-            self._writer.tool_failed(part, f"Error: {error}")
+            self.blocked |= self._stops_turn(error)
+            self.writer.tool_failed(part, f"Error: {error}")
             record.failed(error, ToolCallEnd.FAILED if isinstance(error, ToolError) else ToolCallEnd.DENIED)
             raise
         except Exception as error:
             log.exception("tool %s failed", part.tool)
-            self._writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
+            self.writer.tool_failed(part, f"Error: {type(error).__name__}: {error}")
             record.failed(error)
             raise ToolError(str(error)) from error
         if result.timeout is not None:
@@ -170,15 +290,41 @@ class ToolCalls:
         return result
 
     async def _execute(self, part: ToolPart, looping: bool) -> ToolResult:
-        tool, context = self._find(part.tool), self._context(self, part)
+        tool, context = self._find(part.tool), self._context(part)
         if looping:
             asked = {"tool": part.tool, "input": part.state.input}
             await context.host.require_permission(ToolPermission("doom_loop", [part.tool], [part.tool], asked))
         try:
-            arguments = tool.parameters.model_validate(await hooks.tool_args(self._hooks, part))
+            arguments = tool.parameters.model_validate(await hooks.tool_args(self.ctx.hooks, part))
         except ValidationError as error:
             raise ToolError(_explained(tool.id, error)) from error
-        return await hooks.tool_result(self._hooks, part, await tool.execute(arguments, context))
+        return await hooks.tool_result(self.ctx.hooks, part, await tool.execute(arguments, context))
+
+    def _context(self, part: ToolPart) -> ToolContext:
+        return ToolContext(
+            session_id=part.session_id,
+            message_id=part.message_id,
+            call_id=part.call_id,
+            agent=self.agent,
+            model=self.model,
+            sandbox_workspace=self.ctx.instance.sandbox_workspace,
+            host=ToolRun(self, part),
+            bypass_agent_check=self._bypass_agent_check,
+        )
+
+    async def _bounded(self, result: ToolResult) -> ToolResult:
+        """With its output truncated for the model; the whole output is kept in a file."""
+        if "truncated" in result.metadata:
+            return result
+        bounded = await self._outputs.bound(result.output, may_delegate="task" in self._tools)
+        metadata = {**result.metadata, "truncated": bounded.truncated}
+        if bounded.output_path:
+            metadata["outputPath"] = str(bounded.output_path)
+        return replace(result, output=bounded.text, metadata=metadata)
+
+    def _stops_turn(self, error: Exception) -> bool:
+        is_rejected = isinstance(error, PermissionRejected | QuestionRejected)
+        return is_rejected and not self.ctx.instance.config.experimental.continue_loop_on_deny
 
 
 def _log_timeout(part: ToolPart, what: str) -> None:

@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.part import PatchPart
-from app.session.summary import goes_up_to
-from app.turn.step import StepTrees
+from app.session.session_tasks import SessionTasks
+from app.session.summary import Summaries, goes_up_to
+from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
 
@@ -21,21 +22,22 @@ BYTES_PER_SECOND = 200_000
 """Limits the announced bytes, because each update announces the session's whole diff."""
 
 
+class StepTrees(NamedTuple):
+    """The worktree's snapshots around a step; None where there is none."""
+
+    before: str | None
+    after: str | None
+
+
 class TurnDiffs:
-    """`update` updates the diffs of the session and of one prompt and returns the number of bytes announced. `put_empty` stores a
-    session's first diff, an empty one as of a tree, and returns its basis. `start` makes a task that may outlive the turn.
+    """One update runs at a time, in a task that may outlive the turn. Requests that arrive during it, or during the pause after
+    it, share the next one."""
 
-    One update runs at a time. Requests that arrive during it, or during the pause after it, share the next one."""
-
-    def __init__(
-        self,
-        update: Callable[[str], Awaitable[int]],
-        put_empty: Callable[[str | None], Awaitable[str]],
-        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-    ) -> None:
-        self._update = update
-        self._put_empty = put_empty
-        self._start = start
+    def __init__(self, summaries: Summaries, tasks: SessionTasks, instance: Instance, session_id: str) -> None:
+        self._summaries = summaries
+        self._tasks = tasks
+        self._instance = instance
+        self._session_id = session_id
         self._requested: dict[str, None] = {}
         self._finishing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -45,7 +47,8 @@ class TurnDiffs:
     async def begin(self, trees: StepTrees) -> None:
         """Call when the session's first step closes: a diff of nothing goes into the commit of its end."""
         if trees.before == trees.after:
-            self.basis = await _logged(self._put_empty(trees.after))
+            put = self._summaries.put_empty(self._instance.location, self._session_id, trees.after)
+            self.basis = await _logged(put)
 
     def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
         """Call at the end of a step of the prompt, with its trees if they are known. Returns at once: where the step changed
@@ -54,7 +57,7 @@ class TurnDiffs:
             return
         self._requested[prompt_id] = None
         if self._task is None or self._task.done():
-            self._task = self._start(self._run())
+            self._task = self._tasks.start(self._session_id, "diff", self._run())
 
     def finish(self) -> asyncio.Task[None] | None:
         """Ends the pauses. Returns the task that ends when all requested diffs are stored; None without a request."""
@@ -69,6 +72,10 @@ class TurnDiffs:
                 sent += await _logged(self._update(prompt_id)) or 0
             if sent:
                 await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
+
+    async def _update(self, prompt_id: str) -> int:
+        """The diffs of the session and of the prompt. Returns the number of bytes announced."""
+        return await self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

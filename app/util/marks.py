@@ -3,12 +3,12 @@
 
 import itertools
 import os
+import secrets
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-from app.util import owner
 
 VARIABLE = "OPENSESSION_RUN"
 _PREFIX = f"{VARIABLE}=".encode()
@@ -16,8 +16,51 @@ _GRACE = 0.2
 _POLL = 0.01
 _ROUNDS = 20
 
-_this_process = owner.this_process()
 _numbers = itertools.count(1)
+
+
+def this_process() -> str:
+    """`namespace:pid:start:random`; a later process with the same pid has another start time."""
+    pid = os.getpid()
+    return f"{pid_namespace()}:{pid}:{_started(pid)}:{secrets.token_hex(4)}"
+
+
+def is_gone(owner: str) -> bool | None:
+    """None if unknown: the process belongs to another machine or container."""
+    where, pid, started, *_ = [*owner.split(":"), "", "", ""]
+    if where != pid_namespace() or not pid.isdigit():
+        return None
+    return _started(int(pid)) != started
+
+
+def pid_namespace() -> str:
+    """The host name with the pid namespace: containers may share a host name, but each numbers its own processes."""
+    try:
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        namespace = 0
+    return f"{socket.gethostname()}/{namespace}"
+
+
+def _started(pid: int) -> str:
+    """The start time of a process in kernel ticks; empty if there is no such process. Without /proc, "alive" for any process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return _alive(pid)
+
+
+def _alive(pid: int) -> str:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except OSError:
+        return "alive"
+    return "alive"
+
+
+_this_process = this_process()
 
 
 def new() -> str:
@@ -46,7 +89,7 @@ def end(wanted: Callable[[str], bool]) -> int:
 
 def end_abandoned() -> int:
     """End what servers left running that are gone."""
-    return end(lambda mark: owner.is_gone(mark) is True)
+    return end(lambda mark: is_gone(mark) is True)
 
 
 def _found(wanted: Callable[[str], bool]) -> set[int]:

@@ -19,13 +19,14 @@ def above(path: Path, top: Path) -> Iterator[Path]:
             return
 
 
-def find_program(name: str, directory: Path, top: Path, search_path: str | None) -> str | None:
-    """The program's absolute path: that of the project before that of `search_path`. A name with a `/` starts at `directory`."""
+def find_program(name: str, directory: Path, top: Path, search_path: str | None, *, is_configured: bool = False) -> str | None:
+    """The program's absolute path: that of the project before that of `search_path`. A name with a `/` starts at `directory`. One
+    that is configured is not looked for in the project, whose the variables are not that are configured with it."""
     if "/" in name:
         program = directory / name
         return str(program) if os.access(program, os.X_OK) else None
     own = os.pathsep.join(str(place / folder) for place in above(directory / name, top) for folder in _OWN)
-    return shutil.which(name, path=own) or shutil.which(name, path=search_path)
+    return (not is_configured and shutil.which(name, path=own)) or shutil.which(name, path=search_path)
 
 
 def text_of(path: Path, top: Path) -> str:

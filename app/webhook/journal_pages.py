@@ -4,8 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from app.storage.engine import Connection, Database
-from app.storage.repositories import webhook_rows
-from app.storage.repositories.webhook_rows import JournalPage
+from app.storage.repositories.journal_rows import JournalPage, journal_page
 from app.util.tasks import forget_failure
 
 PAGE_BYTES = 256 * 1024
@@ -32,7 +31,7 @@ class JournalPages:
         self._wakes += 1
 
     async def after(self, cursor: int, directory: str | None, owner: str | None) -> JournalPage:
-        """As `webhook_rows.journal_page`."""
+        """As `journal_page`."""
         wanted = _Read(self._wakes, cursor, directory, owner)
         if wanted not in self._reading:
             self._reading[wanted] = task = asyncio.create_task(self._read(wanted), name="read the journal for webhooks")
@@ -42,6 +41,6 @@ class JournalPages:
 
     async def _read(self, wanted: _Read) -> JournalPage:
         def page(connection: Connection) -> JournalPage:
-            return webhook_rows.journal_page(connection, wanted.cursor, wanted.directory, wanted.owner, PAGE_BYTES)
+            return journal_page(connection, wanted.cursor, wanted.directory, wanted.owner, PAGE_BYTES)
 
         return await self._database.read(page)

@@ -148,7 +148,7 @@ class WebhookWorker:
             if self._unlogged or page.is_gap or self._at.cursor - self._stored_cursor >= STORE_SKIPPED:
                 await self.store_progress()
 
-    async def _next_page(self) -> webhook_rows.JournalPage:
+    async def _next_page(self) -> journal_rows.JournalPage:
         principal = await self._principal()
         return await self._services.pages.after(self._at.cursor, self._webhook.directory, principal.visible_owner)
 

@@ -79,7 +79,7 @@ class Instance:
     sandbox_workspace: SandboxWorkspace
     """What programs that work for it see."""
     trees: Trees | None = None
-    """None outside git or with `snapshot: false`."""
+    """None where there is no undo (`location.no_undo`)."""
     snapshots: Snapshots | None = None
     """The same with all that revert needs of them."""
     may_read: Callable[[str], bool] | None = None

@@ -38,7 +38,7 @@ from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
 from app.workspace.resources import Resources
-from app.workspace.workspace import Workspace
+from app.workspace.workspace import NoUndo, Workspace
 from app.workspace.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class Instances:
 
     def _formatters(self, sandbox: SandboxWorkspace, config: Config) -> Formatters:
         shared = self._lsp_settings
-        return Formatters(sandbox, shared.sandbox, shared.environment, config.formatter)
+        return Formatters(sandbox, shared.sandbox, shared.environment, config.formatter, shared.flags)
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
@@ -253,9 +253,11 @@ class Instances:
         mcp = await self._mcp(workspace.sandboxed(config), config)
         language_servers = self._language_servers(workspace.sandboxed(config), config)
         formatters = self._formatters(workspace.sandboxed(config), config)
-        snapshots, walls = workspace.snapshots(config), self.walls_of(OPERATOR)
+        undo, walls = await workspace.snapshots(config), self.walls_of(OPERATOR)
+        no_undo = undo.reason if isinstance(undo, NoUndo) else None
+        snapshots = None if isinstance(undo, NoUndo) else undo
         return Instance(
-            location=workspace.location,
+            location=replace(workspace.location, no_undo=no_undo),
             flags=workspace.flags,
             config=config,
             agents=agents,

@@ -14,6 +14,7 @@ from app.config.patch import patch
 from app.config.well_known import OrganisationConfig, Organisations
 from app.project.discovery import ProjectInfo
 from app.project.location import Location
+from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace, Walls
 from app.schema.config import Config
@@ -30,6 +31,13 @@ CONFIGURATION = "configuration"
 """A directory's state with this name: its configuration was changed."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NoUndo:
+    """Instead of snapshots. `reason` completes "no undo here: …"."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,8 @@ class Workspace:
         self._settings = settings
         self.found = found
         self._bounds = bounds
-        self.location = Location(str(directory.path), found.id, str(found.checkout), found.vcs == "git", found.git)
+        real = str(directory.real)
+        self.location = Location(str(directory.path), found.id, str(found.checkout), found.vcs == "git", found.git, real)
         self.held = (found.git.directory, directory, *found.git.besides) if found.git else (directory,)
         if not directory.real.is_relative_to(self.held[0].real):
             raise DirectoryReplaced(directory.path)
@@ -120,20 +129,27 @@ class Workspace:
     def reload(self) -> None:
         self._config = None
 
-    def snapshots(self, config: Config) -> Snapshots | None:
-        """None outside git, or if the configuration disables snapshots."""
-        if self.location.git is None or config.snapshot is False:
-            return None
+    async def snapshots(self, config: Config) -> Snapshots | NoUndo:
+        if config.snapshot is False:
+            return NoUndo("snapshots are switched off in the configuration (snapshot: false)")
         if self._snapshots is None:
-            self._snapshots = Snapshots(
-                snapshot_dir(self._settings.data_dir, self.location.project_id, self.found.checkout),
-                self.location.git,
-                self.directories[-1].real,
-                [self._settings.data_dir],
-                max_bytes=self._settings.snapshot_bytes,
-                locks=self._settings.locks,
-            )
+            made = self._make_snapshots()
+            if self.location.git is None and (reason := await made.no_undo()):
+                return NoUndo(reason)
+            self._snapshots = made
         return self._snapshots
+
+    def _make_snapshots(self) -> Snapshots:
+        directory, settings = self.directories[-1], self._settings
+        git = self.location.git or Git(settings.sandbox, directory, walls=self.walls)
+        return Snapshots(
+            snapshot_dir(settings.data_dir, self.location.project_id, git.directory.real),
+            git,
+            directory.real,
+            [settings.data_dir, *map(Path, self.walls.hidden())],
+            max_bytes=settings.snapshot_bytes,
+            locks=settings.locks,
+        )
 
     async def _load_once(self, organisation: OrganisationConfig) -> LoadedConfig:
         """Logs each error once, however often it occurs."""

@@ -1028,6 +1028,8 @@ class GlobalSession(Wire):
     """The user it belongs to, on a server with users"""
     pinned: bool | None = None
     """Stays, however old it is, when old sessions are deleted"""
+    no_undo: Annotated[str | None, Field(alias="noUndo")] = None
+    """Why changes of files cannot be reverted in its directory"""
     project: ProjectSummary | None
 
 
@@ -2004,6 +2006,8 @@ class Session(Wire):
     """The user it belongs to, on a server with users"""
     pinned: bool | None = None
     """Stays, however old it is, when old sessions are deleted"""
+    no_undo: Annotated[str | None, Field(alias="noUndo")] = None
+    """Why changes of files cannot be reverted in its directory"""
 
 
 class SessionDestination(Wire):

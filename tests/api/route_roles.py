@@ -19,7 +19,7 @@ _READ = (
     "experimental.console.listOrgs experimental.workspace.list experimental.workspace.adapter.list experimental.workspace.status "
     "sync.history.list experimental.projectCopy.generateName "
     "find.messages find.symbols file.list file.read file.status plugin.list usage.get webhook.list webhook.get "
-    "webhook.deliveries session.export /doc / /s/{shareID} /mcp/oauth/callback "
+    "webhook.deliveries session.export /doc / /s/{shareID} /mcp/oauth/callback /mcp-server "
     "session.queue pty.shells pty.list pty.get v2.pty.list v2.pty.get "
     "v2.health.get v2.location.get v2.agent.list v2.command.list v2.skill.list v2.reference.list v2.model.list v2.provider.list "
     "v2.provider.get v2.fs.find v2.fs.list v2.fs.read "

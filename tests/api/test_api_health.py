@@ -95,7 +95,7 @@ async def test_a_server_lists_itself(tmp_path: Path) -> None:
         assert own["runningSessions"] == 1 and 0 <= own["heartbeatAge"] < 60_000
         assert abs(own["started"] / 1000 - time.time()) < 60
         await app.post(f"/session/{session}/abort")
-        await until(lambda: not app.services.runner.is_running(session), "the end of the turn")
+        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
 
 
 async def test_servers_that_are_dead_are_listed_and_forgotten_after_an_hour(tmp_path: Path) -> None:

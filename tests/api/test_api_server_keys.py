@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from recording_model import RecordingModel, recording_model
 from running_app import RunningApp, make_workspace, running_app
+from turns import call, say, until
 from user_logins import user
 
 SECRET = "5eCr3T-of-the-operator"
@@ -421,6 +422,35 @@ class TestMcp:
         async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna:
             statuses = await anna.get(f"/mcp?directory={directory}")
         assert {name: status["status"] for name, status in statuses.items()} == {"near": "disabled", "own": "disabled"}
+
+
+class TestLanguageServersAndFormatters:
+    """What the operator's layers give a program goes to no program of the project's."""
+
+    @pytest.mark.parametrize("kind", ["lsp", "formatter"])
+    @pytest.mark.parametrize("way", ["by a command", "by a file"])
+    async def test_a_project_takes_no_part_of_the_operators(
+        self, tmp_path: Path, plain_environment: Path, kind: str, way: str
+    ) -> None:
+        variables = {"env" if kind == "lsp" else "environment": {"TOKEN": SECRET}}
+        operates(plain_environment, {kind: {"near": {"command": ["near-program", "$FILE"], "extensions": [".x"], **variables}}})
+        told = tmp_path / "annas" / "told.txt"
+        command = ["sh", "-c", f"echo ran >> {told}; env >> {told}"]
+        own = {kind: {"near": {"command": command, "extensions": [".x"]}}}
+        directory = project(tmp_path, own if way == "by a command" else {})
+        for folder in ("node_modules/.bin", ".venv/bin"):
+            (directory / folder).mkdir(parents=True)
+            (directory / folder / "near-program").write_text(f"#!/bin/sh\necho ran >> {told}; env >> {told}\n")
+            (directory / folder / "near-program").chmod(0o755)
+        turns = [[call("write", filePath="a.x", content="x")], [say()]]
+        async with running_app(tmp_path, turns=turns) as app, user(app, "anna", roots=[directory]) as anna:
+            session = await anna.post(f"/session?directory={directory}", {"title": "T"})
+            body = {"parts": [{"type": "text", "text": "Go"}]}
+            await anna.post(f"/session/{session['id']}/message?directory={directory}", body)
+            assert (directory / "a.x").read_text() == "x"
+            if way == "by a command":
+                await until(lambda: told.exists() and "PATH=" in told.read_text())
+        assert not told.exists() or SECRET not in told.read_text()
 
 
 FREE = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}

@@ -403,7 +403,7 @@ async def test_a_patch_is_refused_beside_a_turn_on_another_server(tmp_path: Path
         await until(lambda: (working.directory / "begun").exists())
         await asyncio.to_thread(copy_database, working.data_dir, tmp_path / "copy")
     async with running_app(tmp_path, data_dir=tmp_path / "copy") as app:
-        assert not app.services.runner.directories()
+        assert not app.services.live.directories()
         assert (await apply(app, new_file("n.txt", "n"), expect=409))["name"] == "DirectoryBusyError"
 
 

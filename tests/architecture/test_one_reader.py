@@ -20,6 +20,7 @@ OTHERS = {
     "sandbox/sandbox.py": "the server's own directories",
     "snapshot/checkup.py": "the server's own repositories",
     "snapshot/collection.py": "the server's own repositories",
+    "snapshot/extent.py": "the names in a directory",
     "snapshot/files.py": "files of the project, from the open directory on and without links",
     "snapshot/lock.py": "the server's own locks",
     "snapshot/repository.py": "the server's own repository",

@@ -1,4 +1,4 @@
-"""What README and CONTRIBUTING say that can drift: the table of settings, the commands, and the folders of tests."""
+"""What README, CONTRIBUTING and docs/configuration.md say that can drift: settings, commands, and the folders of tests."""
 
 import ast
 import inspect
@@ -14,6 +14,7 @@ from app.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING = ((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md"))
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
@@ -49,7 +50,7 @@ def selects_tests(arguments: str) -> bool:
 
 
 def test_the_table_of_settings_is_the_one_of_the_code() -> None:
-    assert settings_table() in README, f"README.md must hold this table:\n{settings_table()}"
+    assert settings_table() in CONFIGURATION, f"docs/configuration.md must hold this table:\n{settings_table()}"
 
 
 def test_every_setting_is_described() -> None:

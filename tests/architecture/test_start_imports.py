@@ -11,10 +11,12 @@ import pytest
 
 APP = Path(__file__).parents[2] / "app"
 WHEN_USED = {
+    "acp": "an editor",
     "alembic": "a database that is new, or of an older revision",
     "anthropic": "a directory whose models it asks",
     "app.api.absent": "a request for what is not there",
     "app.api.v2.all_routes": "a request of the second API",
+    "app.mcp_server": "another agent that asks by MCP",
     "app.permission.shell.analysis": "a shell command",
     "app.provider.scripted.rules": "a model's first request",
     "app.schema.timeline": "a request of the second API",

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from app.cli.serve import DEFAULT_PORT
 from app.settings import Settings
 
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
+OPERATIONS = {block.kind: block.code for block in blocks((ROOT / "docs" / "operations.md").read_text())}
 CADDYFILE = (ROOT / "deploy" / "Caddyfile").read_text()
 SERVICES: dict[str, Any] = COMPOSE["services"]
 SERVERS = {name: service for name, service in SERVICES.items() if name.startswith("server-")}
@@ -65,6 +67,20 @@ def test_the_command_that_the_documentation_shows() -> None:
     password, *command = shown.split()
     assert password.startswith("OPENCODE_SERVER_PASSWORD=") and command[:2] == ["docker", "compose"]
     assert (ROOT / command[command.index("-f") + 1]).is_file()
+
+
+def test_the_image_has_what_docker_run_is_told() -> None:
+    shown, image = OPERATIONS["sh docker"], DOCKERFILE.rpartition("\nFROM")[2]
+    assert set(re.findall(r":(/\w+)", shown)) == set(re.findall(r"^(?:WORKDIR|VOLUME) (/\w+)$", image, re.MULTILINE))
+    assert re.findall(r":(\d+) ", shown) == re.findall(r"^EXPOSE (\d+)$", image, re.MULTILINE)
+
+
+def test_a_database_of_ones_own_is_set_up_by_commands_that_are_there() -> None:
+    shown = OPERATIONS["sh postgres"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"\.\[(\w+)\]", shown)) == {"postgres"} <= extras.keys()
+    assert set(re.findall(r"bin/opensession (\w+)", shown)) == {"migrate", "serve"} <= COMMANDS
+    assert all(map(is_known, re.findall(r"export (\w+)=", shown)))
 
 
 def test_nobody_starts_it_without_a_password() -> None:

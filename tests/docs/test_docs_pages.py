@@ -18,17 +18,20 @@ VALIDATED: dict[str, TypeAdapter[Any]] = {"json config": TypeAdapter(Config), "j
 CHECKED_ELSEWHERE = {
     "docs/architecture.md": ["mermaid"],
     "docs/cli.md": ["text terminal"],
-    "docs/configuration.md": ["python plugin", "python tool"],
     "docs/frontends.md": ["caddy app", "sh app", "sh frontend", "sh openchamber", "sh types", "text types", "ts types"],
     "docs/ide-plugins.md": ["sh steering"],
-    "docs/operations.md": ["nginx", "caddy", "ini oidc", "sh oidc", "text oidc"],
+    "docs/mcp-server.md": ["json mcp", "json mcp"],
+    "docs/operations.md": ["nginx", "caddy", "ini oidc", "sh oidc", "text oidc", "sh docker", "sh postgres"],
     "docs/observability.md": ["yaml prometheus"],
+    "docs/plugins.md": ["python plugin", "python tool"],
     "docs/scaling.md": ["sh compose", "sh kubernetes"],
+    "docs/webhooks.md": ["json webhook"],
     "README.md": ["sh session", "text session"],
 }
-"""In architecture/test_diagram.py, flows/test_plugin_docs.py, clients/test_openchamber.py, clients/test_run_on_terminal.py,
-clients/test_readme_session.py, clients/test_steered_terminal.py, clients/test_typescript_types.py, clients/test_web_app.py, and
-the other files here."""
+"""In architecture/test_diagram.py, flows/test_plugin_docs.py, clients/test_mcp_serve.py, clients/test_openchamber.py,
+clients/test_run_on_terminal.py, clients/test_readme_session.py, clients/test_steered_terminal.py,
+clients/test_typescript_types.py, clients/test_web_app.py, deploy/test_compose.py, deploy/test_kubernetes.py,
+unit/webhook/test_webhook_sender.py, and the other files here."""
 
 OTHER_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 """Not at the margin, or without a language: nothing would run it."""

@@ -167,5 +167,5 @@ async def test_a_link_that_another_call_makes_meanwhile_leads_nowhere(place: Loc
     async with running_app(place.base, turns=[[bash(swap), *writes], [say()]]) as app:
         session = (await app.create_session(title="T"))["id"]
         await app.prompt(session, "Go on")
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.live.is_running(session))
     assert list((place.base / "outside").glob("new*")) == []

@@ -304,6 +304,21 @@ async def test_a_turn_in_such_a_repository_stays_in_it(tmp_path: Path, monkeypat
             assert leaks(told) == [] and walled.changed() == [], name
 
 
+async def test_a_turn_around_such_repositories_stays_in_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same in a directory without git, which has the repository in it."""
+    async with hostile_ground(tmp_path, monkeypatch, model=writes_a_file) as walled:
+        for number, (name, attack) in enumerate([*RUNNING.items(), *LEADING_OUT.items()]):
+            if not LONG and number % 4:
+                continue
+            repo, plain = walled.repository(), walled.root / f"plain{number}"
+            plain.mkdir()
+            (plain / "f.txt").write_text("mine\n")
+            attack(walled, repo)
+            told = await turned(walled, plain, lambda plain, repo=repo: repo.rename(plain / "sub"))
+            assert (plain / "f.txt").read_text() == "mine\n", name
+            assert leaks(told) == [] and walled.changed() == [] and not list(walled.outside.iterdir()), name
+
+
 def writes_a_file(request: ModelRequest) -> ScriptedTurn:
     if request.messages[-1].role == "user":
         return parse_turn([{"tool": "bash", "args": {"command": "echo x >> f.txt; ls -a . sub; cat sub/*", "description": "x"}}])

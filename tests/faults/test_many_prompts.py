@@ -54,7 +54,7 @@ async def test_fifty_prompts_at_once_over_two_connections(tmp_path: Path, figure
             users = [message["info"]["id"] for message in messages if message["info"]["role"] == "user"]
             assert len(users) == len(set(users)) == 50
             assert all(message["info"]["time"].get("completed") for message in messages if message["info"]["role"] == "assistant")
-            assert not app.services.runner.is_running(session["id"])
+            assert not app.services.live.is_running(session["id"])
     figure(f"{answered} of {50 * ROUNDS} prompts answered by {provider.calls} calls, at most {provider.most_at_once} at once")
     assert answered == 50 * ROUNDS and provider.most_at_once == 1
 

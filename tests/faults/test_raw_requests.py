@@ -267,7 +267,7 @@ async def broken_off(app: RunningApp, port: int, session_id: str, count: int) ->
 async def open_resources(app: RunningApp) -> tuple[int, int]:
     """(tasks, open files) when nothing is under way any more."""
     async with asyncio.timeout(30):
-        while app.services.bus.listeners() or app.services.runner.directories():
+        while app.services.bus.listeners() or app.services.live.directories():
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.3)
     return len(asyncio.all_tasks()), psutil.Process().num_fds()

@@ -89,7 +89,7 @@ async def test_an_abort_of_a_turn_that_has_hardly_begun_leaves_an_answer(tmp_pat
     async with running_app(tmp_path) as app:
         session = (await app.create_session())["id"]
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        await until(lambda: app.services.runner.is_running(session))
+        await until(lambda: app.services.live.is_running(session))
         await aborted(app, session, prompt)
         assert texts(await app.prompt(session, "Again")) == ["ok"]
 

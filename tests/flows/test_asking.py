@@ -82,7 +82,7 @@ async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours
         await app.prompt_async(session, "Go")
         await reply(app, await pending(app), "always")
         await reply(app, await pending(app), "reject")
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.live.is_running(session))
         states = [called["state"] for called in tools(await app.messages(session))]
     assert [state["status"] for state in states] == ["completed", "completed", "error"]
     assert "in notes" in states[1]["output"]
@@ -247,7 +247,7 @@ async def test_deleting_a_session_withdraws_what_it_asked(tmp_path: Path) -> Non
         await pending(app)
         assert await app.call("DELETE", f"/session/{session['id']}") is True
         assert await app.get("/permission") == [] and await statuses(app) == {}
-        await until(lambda: not app.services.runner.is_running(session["id"]))
+        await until(lambda: not app.services.live.is_running(session["id"]))
         await app.call("GET", f"/session/{session['id']}", expect=404)
 
 

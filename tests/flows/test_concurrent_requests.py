@@ -20,6 +20,7 @@ from turns import assert_finished, requests, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock
 from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn
+from app.schema.message import PromptInput
 
 ROOT = Path(__file__).parents[2]
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
@@ -237,7 +238,7 @@ async def test_a_prompt_cannot_be_deleted_before_its_answer(app: RunningApp, ses
         path = f"/session/{session}/message/{prompt}"
         response = await app.client.delete(path)
         assert response.status_code == 409, response.text
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.live.is_running(session))
         assert (await app.messages(session))[-1]["info"]["parentID"] == prompt
         await app.call("DELETE", path)
 
@@ -284,7 +285,7 @@ async def test_an_abort_ends_the_prompt_that_waits_for_a_shell_line_too(app: Run
     await until((app.directory / "started").exists)
     await app.prompt_async(session, "Go on")
     await app.post(f"/session/{session}/abort")
-    assert await statuses(app) == {} and not app.services.runner.is_running(session)
+    assert await statuses(app) == {} and not app.services.live.is_running(session)
     await running
     answer = (await app.messages(session))[-1]["info"]
     assert answer["error"]["name"] == "MessageAbortedError" and requests(app) == []
@@ -297,7 +298,7 @@ async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp
         async with shell(app, session):
             await app.prompt_async(session, "Go on")
         await events.until("session.idle")
-        await until(lambda: not app.services.runner.is_running(session))
+        await until(lambda: not app.services.live.is_running(session))
     assert events.types.count("session.idle") == 1
     assert texts((await app.messages(session))[-1]) == ["ok"]
 
@@ -382,7 +383,7 @@ async def test_a_prompt_that_meets_a_deletion_is_deleted_or_not_found(app: Runni
         answers = await asyncio.gather(*prompts)
         assert {answer.status_code for answer in answers} <= {200, 204, 404}
         await app.get(f"/session/{session}", expect=404)
-        assert await statuses(app) == {} and not app.services.runner.is_running(session)
+        assert await statuses(app) == {} and not app.services.live.is_running(session)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
     assert await app.get("/session") == []
 
@@ -422,3 +423,18 @@ async def test_a_child_comes_before_or_after_the_deletion_of_its_parent(app: Run
         assert left in ([], [child])
         if left:
             await app.call("DELETE", f"/session/{child}")
+
+
+async def test_a_prompt_whose_sender_goes_away_while_it_is_stored_is_answered(app: RunningApp, session: str) -> None:
+    services = app.services
+    instance = await services.instances.get(str(app.directory))
+    wanted = PromptInput.model_validate({"parts": [text_part("Hi")]})
+    prompted = await services.store.session_to_prompt(session)
+    accepting = asyncio.create_task(services.prompts.accept(instance, prompted, wanted))
+    await until(lambda: services.live.get(session).messages.locked())
+    accepting.cancel()
+    await asyncio.wait({accepting})
+    assert accepting.cancelled()
+    await until(lambda: len(requests(app)) == 1)
+    await until(lambda: not services.live.is_running(session))
+    assert texts((await app.messages(session))[-1]) == ["ok"] and await statuses(app) == {}

@@ -96,6 +96,20 @@ def test_keys_that_change_nothing_are_told_of(tmp_path: Path, session: str, monk
     assert code == 0 and "note   configuration" in output and "references changes nothing here" in output
 
 
+def test_the_programs_of_the_directory_are_named(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = configured(tmp_path, {"lsp": {"absent": {"command": ["no-such-server"], "extensions": [".x"]}}})
+    (workspace / "ruff.toml").write_text("")
+    for name in ("pyright-langserver", "ruff"):
+        program = workspace / ".venv" / "bin" / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text("#!/bin/sh\nexit 1\n")
+        program.chmod(0o755)
+    code, output = doctor(tmp_path, monkeypatch)
+    lines = {line.split(":")[0]: line for line in output.splitlines()}
+    assert code == 0 and "pyright" in lines["fine   language servers"] and "absent" not in lines["fine   language servers"]
+    assert "absent" in lines["note   language servers"] and "ruff" in lines["fine   formatters"], output
+
+
 def test_a_database_that_is_none_is_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data" / "opensession.db").write_bytes(b"nonsense" * 1000)
     code, output = doctor(tmp_path, monkeypatch)

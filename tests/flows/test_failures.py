@@ -351,10 +351,10 @@ async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_mo
         other.hold("other")
         take_over(database)
         taken_over.set()
-        await until(lambda: not app.services.runner.is_running(session), "the end of the turn")
+        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
         answer = (await app.messages(session))[-1]
         assert "error" not in answer["info"] and "completed" not in answer["info"]["time"], "the other server answers"
-        assert not (app.directory / "log").exists() and not app.services.runner.has_unstored_end(session)
+        assert not (app.directory / "log").exists() and not app.services.live.get(session).unstored_end
         assert await statuses(app) == {session: {"type": "busy"}}, "the other server says so"
         assert open_messages(database) == ["user", "assistant"]
         other.release()

@@ -149,6 +149,14 @@ async def test_what_lies_outside_of_the_project_is_left_alone(tmp_path: Path) ->
     assert (tmp_path / "beside" / "x.txt").read_text() == "new"
 
 
+async def test_a_directory_outside_git_is_formatted_too(tmp_path: Path) -> None:
+    shutil.rmtree(configured(tmp_path, {}) / ".git")
+    async with formatting(tmp_path, write("x"), edit("X", "y"), write("x = 1\n", "m.py"), of={"fake": fake("upper")}) as app:
+        found = await states(app)
+        assert (app.directory / "b.txt").read_text() == "Y"
+    assert [state["status"] for state in found] == ["completed"] * 3, found
+
+
 @needs_sandbox
 @pytest.mark.parametrize("place", ["outside", "workspace/inside"])
 async def test_a_formatter_reaches_the_project_alone(tmp_path: Path, place: str) -> None:

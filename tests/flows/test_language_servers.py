@@ -63,6 +63,13 @@ async def test_errors_are_told_and_gone_when_they_are_mended(tmp_path: Path) -> 
     assert listed == [{"id": "fake", "name": "fake", "root": "", "status": "connected"}]
 
 
+async def test_errors_are_told_outside_git_too(tmp_path: Path) -> None:
+    shutil.rmtree(configured(tmp_path, {}) / ".git")
+    async with serving(tmp_path, write("one\n wrong\n"), server=fake()) as app:
+        (written,) = await states(app)
+    assert "ERROR [2:1] this is wrong: wrong" in written["output"]
+
+
 @pytest.mark.parametrize("mode", ["silent", "mute", "slow-start 9", "slow 9"])
 async def test_one_that_does_not_answer_costs_three_seconds_once(tmp_path: Path, mode: str) -> None:
     writes = [call("edit", filePath="a.fake", oldString="", newString=f"wrong {number}") for number in range(4)]
@@ -129,6 +136,14 @@ async def test_errors_of_other_files_of_the_project_are_told_after_a_write(tmp_p
     assert "other files" not in edited["output"] and "ERROR [1:1] this is wrong" in edited["output"]
 
 
+async def test_errors_that_are_known_are_told_after_a_write_of_any_file(tmp_path: Path) -> None:
+    async with serving(tmp_path, write("wrong"), write("text", "b.txt"), server=fake()) as app:
+        _, other = await states(app)
+        path = app.directory / "a.fake"
+    assert f'LSP errors detected in other files:\n<diagnostics file="{path}">\nERROR [1:1]' in other["output"]
+    assert other["metadata"]["diagnostics"][str(path)][0]["code"] == 7
+
+
 async def test_twenty_errors_are_told_and_the_rest_counted(tmp_path: Path) -> None:
     async with serving(tmp_path, write("wrong\n" * 50), server=fake()) as app:
         (state,) = await states(app)
@@ -140,6 +155,14 @@ async def test_a_server_without_versions_is_believed_when_it_has_no_more_to_say(
     async with serving(tmp_path, write("wrong"), edit, server=fake("unversioned")) as app:
         written, mended = await states(app)
     assert "ERROR [1:1]" in written["output"] and mended["output"] == "Edit applied successfully."
+
+
+async def test_a_server_that_publishes_nothing_is_asked(tmp_path: Path) -> None:
+    edit = call("edit", filePath="a.fake", oldString="wrong", newString="right")
+    async with serving(tmp_path, write("wrong"), edit, write("wrong", "b.fake"), server=fake("asked")) as app:
+        written, mended, other = await states(app)
+    assert "ERROR [1:1]" in written["output"] and mended["output"] == "Edit applied successfully."
+    assert "in this file" in other["output"] and "other files" not in other["output"]
 
 
 async def test_a_patch_and_several_edits_tell_errors_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ async def test_more_prompts_than_may_wait_are_refused_and_not_stored(tmp_path: P
         other = await app.create_session()
         await app.prompt_async(other["id"], "another session")
         gate.set()
-        await until(lambda: not app.services.runner.is_running(session["id"]))
+        await until(lambda: not app.services.live.is_running(session["id"]))
         assert texts(await app.prompt(session["id"], "now there is room"))
 
 

@@ -59,7 +59,7 @@ def test_each_line_is_an_object(tmp_path: Path, by: str) -> None:
         traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         session, written = lines_of_an_abort(tmp_path, [*command, *option], {**environment, **setting, **traced})
     lines = [json.loads(line) for line in written]
-    aborted, said = the_one(lines, "app.runs.runner"), the_one(lines, "client")
+    aborted, said = the_one(lines, "app.runs.turns"), the_one(lines, "client")
     assert aborted["message"] == f"the turn of {session} was aborted" and aborted["level"] == "INFO"
     assert aborted["session_id"] == session
     assert "session_id" not in said and said["level"] == "WARNING"
@@ -89,7 +89,7 @@ async def test_a_line_within_a_trace_names_it(tmp_path: Path, monkeypatch: pytes
 def test_text_by_default(tmp_path: Path) -> None:
     command, environment = this_checkout()
     session, written = lines_of_an_abort(tmp_path, command, environment)
-    assert any(f"INFO app.runs.runner: the turn of {session} was aborted" in line for line in written), written
+    assert any(f"INFO app.runs.turns: the turn of {session} was aborted" in line for line in written), written
 
 
 def test_a_format_that_is_none_is_refused(tmp_path: Path) -> None:

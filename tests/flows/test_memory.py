@@ -9,13 +9,13 @@ import pytest
 from running_app import running_app
 from turns import Step, call, say, task, until
 
-from app.runs.runner import Run
+from app.runs.turns import TurnWork
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
 from app.turn.part_writer import PartWriter
 from app.turn.turn import Turn
 
-OF_A_TURN = (Run, Turn, PartWriter, MessageWithParts, AssistantMessage, ToolPart)
+OF_A_TURN = (TurnWork, Turn, PartWriter, MessageWithParts, AssistantMessage, ToolPart)
 
 
 @pytest.fixture

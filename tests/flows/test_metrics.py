@@ -116,7 +116,7 @@ async def test_a_turn_that_another_server_is_to_go_on_with(tmp_path: Path, datab
         session = await app.create_session(title="named")
         await app.prompt_async(session["id"], "Go")
         await until(lambda: len(app.provider.requests) == 1)
-        await app.services.runner.hand_over()
+        await app.services.live.hand_over()
         found = await scrape(app)
     assert found("turns_total", outcome="handed_over") == 1 and found("turns_total", outcome="aborted") == 0
 

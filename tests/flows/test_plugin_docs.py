@@ -1,4 +1,4 @@
-"""The plugin and the tools that docs/configuration.md shows, as they stand there."""
+"""The plugin and the tools that docs/plugins.md shows, as they stand there."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from turns import bash, call, configured, pending, priced, requests, say, tools,
 
 from app.plugin.api import HOOK_NAMES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 
 
 def documented_code(kind: str) -> str:

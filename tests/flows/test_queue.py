@@ -147,7 +147,7 @@ async def test_a_client_that_goes_away_does_not_stop_the_turn(tmp_path: Path) ->
         await asyncio.wait({prompt})
         assert await statuses(app) == {session["id"]: {"type": "busy"}}
         gate.set()
-        await until(lambda: not app.services.runner.is_running(session["id"]))
+        await until(lambda: not app.services.live.is_running(session["id"]))
         assert texts((await app.messages(session["id"]))[-1]) == ["Here."]
 
 

@@ -379,7 +379,7 @@ async def test_an_ignored_file_that_was_edited_is_named_and_left(app: RunningApp
     shown = await revert(app, session, prompt, dryRun=True)
     session_now = await revert(app, session, prompt)
     assert list(reasons(session_now)) == ["run.log"]
-    assert "ignores" in reasons(session_now)["run.log"]
+    assert "is ignored" in reasons(session_now)["run.log"]
     assert reasons(shown) == reasons(session_now)
     assert (app.directory / "run.log").read_text() == "x\n"
     assert (app.directory / "a.txt").read_text() == "hello\nworld\n"
@@ -434,29 +434,19 @@ async def test_when_nothing_can_be_put_back_the_revert_stands(app: RunningApp, s
     assert state(app.directory / "d" / "f") == ("file", b"x\n", False)
 
 
-async def test_outside_git_messages_revert_and_the_files_are_named(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    async with running_app(tmp_path, workspace=plain) as app:
-        session = (await app.create_session())["id"]
-        prompt = await play(app, session, write(plain / "b.txt", "new\n"), bash("echo x > c.txt"))
-        shown = await revert(app, session, prompt, dryRun=True)
-        session_now = await revert(app, session, prompt)
-        assert list(reasons(session_now)) == list(reasons(shown)) == ["b.txt", "bash"]
-        assert "snapshot" not in session_now["revert"]
-        assert sorted(files(plain)) == ["b.txt", "c.txt"]
-        await app.prompt(session, "Something else")
-        assert len(await app.messages(session)) == 2
-
-
 async def test_with_snapshots_switched_off_the_files_are_named(tmp_path: Path) -> None:
     make_workspace(tmp_path / "workspace")
     (tmp_path / "workspace" / "opencode.json").write_text('{"snapshot": false}')
     async with running_app(tmp_path) as app:
         session = (await app.create_session())["id"]
-        prompt = await play(app, session, write(app.directory / "b.txt", "new\n"))
-        assert list(reasons(await revert(app, session, prompt))) == ["b.txt"]
-        assert (app.directory / "b.txt").exists()
+        prompt = await play(app, session, write(app.directory / "b.txt", "new\n"), bash("echo x > c.txt"))
+        shown = await revert(app, session, prompt, dryRun=True)
+        session_now = await revert(app, session, prompt)
+        assert list(reasons(session_now)) == list(reasons(shown)) == ["b.txt", "bash"]
+        assert "snapshot" not in session_now["revert"]
+        assert (app.directory / "b.txt").exists() and (app.directory / "c.txt").exists()
+        await app.prompt(session, "Something else")
+        assert len(await app.messages(session)) == 2
 
 
 def break_snapshots(app: RunningApp) -> Path:

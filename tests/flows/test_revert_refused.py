@@ -66,4 +66,4 @@ async def test_a_revert_that_is_refused_gives_no_answer_to_a_message_that_asked_
         with refused_commits() as commits:
             commits.starts_with = '"revert"'
             assert await ask(app, session, "revert", messageID=kept) == 503
-        assert not app.services.runner.has_unstored_end(session)
+        assert not app.services.live.get(session).unstored_end

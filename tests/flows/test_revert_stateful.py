@@ -5,7 +5,8 @@
 - Messages stay until the cleanup, then those reverted go and no other.
 
 A file in whose place a directory with other files stands, or a file where its directory was, cannot be put back: it is then left
-as it is, and named. OPENSESSION_LONG=1 runs 500 sequences; a failure names the seed of its sequence.
+as it is, and named. All in a git checkout and in a directory without git. OPENSESSION_LONG=1 runs 500 sequences of each; a
+failure names the seed of its sequence.
 """
 
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from git_files import files, server_git
+from git_files import files, server_git, server_git_outside
 from random_edits import edit, put
 from running_app import RunningApp, running_app
 from session_parts import putting
@@ -59,18 +60,20 @@ class Standing:
 
 
 class Sequence:
-    def __init__(self, app: RunningApp, root: Path, seed: int) -> None:
+    def __init__(self, app: RunningApp, root: Path, seed: int, *, has_git: bool) -> None:
         self.random = Random(seed)
         self.root = root
         root.mkdir()
-        subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-        (root / ".gitignore").write_text("*.log\n")
+        if has_git:
+            subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+        (root / (".gitignore" if has_git or seed % 2 else ".ignore")).write_text("*.log\n")
         (root / "a").write_text("first\n")
         self.store = app.services.store
         self.sessions = app.services.sessions
         self.reverts = Reverts(self.store)
-        self.location = Location(str(root), "global", str(root), is_git=True)
-        self.snapshots = Snapshots(snapshot_dir(app.data_dir, "global", root), server_git(root), root)
+        self.location = Location(str(root), "global", str(root) if has_git else "/", has_git)
+        git = server_git(root) if has_git else server_git_outside(root)
+        self.snapshots = Snapshots(snapshot_dir(app.data_dir, "global", root), git, root)
         self.session = ""
         self.steps: list[Step] = []
         self.standing: Standing | None = None
@@ -280,11 +283,12 @@ def differing(one: Files, other: Files) -> set[str]:
     return {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
 
 
+@pytest.mark.parametrize("has_git", [True, False], ids=["git", "without"])
 @pytest.mark.parametrize("first", range(0, SEQUENCES, AT_ONCE))
-async def test_revert_and_unrevert_hold_their_word_whatever_happens(tmp_path: Path, first: int) -> None:
+async def test_revert_and_unrevert_hold_their_word_whatever_happens(tmp_path: Path, first: int, has_git: bool) -> None:
     async with running_app(tmp_path) as app:
         for seed in range(first, first + AT_ONCE):
             try:
-                await Sequence(app, tmp_path / str(seed), seed).run()
+                await Sequence(app, tmp_path / str(seed), seed, has_git=has_git).run()
             except Exception as error:
                 raise AssertionError(f"the sequence of seed {seed} failed: {error}") from error

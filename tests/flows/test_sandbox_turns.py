@@ -96,7 +96,7 @@ async def test_what_a_user_allows_always_is_open_for_their_commands_alone(tmp_pa
             session = (await anna.create_session(permission=[allow("bash")]))["id"]
             await anna.prompt_async(session, "Go on")
             await anna.post(f"/permission/{(await pending(anna))['id']}/reply", {"reply": "always"})
-            await until(lambda: not app.services.runner.is_running(session))
+            await until(lambda: not app.services.live.is_running(session))
             await anna.prompt(session, "And?")
             asked, again = await states(anna, session)
             of_ben = (await ben.create_session(permission=[allow("bash")]))["id"]

@@ -143,7 +143,7 @@ async def test_a_client_that_goes_away_does_not_stop_the_command(app: RunningApp
     await asyncio.sleep(0)
     (app.directory / "go").touch()
     await asyncio.gather(running, return_exceptions=True)
-    await until(lambda: not app.services.runner.is_running(session))
+    await until(lambda: not app.services.live.is_running(session))
     assert (app.directory / "ended").exists()
     assert (await app.messages(session))[-1]["parts"][0]["state"]["status"] == "completed"
 
@@ -187,13 +187,13 @@ async def test_a_command_whose_end_cannot_be_stored_is_closed_once_it_can(app: R
         commits.refused_text = '"completed":'
         (app.directory / "go").touch()
         assert (await running)["name"] == "StorageError"
-        assert app.services.runner.has_unstored_end(session)
+        assert app.services.live.get(session).unstored_end
         commits.refused_text = None
     async with asyncio.timeout(60):
         while "completed" not in (await app.messages(session))[-1]["info"]["time"]:
             await asyncio.sleep(0.02)
     assert_finished(await app.messages(session))
-    await until(lambda: not app.services.runner.has_unstored_end(session))
+    await until(lambda: not app.services.live.get(session).unstored_end)
     assert await statuses(app) == {} and requests(app) == []
     app.provider.add([{"text": "Now."}])
     async with app.events() as events:

@@ -45,13 +45,13 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         assert "error" not in (await app.messages(cut))[-1]["info"]
         assert await statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
         let_leases_become_stale()
-        await until(lambda: app.services.runner.is_running(asking), "the takeover")
-        await until(lambda: not app.services.runner.is_running(cut), "the end of the turn")
+        await until(lambda: app.services.live.is_running(asking), "the takeover")
+        await until(lambda: not app.services.live.is_running(cut), "the end of the turn")
         assert texts((await app.messages(cut))[-1]) == ["Anew."]
         assert tools(await app.messages(cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
         assert await app.get("/permission") == [request]
         await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await until(lambda: not app.services.runner.is_running(asking), "the end of the turn")
+        await until(lambda: not app.services.live.is_running(asking), "the end of the turn")
         for session in (cut, asking):
             assert_finished(await app.messages(session))
         assert texts((await app.messages(asking))[-1]) == ["Went on."]
@@ -73,7 +73,7 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Read.")]]) as app:
         await pending(app)
         await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await until(lambda: not app.services.runner.is_running(session), "the end of the turn")
+        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
         first, second = [str(part["state"]["output"]) for part in tools(await app.messages(session))]
     assert "Tabs here." in first and "x = 1" in second and "Tabs here." not in second
 
@@ -100,7 +100,7 @@ def change_leases(data: Path, assignment: str) -> None:
 
 
 async def ended(app: RunningApp, session: str) -> list[Message]:
-    await until(lambda: not app.services.runner.is_running(session), "the end of the turn")
+    await until(lambda: not app.services.live.is_running(session), "the end of the turn")
     found = await app.messages(session)
     assert_finished(found)
     assert await statuses(app) == {}
@@ -225,6 +225,6 @@ async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path:
     configured(tmp_path, {"permission": {"bash": "allow"}})
     let_leases_become_stale()
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Went on.")]]) as app:
-        await until(lambda: not app.services.runner.is_running(session), "the end of the turn")
+        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
         assert texts((await app.messages(session))[-1]) == ["Went on."]
         assert await app.get("/permission") == []

@@ -2,14 +2,21 @@
 
 import asyncio
 import gc
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from database_meter import metered
 from running_app import RunningApp, running_app
+from user_logins import user
 
+from app.bus.base import Event
 from app.session import replay
+from app.storage.engine import Connection
+from app.timeline import service
+from app.timeline.numbers import place
 from app.timeline.service import _WholeHistory
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
@@ -192,6 +199,56 @@ async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
         async with app.events(f"/api/session/{session}/event") as events:
             await app.call("DELETE", f"/session/{session}")
             await events.until_ended()
+
+
+async def test_a_stream_tells_what_happens_to_its_session_in_whatever_directory(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "Elsewhere."}], [{"text": "Another's."}]]) as app:
+        (other := app.directory / "other").mkdir()
+        session, beside = await begin(app), await begin(app)
+        async with app.events(f"/api/session/{session}/event") as events:
+            await app.post(f"/session/{session}/message?directory={other}", {"parts": [{"type": "text", "text": "Hi"}]})
+            await begin(app, "Hi", session=beside)
+            await events.until("session.next.step.ended")
+            assert [event.data for event in events.seen] == await history(app, session)
+
+
+async def test_a_stream_ends_for_whom_its_session_is_taken_from(tmp_path: Path) -> None:
+    async with running_app(tmp_path, turns=[[{"text": "Seen."}]]) as app, user(app, "root", "admin") as root:
+        async with user(app, "anna") as anna, user(app, "bert") as bert:
+            session = await begin(anna)
+            path = f"/api/session/{session}/event"
+            async with anna.events(path) as of_anna, root.events(path) as of_root:
+                await root.call("PATCH", f"/session/{session}", {"owner": "bert"})
+                await of_anna.until_ended()
+                async with bert.events(path) as of_bert:
+                    await begin(bert, "Hi", session=session)
+                    for events in (of_root, of_bert):
+                        await events.until("session.next.step.ended")
+            assert of_anna.seen == []
+
+
+async def test_what_is_told_of_an_event_is_read_once_for_all_who_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    told_by = service._told_by
+
+    def counted(connection: Connection, published: Sequence[Event]) -> Any:
+        read.extend(event.seq or 0 for event in published)
+        return told_by(connection, published)
+
+    monkeypatch.setattr(service, "_told_by", counted)
+    async with running_app(tmp_path, turns=TURNS) as app, AsyncExitStack() as streams:
+        session = await begin(app)
+        paths = 3 * ["/api/event", f"/api/session/{session}/event"]
+        listening = [await streams.enter_async_context(app.events(path)) for path in paths]
+        await app.post(f"/api/session/{session}/agent", {"agent": "plan"}, expect=204)
+        await begin(app, "Hi", session=session)
+        for events in listening:
+            await events.until("session.next.step.ended", count=2)
+        whole = await history(app, session)
+    told_of = {place(seq).journal_seq for seq in seqs(whole)}
+    assert [read.count(seq) for seq in told_of] == [1] * len(told_of)
+    for events in listening[1::2]:
+        assert [event.data for event in events.seen] == whole
 
 
 # On the stream of all events.

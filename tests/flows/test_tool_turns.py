@@ -67,14 +67,15 @@ async def test_the_snapshot_is_taken_before_the_model_s_first_call_runs(tmp_path
     assert (diff["before"], diff["after"]) == ("hello\nworld\n", "changed\n")
 
 
-async def test_outside_git_a_turn_works_without_snapshots(tmp_path: Path) -> None:
+async def test_outside_git_a_turn_has_snapshots_too(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
     async with running_app(tmp_path, workspace=tmp_path / "workspace", turns=[[bash("echo x > x.txt")], [say()]]) as app:
         session = await app.create_session()
         await app.prompt(session["id"], "Change")
         _, step, last = await app.messages(session["id"])
-        assert await app.get(f"/session/{session['id']}/diff") == []
-    assert types(step) == ["step-start", "tool", "step-finish"] and "snapshot" not in step["parts"][0]
+        (diff,) = await app.get(f"/session/{session['id']}/diff")
+    assert (diff["file"], diff["before"], diff["after"]) == ("x.txt", "", "x\n")
+    assert types(step) == ["step-start", "tool", "step-finish", "patch"] and len(step["parts"][0]["snapshot"]) == 40
     assert step["info"]["path"]["root"] == "/" and texts(last) == ["Done."]
 
 

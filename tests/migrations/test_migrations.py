@@ -161,7 +161,7 @@ def test_an_older_database_takes_webhooks(engine: Engine) -> None:
     with engine.begin() as connection:
         webhook_rows.add(connection, {**row, "cursor": journal_rows.journal_span(connection)[1]})
         webhook_rows.add_deliveries(connection, "whk_1", [delivery])
-        page = webhook_rows.journal_page(connection, 1, None, None, 1000)
+        page = journal_rows.journal_page(connection, 1, None, None, 1000)
         assert (page.upto, page.is_last, page.is_gap, list(page.rows)) == (1, True, False, [])
         assert len(webhook_rows.deliveries(connection, "whk_1", 10)) == 1 and webhook_rows.remove(connection, "whk_1")
         assert connection.execute(text("SELECT count(*) FROM webhook_delivery")).scalar_one() == 0

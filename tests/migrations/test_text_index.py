@@ -1,5 +1,6 @@
 """The index of searches of a database in which texts were indexed some seconds after their commits."""
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from postgres import PostgresServer
 from sqlalchemy import Connection, text
 
 from app.session.searched_text import encode
-from app.storage.engine import Database
+from app.storage.engine import Database, make_engine
 from app.storage.migrate import upgrade
 from app.storage.part_texts import TextFilter, find_texts
 from app.storage.text_index import has_text_index, tidy_trigrams
@@ -95,3 +96,21 @@ async def test_the_parts_of_an_old_database_are_found(url: str) -> None:
     assert await found(database, f"w{many // 2}x") == []
     assert len(await database.read(partial(find_texts, wanted=TextFilter((encode("吃饭"),), many)))) == many - 1
     database.close()
+
+
+def test_titles_of_an_old_database_are_found_without_their_accents(url: str) -> None:
+    titles = {"ses_1": "Café NAÏVE", "ses_2": "Plain"}
+    engine = make_engine(url)
+    upgrade_to(engine, "0022")
+    with engine.begin() as connection:
+        columns = "id, project_id, directory, title_folded, updated, body"
+        row = f"INSERT INTO session ({columns}) VALUES (:id, 'p', '/', :folded, 1, :body)"
+        for session, title in titles.items():
+            body = json.dumps({"id": session, "title": title})
+            connection.execute(text(row), {"id": session, "folded": title.casefold(), "body": body})
+        connection.execute(text(row), {"id": "ses_3", "folded": "damaged", "body": "{"})
+    upgrade(engine)
+    with engine.connect() as connection:
+        found = dict(connection.execute(text("SELECT id, title_folded FROM session")).tuples().all())
+    assert found == {"ses_1": "cafe naive", "ses_2": "plain", "ses_3": "damaged"}
+    engine.dispose()

@@ -1,12 +1,15 @@
 """A conversation in the page: text that streams, reasoning, tools, permissions, questions, stopping, waiting for a retry."""
 
 import re
+import sys
 import threading
+from pathlib import Path
 
 from model_server import Reasoning, Refusal
 from page_desk import CONTEXT, Desk
 from playwright.sync_api import expect
 
+LANGUAGE_SERVER = Path(__file__).parents[1] / "support" / "fake_language_server.py"
 BASH = ("bash", {"command": "echo first; cat gate.fifo; echo second", "description": "Says two words"})
 ECHO = ("bash", {"command": "echo was-run > made.txt", "description": "Makes a file"})
 
@@ -81,6 +84,28 @@ def test_a_command_is_shown_with_the_output_that_it_has_so_far(desk: Desk) -> No
     expect(output).to_have_text("first\nbetween\nsecond\n")
     expect(desk.answer).to_contain_text("Both were said.")
     fifo.unlink()
+
+
+def test_errors_of_language_servers_and_formatters_are_shown_under_a_call(desk: Desk) -> None:
+    workspace = desk.server.workspace
+    (workspace / "ruff.toml").write_text("")
+    (workspace / ".venv" / "bin").mkdir(parents=True)
+    (workspace / "fake.py").write_text(LANGUAGE_SERVER.read_text())
+    programs = {"pyright-langserver": f"exec {sys.executable} fake.py plain", "ruff": "echo cannot parse it; exit 2"}
+    for name, line in programs.items():
+        (workspace / ".venv" / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (workspace / ".venv" / "bin" / name).chmod(0o755)
+    write = ("write", {"filePath": "a.py", "content": "fine\nwrong <b>\n"})
+    edit = ("edit", {"filePath": "a.py", "oldString": "wrong", "newString": "right"})
+    desk.say("write it", [write], [edit], ["It is mended."])
+    expect(desk.answer).to_contain_text("It is mended.")
+    written, edited = (desk.messages.locator(".tool").nth(number) for number in (0, 1))
+    formatter = re.compile(r"^Not formatted by ruff\s*exit code 2: cannot parse it$")
+    expect(written.get_by_role("listitem")).to_have_text([re.compile(r"^a\.py:2:1\s*this is wrong: wrong <b>$"), formatter])
+    expect(written.locator(".note")).to_contain_text("1 error")
+    expect(written.get_by_label("Output")).to_have_text("Wrote file successfully.")
+    expect(edited.get_by_role("listitem")).to_have_text([formatter])
+    expect(edited.locator(".note")).not_to_contain_text("error")
 
 
 def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk: Desk) -> None:

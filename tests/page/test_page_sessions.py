@@ -72,6 +72,18 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
     expect(desk.button("Undo revert")).to_be_hidden()
 
 
+def test_that_there_is_no_undo_is_said_before_and_at_the_revert(desk: Desk) -> None:
+    (desk.server.workspace / "opencode.json").write_text('{"snapshot": false}')
+    desk.say("hello", ["Hello."])
+    expect(desk.page.get_by_text("No undo here: snapshots are switched off")).to_be_visible()
+    change_two_files(desk)
+    desk.user_message.last.hover()
+    desk.user_message.last.get_by_role("button", name="Revert").click()
+    expect(desk.dialog).to_contain_text("No undo here: snapshots are switched off")
+    expect(desk.dialog.locator("li")).to_have_text([re.compile("a.txt"), re.compile("made.txt")])
+    desk.dialog.get_by_role("button", name="Cancel").click()
+
+
 def test_the_changes_of_a_file_are_shown_whole(desk: Desk) -> None:
     change_two_files(desk)
     desk.page.get_by_role("button", name="a.txt +1 −1").click()

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 from model_server import ModelServer, model_server
-from opencode_program import OFFLINE, installed, offline_home
+from opencode_program import NEWER, OFFLINE, installed, offline_home
 from running_server import RunningServer, free_port, new_workspace, serving_again, this_checkout
 
 STREAMS = ("/event", "/global/event")
@@ -208,9 +208,9 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), "number")
 
 
-def _program(node_modules: Path) -> Path:
-    named = os.environ.get("OPENCODE_PROGRAM")
-    return Path(named) if named else installed(node_modules)
+def _program(node_modules: Path, version: str) -> Path:
+    named = os.environ.get("OPENCODE_PROGRAM") if version == NEWER else None
+    return Path(named) if named else installed(node_modules, version)
 
 
 def _configuration(model: ModelServer) -> dict[str, Any]:
@@ -235,9 +235,11 @@ def _asked_of(command: list[str], directory: Path, environment: dict[str, str]) 
 
 
 @contextmanager
-def opencode(node_modules: Path, directories: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, ModelServer]]:
-    """OpenCode 1.18.33: the binary that OPENCODE_PROGRAM names, else the one that npm installed."""
-    command = [str(_program(node_modules)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"]
+def opencode(
+    node_modules: Path, directories: pytest.TempPathFactory, version: str = NEWER
+) -> Iterator[tuple[RunningServer, ModelServer]]:
+    """Of the newer version the binary that OPENCODE_PROGRAM names, else the one that npm installed."""
+    command = [str(_program(node_modules, version)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"]
     with _asked_of(command, directories.mktemp("opencode"), OFFLINE) as server:
         yield server
 

@@ -12,6 +12,8 @@ from typing import Any
 
 MODE, *REST = [*sys.argv[1:], "plain"]
 LOG = os.environ.get("FAKE_LOG")
+ASKED: dict[str, str] = {}
+"""Texts of which a server says something only when it is asked."""
 
 
 def read() -> dict[str, Any] | None:
@@ -69,6 +71,9 @@ def changed(params: dict[str, Any]) -> None:
     uri, version = document["uri"], document["version"]
     if MODE == "silent" or (MODE == "once" and version > 1):
         return
+    if MODE == "asked":
+        ASKED[uri] = text
+        return
     if MODE == "slow":
         time.sleep(float(REST[0]))
     if MODE == "crash":
@@ -107,13 +112,14 @@ def hostile() -> None:
     sys.stdout.buffer.flush()
 
 
-def answer(message: dict[str, Any]) -> None:  # noqa: C901
+def answer(message: dict[str, Any]) -> None:  # noqa: C901, PLR0912
     method, params = message.get("method"), message.get("params") or {}
     match method:
         case "initialize":
             if MODE == "slow-start":
                 time.sleep(float(REST[0]))
-            send(id=message["id"], result={"capabilities": {"textDocumentSync": 1}})
+            asked = {"diagnosticProvider": {"interFileDependencies": False}} if MODE == "asked" else {}
+            send(id=message["id"], result={"capabilities": {"textDocumentSync": 1, **asked}})
         case "initialized" if MODE == "flood":
             flood()
         case "initialized" if MODE == "deaf":
@@ -129,6 +135,9 @@ def answer(message: dict[str, Any]) -> None:  # noqa: C901
             changed(params)
         case "textDocument/documentSymbol" if MODE != "silent":
             send(id=message["id"], result=document_symbols())
+        case "textDocument/diagnostic":
+            items = errors_in(ASKED[params["textDocument"]["uri"]])
+            send(id=message["id"], result={"kind": "full", "items": items})
         case "workspace/symbol":
             send(id=message["id"], result=symbols())
         case "textDocument/hover":

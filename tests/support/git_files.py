@@ -8,6 +8,7 @@ from pathlib import Path
 from app.sandbox.git import Git, git_of
 from app.sandbox.git_repository import find_repository
 from app.sandbox.sandbox import OFF, Sandbox
+from app.util.held_directory import HeldDirectory
 
 _OPTIONS = {"user.name": "Test", "user.email": "test@example.com", "commit.gpgsign": "false", "protocol.file.allow": "always"}
 
@@ -25,6 +26,11 @@ def server_git(checkout: Path, sandbox: Sandbox = OFF) -> Git:
     found = find_repository(checkout, lambda _: True)
     assert found is not None
     return git_of(sandbox, found)
+
+
+def server_git_outside(directory: Path, sandbox: Sandbox = OFF) -> Git:
+    """The same in a directory without git."""
+    return Git(sandbox, HeldDirectory(directory))
 
 
 def state(path: Path) -> object:

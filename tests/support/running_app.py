@@ -27,7 +27,7 @@ from fastapi import FastAPI
 from sse_reader import EventReader
 
 from app.api.services import Services
-from app.cli.asgi_transport import StreamingTransport
+from app.api_client.asgi_transport import StreamingTransport
 from app.main import create_app
 from app.provider.scripted.adapter import ScriptedAnswer, ScriptedProvider, ScriptedStep
 from app.server import Choices
@@ -64,7 +64,7 @@ class RunningApp:
 
     def is_held(self, session_id: str) -> bool:
         """Whether any request works on the session or waits to."""
-        return bool(self.fastapi.state.server.gate.is_held(session_id))
+        return self.services.live.get(session_id).is_held
 
     async def call(self, method: str, path: str, body: Any = None, *, expect: int = 200, **options: Any) -> Any:
         """The answer's JSON, None without a body; fails on another status."""

@@ -14,16 +14,15 @@ from app.schema.message import AssistantMessage, AssistantTime, Message, Message
 from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Session, SessionTime
 from app.session.fork import Forks
-from app.session.gate import SessionGate
 from app.session.lease import Leases
+from app.session.live import LiveSessions
 from app.session.live_parts import LivePart
 from app.session.quota import ProjectQuota
 from app.session.rows import message_row, part_row
 from app.session.service import SessionService
 from app.session.session_tx import SessionTx
-from app.session.status import Statuses
-from app.session.step_usage import StepUsage
 from app.session.store import Store
+from app.session.usage import StepUsage
 
 DIRECTORY = "/d"
 PLACE = Location(DIRECTORY, "p", "/d", is_git=False)
@@ -88,8 +87,7 @@ def _parts(value: Session | Message | Part | MessageWithParts) -> Sequence[Part]
 class Sessions:
     storage: Storage
     store: Store
-    statuses: Statuses
-    gate: SessionGate
+    live: LiveSessions
     service: SessionService
     forks: Forks
     leases: Leases
@@ -144,14 +142,14 @@ class Sessions:
 def more_sessions(storage: Storage) -> Sessions:
     """A server of its own on a database."""
     store = Store(storage.database, storage.sql, storage.writer, storage.publisher)
-    gate, leases = SessionGate(), Leases(storage.database, storage.writer)
+    leases = Leases(storage.database, storage.writer)
+    live = LiveSessions(store, leases)
     return Sessions(
         storage,
         store,
-        Statuses(store),
-        gate,
-        SessionService(store, gate, leases),
-        Forks(store, ProjectQuota(store, 2**40), gate),
+        live,
+        SessionService(store, live),
+        Forks(store, ProjectQuota(store, 2**40), live),
         leases,
     )
 

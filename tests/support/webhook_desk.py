@@ -14,7 +14,7 @@ from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.session.publisher import SessionPublisher
 from app.storage.engine import Database
-from app.storage.repositories import webhook_rows
+from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.tool.web.pinned import PinnedRequests
@@ -141,7 +141,7 @@ class WebhookDesk:
 
     async def announced(self, kind: str) -> list[tuple[str | None, Any]]:
         """Owner and properties."""
-        page = await self.database.read(lambda connection: webhook_rows.journal_page(connection, 0, None, None, 10**9))
+        page = await self.database.read(lambda connection: journal_rows.journal_page(connection, 0, None, None, 10**9))
         events = [(row.owner, json.loads(row.payload)) for row in page.rows]
         return [(owner, event["properties"]) for owner, event in events if event["type"] == kind]
 

@@ -14,7 +14,7 @@ from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, open_strea
 from app.api.roles import READS
 from app.api.v2.errors import TaggedAnswer, described
 from app.api.v2.shapes import router
-from app.bus.second_api import OWN_TYPES
+from app.bus.frames import OWN_TYPES
 from app.schema.base import Wire
 from app.schema.event import AnnouncedEvent
 from app.schema.timeline import TIMELINE_EVENTS, described_types

@@ -148,7 +148,7 @@ def _require_model(instance: Instance, model: SessionModel | None) -> None:
 @routes.get("/active", dependencies=READS)
 async def active(app: AppServices, who: Who) -> Data[dict[str, SessionActive]]:
     """The sessions that are not idle, on whatever server."""
-    busy = await app.statuses.busy_sessions()
+    busy = await app.live.busy_sessions()
     seen = busy if who.visible_owner is None else await app.sessions.owned(busy, who.visible_owner)
     return data({each: SessionActive() for each in sorted(seen)})
 
@@ -203,7 +203,7 @@ async def wait(request: Request, app: AppServices, session_id: SessionIdPath) ->
 async def interrupt(app: AppServices, session_id: SessionIdPath) -> None:
     """Answers when the session is idle and its record finished."""
     await app.store.session_json(session_id)
-    await app.runner.abort(session_id)
+    await app.live.abort(session_id)
 
 
 _STAGED = described(SessionNotFoundError, MessageNotFoundError, SessionBusyError)

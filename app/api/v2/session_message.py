@@ -17,7 +17,6 @@ from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
 from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.timeline.numbers import LARGEST
-from app.timeline.service import TimelineReader
 
 routes = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
 
@@ -92,10 +91,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 @routes.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
     """What happened in the session behind an event, then what happens."""
-    session = await app.store.session(session_id)
-    listener = listen(app, who, session.directory)
-    reader = TimelineReader(listener, who.may_see, app.heartbeat_seconds)
-    return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, reader)))
+    listener = listen(app, who, None, deltas=True, second=True, session_id=session_id)
+    return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
 
 
 async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:

@@ -1,4 +1,5 @@
-/** The line above the prompt: what the session is doing, the countdown to a retry, a revert in force, what waits for an answer. */
+/** The lines above the prompt: what the session is doing, the countdown to a retry, a revert in force, that files have no undo, what
+ * waits for an answer. */
 import { h, setText } from '../dom.js';
 import { duration } from '../text.js';
 
@@ -12,6 +13,7 @@ export class StatusBar {
   #text = h('span', { role: 'status' });
   #seconds = h('span', { class: 'seconds', 'aria-hidden': 'true' });
   #reverted = h('span');
+  #noUndo = h('p', { class: 'hint no-undo', hidden: true });
 
   /** `actions`: `{unrevert(), showReverted()}`. */
   constructor(actions) {
@@ -27,6 +29,7 @@ export class StatusBar {
       'div',
       { class: 'status' },
       this.revert,
+      this.#noUndo,
       h('div', { class: 'status-line' }, this.#spinner, this.#text, this.#seconds, this.asks),
     );
   }
@@ -48,6 +51,12 @@ export class StatusBar {
     setText(this.#reverted, text ?? '');
   }
 
+  /** `reason`: why changes of files cannot be reverted. */
+  showNoUndo(reason) {
+    this.#noUndo.hidden = !reason;
+    setText(this.#noUndo, reason ? noUndoText(reason) : '');
+  }
+
   #tick() {
     const { type, next, since } = this.#status;
     if (type === 'retry') setText(this.#seconds, `next try in ${Math.max(0, Math.ceil((next - Date.now()) / 1000))} s`);
@@ -58,6 +67,8 @@ export class StatusBar {
       );
   }
 }
+
+export const noUndoText = (reason) => `No undo here: ${reason}. A revert leaves files as they are.`;
 
 const TEXTS = {
   idle: () => '',

@@ -1,12 +1,14 @@
-/** A tool call: what is called with what, its output while it runs, its difference when it changed files. */
+/** A tool call: what is called with what, its output while it runs, its difference and its errors when it changed files. */
 import { diffView, fileDiffView } from '../diff.js';
 import { h, setText } from '../dom.js';
 import { LongText } from '../longtext.js';
-import { duration, localPath, revealed } from '../text.js';
+import { count, duration, localPath, revealed } from '../text.js';
 
 /** Calls whose result is what one wants to see; those of others are folded once they are done. */
 const SHOWN = new Set(['bash', 'edit', 'write', 'multiedit', 'apply_patch', 'question', 'task']);
 const LONG_DIFF = 60;
+const MAX_PROBLEMS = 100;
+const ERROR = 1;
 
 /** What a call is about, in one line. */
 export function subjectOf({ tool, state }) {
@@ -20,12 +22,30 @@ export function diffOf({ state }) {
   return state.metadata?.diff ?? '';
 }
 
+/** What language servers find wrong with the files that a call has changed, and with others: `place` and `text` of each. */
+function problemsOf({ metadata }) {
+  const files = Object.entries(metadata?.diagnostics ?? {});
+  const found = files.flatMap(([path, errors]) => (Array.isArray(errors) ? errors.map((error) => ({ path, ...error })) : []));
+  const errors = found.filter(({ severity }) => severity === ERROR).slice(0, MAX_PROBLEMS);
+  return errors.map(({ path, range, message }) => {
+    const { line = 0, character = 0 } = range?.start ?? {};
+    return { place: `${localPath(path)}:${line + 1}:${character + 1}`, text: String(message ?? '') };
+  });
+}
+
+/** Formatters that have failed: the file is as it was written. */
+function unformatted({ metadata }) {
+  const failed = Object.entries(metadata?.formatErrors ?? {});
+  return failed.map(([name, reason]) => ({ place: `Not formatted by ${name}`, text: String(reason) }));
+}
+
 export class ToolView {
   #part = null;
   #touched = false;
   #output = new LongText(h('code'));
   #diff = h('div');
   #input = h('div', { class: 'input' });
+  #problems = h('ul', { class: 'problems', 'aria-label': 'Problems', hidden: true });
 
   constructor() {
     this.name = h('span', { class: 'name' });
@@ -41,7 +61,7 @@ export class ToolView {
       this.note,
     );
     this.pre = h('pre', { class: 'output', tabindex: '0', 'aria-label': 'Output' }, this.#output.element);
-    this.element = h('details', { class: 'tool' }, this.summary, this.#input, this.#diff, this.pre);
+    this.element = h('details', { class: 'tool' }, this.summary, this.#input, this.#diff, this.pre, this.#problems);
   }
 
   update(part) {
@@ -51,6 +71,7 @@ export class ToolView {
     this.#head(part);
     if (before?.state.status !== part.state.status) this.#input.replaceChildren(...inputOf(part));
     this.#body(part, before);
+    this.#report(part.state);
     if (!this.#touched) this.element.open = isOpen(part);
   }
 
@@ -60,6 +81,13 @@ export class ToolView {
     setText(this.subject, revealed(subjectOf(this.#part)));
     setText(this.note, noteOf(state));
     this.note.classList.toggle('failed', Boolean(state.metadata?.exit));
+  }
+
+  #report(state) {
+    const problems = [...problemsOf(state), ...unformatted(state)];
+    this.#problems.hidden = problems.length === 0;
+    const rows = problems.map(({ place, text }) => h('li', {}, h('bdi', { class: 'place' }, revealed(place)), revealed(text)));
+    this.#problems.replaceChildren(...rows);
   }
 
   #body(part, before) {
@@ -77,19 +105,24 @@ function isOpen(part) {
   const { status } = part.state;
   if (status === 'error') return true;
   if (!SHOWN.has(part.tool) || status === 'pending') return false;
-  return diffOf(part).split('\n').length <= LONG_DIFF;
+  return diffOf(part).split('\n').length <= LONG_DIFF || problemsOf(part.state).length > 0;
 }
 
 function noteOf(state) {
   const exit = state.metadata?.exit;
   const took = state.time?.end ? duration(state.time.end - state.time.start) : '';
   if (state.status === 'error') return 'failed';
-  if (state.status === 'completed') return [exit ? `exit ${exit}` : '', took].filter(Boolean).join(' · ');
+  const errors = problemsOf(state).length;
+  const told = [exit && `exit ${exit}`, errors && count(errors, 'error'), took];
+  if (state.status === 'completed') return told.filter(Boolean).join(' · ');
   return state.status === 'running' ? 'running…' : 'preparing…';
 }
 
 /** By what the model may continue a task; people have the link. */
 const FOR_THE_MODEL = /\s*<task_metadata>[^<]*<\/task_metadata>\s*$/;
+
+/** What the model is told of errors; people have the list. */
+const ERRORS_FOR_THE_MODEL = /\n\nLSP errors detected [^\n]*\n<diagnostics [^]*$/;
 
 /** While a command runs, its output is in the metadata. An edit's diff says more than its "done". */
 function outputOf(part) {
@@ -97,7 +130,11 @@ function outputOf(part) {
   if (state.status === 'error') return [state.metadata?.output, state.error].filter(Boolean).join('\n');
   if (state.status !== 'completed') return state.metadata?.output ?? '';
   if (part.tool === 'task') return state.output.replace(FOR_THE_MODEL, '');
-  return diffOf(part) || part.tool === 'question' ? '' : state.output;
+  return diffOf(part) || part.tool === 'question' ? '' : withoutErrors(state);
+}
+
+function withoutErrors(state) {
+  return problemsOf(state).length ? state.output.replace(ERRORS_FOR_THE_MODEL, '') : state.output;
 }
 
 export function commandView(command) {

@@ -1,6 +1,7 @@
 """The journal of durable events."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, delete, func, or_, select
@@ -39,10 +40,19 @@ def event_of(row: Any) -> Event:
     return Event(row.type, row.payload.encode(), session_id=row.session_id, directory=row.directory, seq=row.seq, owner=row.owner)
 
 
-def session_events(connection: Connection, session_id: str, seq: int) -> Sequence[Row[Any]]:
-    """The journal's rows of a session after a cursor."""
-    of_session = select(EVENT).where(EVENT.c.session_id == session_id, EVENT.c.seq > seq)
-    return connection.execute(of_session.order_by(EVENT.c.seq)).all()
+_OF_SESSION = (EVENT.c.session_id == bindparam("session"), EVENT.c.seq > bindparam("after"), EVENT.c.seq <= bindparam("upto"))
+_SESSION_EVENTS = select(EVENT.c.seq, EVENT.c.time, EVENT.c.type, EVENT.c.payload).where(*_OF_SESSION).order_by(EVENT.c.seq)
+
+
+def session_events(connection: Connection, session_id: str, seq: int, upto: int | None = None) -> Sequence[Row[Any]]:
+    """The journal's rows of a session after a cursor, and not after another."""
+    wanted = {"session": session_id, "after": seq, "upto": 2**63 - 1 if upto is None else upto}
+    return connection.execute(_SESSION_EVENTS, wanted).all()
+
+
+def newest_event_of(connection: Connection, session_id: str) -> int:
+    """0 where the journal has none of the session."""
+    return connection.execute(select(func.max(EVENT.c.seq)).where(EVENT.c.session_id == session_id)).scalar_one() or 0
 
 
 def database_identity(connection: Connection) -> str:
@@ -55,6 +65,30 @@ def journal_span(connection: Connection) -> tuple[int, int]:
     newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
     oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
     return (oldest if oldest is not None else newest + 1, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPage:
+    """Events of the journal after a cursor, as rows. `upto` is the newest sequence that they cover. `is_last`: the journal has no
+    more. `is_gap`: events between the cursor and `upto` are not stored any more; the page is empty then. `newest`: the newest
+    sequence that was assigned."""
+
+    rows: Sequence[Row[Any]]
+    upto: int
+    newest: int
+    is_last: bool = False
+    is_gap: bool = False
+
+
+def journal_page(connection: Connection, cursor: int, directory: str | None, owner: str | None, max_bytes: int) -> JournalPage:
+    """`owner`: without the events of other users' sessions; None for all."""
+    oldest, newest = journal_span(connection)
+    if cursor < oldest - 1:
+        return JournalPage([], oldest - 1, newest, is_gap=True)
+    if cursor > newest:
+        return JournalPage([], newest, newest, is_gap=True)
+    rows, is_last = events_after(connection, cursor, directory, max_bytes, owner)
+    return JournalPage(rows, newest if is_last else rows[-1].seq, newest, is_last)
 
 
 def newest_event(connection: Connection) -> int:

@@ -26,6 +26,7 @@ from app.storage.bodies import parsed
 from app.storage.repositories.lease_rows import HELD_SESSIONS
 from app.storage.repositories.pages import PageBeside, UnknownAnchor
 from app.storage.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO
+from app.util.folding import fold
 
 SESSION_COLUMNS: tuple[Any, ...] = (SESSION.c.body, *(SESSION.c[name] for name in SUMS))
 """All that a session is shown by."""
@@ -222,11 +223,6 @@ def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
 # Lists of sessions.
 
 
-def fold(text: str) -> str:
-    """The normalized form for searches: case-folded, and without NUL, which PostgreSQL's text cannot hold."""
-    return text.casefold().replace("\0", "")
-
-
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
     """What is None says nothing. `directories`: those in one of them; `path`: what is there or below; `updated_since` and
@@ -332,20 +328,3 @@ def share_of(connection: Connection, session_id: str) -> str | None:
 
 def shared_session(connection: Connection, share_id: str) -> str | None:
     return connection.execute(select(SHARE.c.session_id).where(SHARE.c.id == share_id)).scalar_one_or_none()
-
-
-def _extent(of: Any) -> list[ColumnElement[Any]]:
-    in_session = of.c.session_id == SHARE.c.session_id
-    return [select(what).where(in_session).scalar_subquery() for what in (func.max(of.c.seq), func.count())]
-
-
-_SHARED_REVISION: Select[Any] = (
-    select(SHARE.c.session_id, *SESSION_COLUMNS, SESSION.c.diff_basis, *_extent(MESSAGE), *_extent(PART))
-    .join(SESSION, SESSION.c.id == SHARE.c.session_id)
-    .where(SHARE.c.id == bindparam("share"))
-)
-
-
-def shared_revision(connection: Connection, share_id: str) -> Row[Any] | None:
-    """The session that a link shows, with values that change when any server adds, removes or changes messages."""
-    return connection.execute(_SHARED_REVISION, {"share": share_id}).one_or_none()

@@ -1,7 +1,6 @@
 """The rows of webhooks: what each is sent, how far its deliveries are, which server makes them, and the log of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
@@ -14,28 +13,6 @@ KEEP_DELIVERIES = 200
 """Of one webhook; older ones are deleted."""
 
 Values = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class JournalPage:
-    """Events of the journal after a cursor, as rows. `upto` is the newest sequence that they cover. `is_last`: the journal has no
-    more. `is_gap`: events between the cursor and `upto` are not stored any more; the page is empty then."""
-
-    rows: Sequence[Row[Any]]
-    upto: int
-    is_last: bool
-    is_gap: bool = False
-
-
-def journal_page(connection: Connection, cursor: int, directory: str | None, owner: str | None, max_bytes: int) -> JournalPage:
-    """`owner`: without the events of other users' sessions; None for all."""
-    oldest, newest = journal_rows.journal_span(connection)
-    if cursor < oldest - 1:
-        return JournalPage([], oldest - 1, is_last=False, is_gap=True)
-    if cursor > newest:
-        return JournalPage([], newest, is_last=False, is_gap=True)
-    rows, is_last = journal_rows.events_after(connection, cursor, directory, max_bytes, owner)
-    return JournalPage(rows, newest if is_last else rows[-1].seq, is_last)
 
 
 def all_of(connection: Connection, owner: str | None = None) -> Sequence[Row[Any]]:

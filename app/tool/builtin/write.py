@@ -41,6 +41,7 @@ class WriteTool(Tool[WriteParameters]):
                 "diagnostics": error_report.metadata([path], errors),
                 "filepath": str(path),
                 "exists": change.original is not None,
+                **({"filediff": change.filediff()} if change.original else {}),
                 **change.format_metadata(),
             },
         )

@@ -17,7 +17,6 @@ from app.schema.errors import NotFound
 from app.schema.project import Project
 from app.schema.session import FileDiff
 from app.session.store import Store
-from app.session.todos import read_todos
 from app.storage import tables
 from app.storage.repositories import session_rows
 from app.storage.writer import Tx, Writer
@@ -124,7 +123,7 @@ class OpenCodeImport:
             return None
         messages = await self._store.messages(session_id)
         diffs = await self._store.query(session_rows.body_of, tables.DIFF, session_id)
-        todos = await read_todos(self._store, session_id)
+        todos = await self._store.todos(session_id)
         diff = _DIFFS.validate_json(diffs) if diffs else []
         return SessionHistory.model_construct(info=info, messages=messages, todo=todos, diff=diff)
 

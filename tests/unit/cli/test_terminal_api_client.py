@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from app.cli import api_client
-from app.cli.api_client import ApiClient, ApiRefused
+from app.api_client import client as api_client
+from app.api_client.client import ApiClient, ApiRefused
 
 GREETING = b'data: {"type":"server.connected"}\n\n'
 

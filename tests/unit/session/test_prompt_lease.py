@@ -1,7 +1,6 @@
 """A turn's lease comes with the commit of its prompt, or not at all."""
 
 import asyncio
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from session_parts import DIRECTORY, Sessions, more_sessions, user
 from storage_parts import open_storage
 
 from app.schema.errors import SessionBusy
-from app.session.lease import PromptLease
 from app.session.rows import message_row
 from app.session.session_tx import SessionTx
 from app.session.status import busy_in
@@ -25,26 +23,24 @@ async def other(sessions: Sessions, tmp_path: Path) -> Sessions:
     return more_sessions(open_storage(tmp_path / "opensession.db"))
 
 
-def wanted(sessions: Sessions) -> PromptLease:
-    return PromptLease(sessions.leases, "ses_1", busy_in(DIRECTORY))
+async def prompt(sessions: Sessions) -> Lease | None:
+    """Stores a prompt, and keeps the lease that comes with it."""
 
-
-async def prompt(sessions: Sessions, lease: PromptLease) -> None:
     def store(tx: SessionTx) -> Lease | None:
         tx.put_message(message_row(user("msg_1"), waits=True))
-        return lease.acquire(tx.connection)
+        return sessions.leases.acquire_free(tx.connection, "ses_1", busy_in(DIRECTORY))
 
-    stored = sessions.store.post("ses_1", DIRECTORY, store)
-    stored.add_done_callback(lambda done: lease.keep(done.result()) if done.exception() is None else None)
-    await asyncio.shield(stored)
+    lease = await sessions.store.write("ses_1", DIRECTORY, store)
+    if lease is not None:
+        sessions.leases.keep(lease)
+    return lease
 
 
 async def test_a_free_session_is_held_when_its_prompt_is_stored(sessions: Sessions, other: Sessions) -> None:
-    lease = wanted(sessions)
-    await prompt(sessions, lease)
-    assert lease.lease is not None and sessions.leases.held("ses_1") == lease.lease
+    lease = await prompt(sessions)
+    assert lease is not None and sessions.leases.held("ses_1") == lease
     (row,) = await sessions.storage.rows(LEASE)
-    assert (row.owner, row.generation) == (lease.lease.owner, lease.lease.generation)
+    assert (row.owner, row.generation) == (lease.owner, lease.generation)
     assert (row.directory, row.status) == (DIRECTORY, '{"type":"busy"}')
     with pytest.raises(SessionBusy):
         await other.leases.acquire("ses_1")
@@ -53,9 +49,7 @@ async def test_a_free_session_is_held_when_its_prompt_is_stored(sessions: Sessio
 
 async def test_a_prompt_is_stored_though_another_server_has_the_session(sessions: Sessions, other: Sessions) -> None:
     elsewhere = await other.leases.acquire("ses_1")
-    lease = wanted(sessions)
-    await prompt(sessions, lease)
-    assert lease.lease is None and sessions.leases.held("ses_1") is None
+    assert await prompt(sessions) is None and sessions.leases.held("ses_1") is None
     assert len(await sessions.read()) == 1
     assert [row.owner for row in await sessions.storage.rows(LEASE)] == [elsewhere.owner]
     await other.close()
@@ -63,45 +57,16 @@ async def test_a_prompt_is_stored_though_another_server_has_the_session(sessions
 
 async def test_a_session_that_is_held_here_keeps_its_lease(sessions: Sessions) -> None:
     before = await sessions.leases.acquire("ses_1")
-    lease = wanted(sessions)
-    await prompt(sessions, lease)
-    assert lease.lease is None and sessions.leases.held("ses_1") == before
+    assert await prompt(sessions) is None and sessions.leases.held("ses_1") == before
     assert [row.generation for row in await sessions.storage.rows(LEASE)] == [before.generation]
 
 
 async def test_a_prompt_that_is_refused_leaves_the_session_free(sessions: Sessions) -> None:
-    lease = wanted(sessions)
     with refused_commits() as commits, pytest.raises(StorageError):
         commits.refuses = True
-        await prompt(sessions, lease)
-    assert lease.lease is None and sessions.leases.held("ses_1") is None
+        await prompt(sessions)
+    assert sessions.leases.held("ses_1") is None
     assert await sessions.storage.rows(LEASE) == []
-
-
-async def test_a_lease_that_no_run_wants_is_given_back(sessions: Sessions, other: Sessions) -> None:
-    lease = wanted(sessions)
-    await prompt(sessions, lease)
-    lease.give_back()
-    await sessions.store.barrier()
-    await other.leases.acquire("ses_1")
-    await other.close()
-
-
-async def test_a_prompt_whose_sender_is_cancelled_on_the_way_holds_no_session(sessions: Sessions, other: Sessions) -> None:
-    lease = wanted(sessions)
-    sessions.database.gate.clear()
-    sending = asyncio.create_task(prompt(sessions, lease))
-    await asyncio.sleep(0)
-    sending.cancel()
-    with suppress(asyncio.CancelledError):
-        await sending
-    lease.give_back()
-    sessions.database.gate.set()
-    await sessions.store.barrier()
-    await sessions.store.barrier()  # the lease is given back behind the prompt
-    assert len(await sessions.read()) == 1
-    await other.leases.acquire("ses_1")
-    await other.close()
 
 
 async def test_what_was_written_under_the_lease_before_stands_beside_the_next_one(sessions: Sessions) -> None:
@@ -114,12 +79,12 @@ async def test_what_was_written_under_the_lease_before_stands_beside_the_next_on
     await asyncio.sleep(0)
     sessions.store.release("ses_1")
     sessions.leases.release("ses_1")
-    lease = wanted(sessions)
-    prompting = asyncio.create_task(prompt(sessions, lease))
+    prompting = asyncio.create_task(prompt(sessions))
     await asyncio.sleep(0)
     sessions.database.gate.set()
-    await asyncio.gather(on_its_way, last, prompting)
-    assert lease.lease is not None
-    sessions.store.hold(lease.lease)
+    await asyncio.gather(on_its_way, last)
+    lease = await prompting
+    assert lease is not None
+    sessions.store.hold(lease)
     await sessions.put(user("msg_3"))
     assert len(await sessions.read()) == 4

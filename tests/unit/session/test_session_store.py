@@ -16,7 +16,6 @@ from app.schema.part import Part, Tokens, ToolPart
 from app.schema.session import FileDiff, Session, UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
-from app.session.publisher import MOST_REVISIONS
 from app.session.session_sums import Sums
 from app.session.session_tx import SessionTx
 from app.storage.engine import StorageError
@@ -210,17 +209,6 @@ async def test_a_reader_does_not_read_again_because_another_has_read(sessions: S
     monkeypatch.setattr(sessions.database, "read", slow)
     await sessions.store.page_json("ses_1", None)
     assert reads == 2
-
-
-def test_the_revisions_of_sessions_that_anybody_may_ask_of_are_bounded(sessions: Sessions) -> None:
-    known = sessions.store.revision("ses_1")
-    for number in range(MOST_REVISIONS - 1):
-        sessions.store.revision(f"ses_unknown_{number}")
-    assert sessions.store.revision("ses_1") != known
-    kept = sessions.store.revision("ses_1")
-    sessions.storage.publisher.changed("ses_1")
-    assert sessions.store.revision("ses_1") != kept
-    assert len(sessions.storage.publisher._revisions) <= MOST_REVISIONS
 
 
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:

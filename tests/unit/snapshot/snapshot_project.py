@@ -1,4 +1,4 @@
-"""A project with real git in it, and snapshots of it."""
+"""A project with real git in it, or a directory without git, and snapshots of it."""
 
 import os
 import shutil
@@ -6,17 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from git_files import git, server_git
+from git_files import git, server_git, server_git_outside
 
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 
 
 class Project:
-    def __init__(self, base: Path) -> None:
+    has_git = True
+
+    def __init__(self, base: Path, *, has_git: bool = True) -> None:
         self.root = base / "project"
         self.data = base / "data"
         self.root.mkdir(parents=True)
-        self.git("init", "--quiet", "--initial-branch=main")
+        self.has_git = has_git
+        if has_git:
+            self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *args: str) -> str:
         return git(self.root, *args)
@@ -29,7 +33,8 @@ class Project:
 
     def snapshots(self, directory: Path | None = None, exclude: tuple[Path, ...] = (), max_bytes: int | None = None) -> Snapshots:
         git_dir = snapshot_dir(self.data, "global", self.root)
-        return Snapshots(git_dir, server_git(self.root), directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
+        git = server_git(self.root) if self.has_git else server_git_outside(self.root)
+        return Snapshots(git_dir, git, directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
 
     def relative(self, paths: list[Path]) -> set[str]:
         return {str(path.relative_to(self.root)) for path in paths}

@@ -72,10 +72,10 @@ def remove(target: Path) -> None:
 
 
 @settings(max_examples=40 if LONG else 15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-@given(before=EDITS, after=EDITS, chosen=st.sets(st.integers(0, 30)))
-def test_a_restore_is_exact(before: list[tuple], after: list[tuple], chosen: set[int]) -> None:
+@given(before=EDITS, after=EDITS, chosen=st.sets(st.integers(0, 30)), has_git=st.booleans())
+def test_a_restore_is_exact(before: list[tuple], after: list[tuple], chosen: set[int], has_git: bool) -> None:
     with tempfile.TemporaryDirectory() as base:
-        asyncio.run(edit_and_restore(Project(Path(base)), before, after, chosen))
+        asyncio.run(edit_and_restore(Project(Path(base), has_git=has_git), before, after, chosen))
 
 
 async def edit_and_restore(project: Project, before: list[tuple], after: list[tuple], chosen: set[int]) -> None:

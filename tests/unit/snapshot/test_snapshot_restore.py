@@ -229,7 +229,7 @@ async def test_ignored_files_are_left_alone_and_reported(project: Project, snaps
     tree = await snapshots.track()
     log = project.write("a.log", "precious")
     report = await snapshots.restore({log: tree})
-    assert reasons(report) == {"a.log": "git ignores it, so no snapshot holds it"}
+    assert reasons(report) == {"a.log": "it is ignored, so no snapshot holds it"}
     assert log.exists()
 
 

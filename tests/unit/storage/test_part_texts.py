@@ -58,7 +58,8 @@ async def put(storage: Storage, texts: list[str], **columns: Any) -> None:
     writes = [
         (sql.put_session, sessions),
         (sql.put_message, [message_row(message, session) for session, message, _ in ids]),
-        *sql.put_parts([part_row(part, message, session) for session, message, part in ids], found),
+        (sql.put_part, [part_row(part, message, session) for session, message, part in ids]),
+        (sql.put_part_text, found),
     ]
     await storage.writer.commit(writing(*writes))
 

@@ -52,7 +52,7 @@ async def put_conversation(storage: Storage) -> None:
     writes = [
         (storage.sql.put_session, [session_row()]),
         (storage.sql.put_message, [message_row("msg_1"), answer]),
-        *storage.sql.put_parts(parts),
+        (storage.sql.put_part, parts),
     ]
     await storage.writer.commit(writing(*writes))
 
@@ -143,4 +143,4 @@ async def test_unfinished_reverts_are_looked_up_among_themselves(storage: Storag
 
 async def test_the_events_of_a_session_are_read_in_the_order_of_an_index(storage: Storage) -> None:
     plan = await plans(storage, journal_rows.session_events, 7)
-    assert plan == ["SEARCH event_journal USING INDEX event_by_session (session_id=? AND seq>?)"]
+    assert plan == ["SEARCH event_journal USING INDEX event_by_session (session_id=? AND seq>? AND seq<?)"]

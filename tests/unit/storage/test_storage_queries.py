@@ -9,15 +9,16 @@ from storage_parts import Storage, event, message_row, part_row, put_lease, sess
 
 from app.storage.repositories import directory_rows, journal_rows, message_rows, session_rows
 from app.storage.repositories.message_rows import StoredMessages
-from app.storage.repositories.session_rows import SessionFilter, fold
+from app.storage.repositories.session_rows import SessionFilter
 from app.storage.server_facts import database_bytes
 from app.storage.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
+from app.util.folding import fold
 
 
 async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
     """`session=[row…], message=[…], part=[…]`."""
     for kind, of_kind in rows.items():
-        writes = storage.sql.put_parts(of_kind) if kind == "part" else [(getattr(storage.sql, f"put_{kind}"), of_kind)]
+        writes = [(getattr(storage.sql, f"put_{kind}"), of_kind)]
         await storage.writer.commit(writing(*writes))
 
 

@@ -297,7 +297,7 @@ async def test_rows_of_many_changes_keep_the_order_of_posting(storage: Storage) 
     for n in range(4):
         storage.post(
             writing(
-                (storage.sql.put_message, [message_row(f"msg_{n}")]), *storage.sql.put_parts([part_row(f"prt_{n}", f"msg_{n}")])
+                (storage.sql.put_message, [message_row(f"msg_{n}")]), (storage.sql.put_part, [part_row(f"prt_{n}", f"msg_{n}")])
             )
         )
     database.gate.set()
@@ -312,7 +312,7 @@ async def test_ends_of_turns_that_come_together_take_as_many_statements_as_one(t
         sql, session = storage.sql, f"ses_{number}"
         put_message = (sql.put_message, [message_row("msg_1", session)])
         put_basis = (sql.put_diff_basis, [{"of_session": session, "basis": "T0"}])
-        return writing(put_message, *sql.put_parts([part_row("prt_1", "msg_1", session)]), put_basis)
+        return writing(put_message, (sql.put_part, [part_row("prt_1", "msg_1", session)]), put_basis)
 
     shutil.copy(migrated_database, tmp_path / "opensession.db")
     with metered() as spent:
@@ -340,10 +340,10 @@ async def test_a_row_put_again_keeps_its_place(storage: Storage) -> None:
 async def test_a_delete_stays_between_what_was_posted_before_and_after_it(storage: Storage) -> None:
     await put_session(storage)
     database = await held_first_commit(storage)
-    [put] = storage.sql.put_parts([part_row("prt_1")])
+    put = storage.sql.put_part, [part_row("prt_1")]
     for write in (put, (storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_1"}]), put):
         storage.post(writing(write))
-    storage.post(writing(*storage.sql.put_parts([part_row("prt_2")])))
+    storage.post(writing((storage.sql.put_part, [part_row("prt_2")])))
     storage.post(writing((storage.sql.delete_part, [{"of_session": "ses_1", "of_message": "msg_1", "gone": "prt_2"}])))
     database.gate.set()
     await storage.writer.barrier()

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from session_parts import Sessions, assistant, text_part, user
 
-from app.bus.memory import MemoryBus
 from app.schema.message import AssistantTime
 from app.storage.repositories.pages import PageBeside
 from app.timeline.service import Timeline
@@ -27,7 +26,7 @@ async def test_a_text_that_ends_while_it_is_read_is_shown_with_its_end(
         return await read(query)
 
     monkeypatch.setattr(sessions.database, "read", slow)
-    timeline = Timeline(sessions.database, sessions.store, MemoryBus())
+    timeline = Timeline(sessions.database, sessions.store)
     found = {
         "page": lambda: timeline.page("ses_1", PageBeside(limit=10, newest_first=True)),
         "message": lambda: timeline.message("ses_1", "msg_2"),

@@ -1,17 +1,19 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from bare_instance import bare_instance
 from conversation import assistant, text, user
 
 from app.schema.errors import NotFound
 from app.schema.message import UserSummary
 from app.schema.part import PatchPart
 from app.schema.session import FileDiff
+from app.session.session_tasks import SessionTasks
 from app.turn import turn_diffs
-from app.turn.step import StepTrees
-from app.turn.turn_diffs import TurnDiffs, prompt_without_diffs
+from app.turn.turn_diffs import StepTrees, TurnDiffs, prompt_without_diffs
 
 
 class Updates:
@@ -58,9 +60,23 @@ class Empties:
 UNCHANGED = StepTrees("T0", "T0")
 
 
+def turn_diffs_of(updates: Updates, empties: Empties | None = None) -> TurnDiffs:
+    put_empty = empties or Empties()
+
+    class FakeSummaries:
+        async def update(self, location: object, trees: object, session_id: str, prompt_id: str) -> int:
+            return await updates(prompt_id)
+
+        async def put_empty(self, location: object, session_id: str, tree: str | None) -> str:
+            return await put_empty(tree)
+
+    summaries: Any = FakeSummaries()
+    return TurnDiffs(summaries, SessionTasks(), bare_instance("/w"), "ses_1")
+
+
 async def test_what_is_requested_meanwhile_is_one_more_update() -> None:
     updates = Updates()
-    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
+    diffs = turn_diffs_of(updates)
     for _ in range(20):
         diffs.request("msg_1")
     await updates.when(lambda: len(updates.prompts) == 1)
@@ -76,7 +92,7 @@ async def test_what_is_requested_meanwhile_is_one_more_update() -> None:
 async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
     updates = Updates()
     updates.gate.set()
-    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
+    diffs = turn_diffs_of(updates)
     for prompt in ("msg_1", "msg_bad", "msg_gone", "msg_2"):
         diffs.request(prompt)
     finished = diffs.finish()
@@ -89,7 +105,7 @@ async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None
 async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
     updates = Updates(size=3600 * turn_diffs.BYTES_PER_SECOND)
     updates.gate.set()
-    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
+    diffs = turn_diffs_of(updates)
     diffs.request("msg_1")
     await updates.when(lambda: len(updates.prompts) == 1)
     diffs.request("msg_1")
@@ -106,7 +122,7 @@ async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
 async def test_where_nothing_was_sent_the_next_comes_at_once() -> None:
     updates = Updates(size=0)
     updates.gate.set()
-    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
+    diffs = turn_diffs_of(updates)
     diffs.request("msg_1")
     await updates.when(lambda: len(updates.prompts) == 1)
     diffs.request("msg_1")
@@ -115,7 +131,7 @@ async def test_where_nothing_was_sent_the_next_comes_at_once() -> None:
 
 async def test_a_first_step_that_changed_nothing_stores_an_empty_diff_at_once() -> None:
     updates, empties = Updates(), Empties()
-    diffs = TurnDiffs(updates, empties, asyncio.create_task)
+    diffs = turn_diffs_of(updates, empties)
     await diffs.begin(UNCHANGED)
     diffs.request("msg_1", UNCHANGED)
     assert empties.stored == 1 and diffs.finish() is None
@@ -125,7 +141,7 @@ async def test_a_first_step_that_changed_nothing_stores_an_empty_diff_at_once() 
 
 async def test_a_step_that_changed_nothing_since_the_stored_diffs_needs_no_update() -> None:
     updates = Updates()
-    diffs = TurnDiffs(updates, Empties(), asyncio.create_task)
+    diffs = turn_diffs_of(updates)
     diffs.basis = json.dumps(["T0..T1 1:7", "", ""])
     diffs.request("msg_1", StepTrees("T1", "T1"))
     assert diffs.finish() is None
@@ -135,7 +151,7 @@ async def test_a_step_that_changed_nothing_since_the_stored_diffs_needs_no_updat
 
 async def test_a_first_step_that_changed_the_tree_is_compared_like_any_other() -> None:
     updates, empties = Updates(), Empties()
-    diffs = TurnDiffs(updates, empties, asyncio.create_task)
+    diffs = turn_diffs_of(updates, empties)
     await diffs.begin(StepTrees("T0", "T1"))
     diffs.request("msg_1", StepTrees("T0", "T1"))
     assert empties.stored == 0 and diffs.finish() is not None
@@ -143,7 +159,7 @@ async def test_a_first_step_that_changed_the_tree_is_compared_like_any_other() -
 
 async def test_an_empty_diff_that_was_not_stored_comes_with_the_others(caplog: pytest.LogCaptureFixture) -> None:
     updates, empties = Updates(), Empties(fails=True)
-    diffs = TurnDiffs(updates, empties, asyncio.create_task)
+    diffs = turn_diffs_of(updates, empties)
     await diffs.begin(UNCHANGED)
     diffs.request("msg_1", UNCHANGED)
     assert diffs.finish() is not None
@@ -151,7 +167,7 @@ async def test_an_empty_diff_that_was_not_stored_comes_with_the_others(caplog: p
 
 
 async def test_a_turn_without_a_step_has_nothing_to_finish() -> None:
-    assert TurnDiffs(Updates(), Empties(), asyncio.create_task).finish() is None
+    assert turn_diffs_of(Updates()).finish() is None
 
 
 PATCH = PatchPart(id="prt_1", session_id="ses_1", message_id="", hash="T0", files=["/d/a"])

@@ -7,14 +7,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.util import marks, owner
+from app.util import marks
 
 SECONDS = f"61.{os.getpid()}"
 """Of this run's process alone."""
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="only /proc tells the environment of processes")
 
-GONE = f"{owner.pid_namespace()}:999999999:1:abcd:1"
+GONE = f"{marks.pid_namespace()}:999999999:1:abcd:1"
 
 
 @pytest.fixture

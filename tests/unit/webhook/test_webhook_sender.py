@@ -1,9 +1,12 @@
 """Requests to receivers: signed, to checked addresses alone, in bounded time, without redirects."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
+from doc_snippets import blocks
+from running_server import ROOT
 from standardwebhooks import Webhook as Verifier
 from webhook_desk import requests_to
 from webhook_receiver import Receiver, webhook_receiver
@@ -140,3 +143,10 @@ def test_attempts_end_a_day_after_the_first_failure() -> None:
 
 def test_ids_are_of_the_webhook_and_the_event() -> None:
     assert message_id("a", 1) == message_id("a", 1) != message_id("a", 2) != message_id("b", 2)
+
+
+def test_the_body_is_what_the_page_shows() -> None:
+    (shown,) = [block.code for block in blocks((ROOT / "docs" / "webhooks.md").read_text()) if block.kind == "json webhook"]
+    body = json.loads(shown)
+    sent = message("1", body["type"], 1_769_153_255_000, body["directory"], body["data"], body["id"].encode()).body
+    assert json.loads(sent) == body

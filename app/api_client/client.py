@@ -1,0 +1,146 @@
+"""The API over httpx2: calls whose errors are sentences, and a directory's events, resumed by themselves."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import httpx2
+import orjson
+
+Json = dict[str, Any]
+
+RECONNECT_SECONDS = 30.0
+"""From the loss of a connection, which a silence shows late, to the last attempt to make it again."""
+_PAUSE_SECONDS = 0.5
+_LARGE_TIMEOUT = httpx2.Timeout(30, read=900)
+"""For sessions with all their messages: the whole is read, checked and stored before there is an answer."""
+
+_TURN_TIMEOUT = httpx2.Timeout(30, read=None)
+
+_SILENCE_SECONDS = 60.0
+"""Longer than a few of the server's heartbeats."""
+
+
+class ApiRefused(Exception):
+    """The server refused a request, or cannot be reached. Its text is for the user. `status` is 0 without an answer."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class ApiClient:
+    """`name` is how messages call the server; `resumes`: a stream of events that is lost is opened anew."""
+
+    def __init__(self, http: httpx2.AsyncClient, name: str, *, resumes: bool = True) -> None:
+        self._http = http
+        self._name = name
+        self._resumes = resumes
+
+    async def get(self, path: str, /, **query: Any) -> Any:
+        return await self._call("GET", path, None, query)
+
+    async def post(self, path: str, /, body: Any = None, **query: Any) -> Any:
+        return await self._call("POST", path, body, query)
+
+    async def post_slow(self, path: str, /, body: Any, **query: Any) -> Any:
+        """For what is answered when a turn is over."""
+        return await self._call("POST", path, body, query, timeout=_TURN_TIMEOUT)
+
+    async def patch(self, path: str, /, body: Any, **query: Any) -> Any:
+        return await self._call("PATCH", path, body, query)
+
+    async def delete(self, path: str) -> Any:
+        return await self._call("DELETE", path, None, {})
+
+    async def upload(self, path: str, content: bytes, **query: Any) -> Any:
+        """`content` is JSON."""
+        headers = {"content-type": "application/json"}
+        return await self._call("POST", path, None, query, content=content, headers=headers, timeout=_LARGE_TIMEOUT)
+
+    async def download(self, path: str, **query: Any) -> AsyncGenerator[bytes, None]:
+        """The answer in pieces, however large it is."""
+        try:
+            async with self._http.stream("GET", path, params=query, timeout=_LARGE_TIMEOUT) as answer:
+                if answer.is_error:
+                    raise self._refused(answer.status_code, await answer.aread())
+                async for piece in answer.aiter_bytes():
+                    yield piece
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    async def _call(self, method: str, path: str, body: Any, query: Json, **options: Any) -> Any:
+        try:
+            answer = await self._http.request(method, path, json=body, params=query or None, **options)
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+        if answer.is_error:
+            raise self._refused(answer.status_code, answer.content)
+        return orjson.loads(answer.content) if answer.content.strip() else None
+
+    def _unreachable(self, error: Exception) -> ApiRefused:
+        return ApiRefused(f"{self._name} cannot be reached: {error or type(error).__name__}")
+
+    def _refused(self, status: int, body: bytes) -> ApiRefused:
+        if status == 401:
+            hint = "set OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD (and OPENCODE_SERVER_USERNAME)"
+            return ApiRefused(f"{self._name} needs a login: {hint}.", status)
+        return ApiRefused(_message(body) or f"{self._name} answered with {status}", status)
+
+    async def events(self, directory: str) -> AsyncGenerator[Json, None]:
+        """Those of a directory, from the moment of the first, `server.connected`. Raises ApiRefused when the server is lost."""
+        cursor = ""
+        lost_at: float | None = None
+        while True:
+            lost: ApiRefused | None = None
+            try:
+                async for frame in self._stream(directory, cursor):
+                    cursor, lost_at = frame[0], None
+                    yield frame[1]
+            except httpx2.TransportError as error:
+                lost = self._unreachable(error)
+            lost_at = time.monotonic() if lost_at is None else lost_at
+            if not self._resumes or time.monotonic() - lost_at > RECONNECT_SECONDS:
+                raise lost or ApiRefused(f"{self._name} has ended the stream of events.")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _stream(self, directory: str, cursor: str) -> AsyncIterator[tuple[str, Json]]:
+        """Each event with the id of the last one that had an id. An id alone, without data, belongs to no event."""
+        query, headers = {"directory": directory, "parts": "delta"}, {"last-event-id": cursor}
+        timeout = httpx2.Timeout(30, read=_SILENCE_SECONDS)
+        async with self._http.stream("GET", "/event", params=query, headers=headers, timeout=timeout) as answer:
+            if answer.is_server_error:
+                raise httpx2.RemoteProtocolError(f"it answers with {answer.status_code}")  # it stops, or starts
+            if answer.is_error:
+                raise self._refused(answer.status_code, await answer.aread())
+            async for sent in httpx2.EventSource(answer, max_event_size=None):
+                cursor = sent.id or cursor
+                if sent.data:
+                    yield cursor, orjson.loads(sent.data)
+
+
+def _message(body: bytes) -> str | None:
+    """Of an error of the API: what it says, or the fields that were wrong."""
+    try:
+        error = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(error, dict):
+        return None
+    issues = [issue for issue in error.get("error") or error.get("errors") or [] if isinstance(issue, dict)]
+    if issues:
+        return "; ".join(map(_issue_text, issues))
+    return error_text(error)
+
+
+def _issue_text(issue: Json) -> str:
+    """The message names the field already where the server found the fault itself."""
+    path, message = issue.get("path") or [], str(issue.get("message"))
+    is_named = not path or issue.get("code") == "custom"
+    return message if is_named else f"{'.'.join(map(str, path))}: {message}"
+
+
+def error_text(error: Json) -> str:
+    """Of an error as the API and the events carry it: `{name, data: {message}}`."""
+    return str((error.get("data") or {}).get("message") or error.get("name") or error)

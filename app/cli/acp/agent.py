@@ -1,0 +1,357 @@
+"""What an editor may ask: the methods of the Agent Client Protocol, each a few calls of the server."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from acp import PROTOCOL_VERSION, Client, RequestError
+from acp.helpers import ContentBlock
+from acp.schema import (
+    AgentCapabilities,
+    AuthenticateResponse,
+    ClientCapabilities,
+    CloseSessionResponse,
+    ForkSessionResponse,
+    Implementation,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    McpCapabilities,
+    NewSessionResponse,
+    PromptCapabilities,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionForkCapabilities,
+    SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+)
+
+from app import __version__
+from app.cli.acp.choices import MODE, DirectoryChoices, SessionChoices
+from app.cli.acp.directory_feed import DirectoryFeed
+from app.cli.acp.editor_mcp import EditorMcpServer, mcp_config, mcp_name, mcp_rules
+from app.cli.acp.editor_session import EditorSession, session_of
+from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+PAGE = 100
+"""Sessions of one answer to session/list."""
+MCP_SECONDS = 5.0
+"""That a session waits for the editor's MCP servers; a slower one joins it later."""
+
+_PLACELESS = {"server.connected", "server.heartbeat", "server.resync"}
+
+
+class EditorAgent:
+    """`keeps_turns`: the server outlives the editor, so what runs goes on without it."""
+
+    def __init__(self, server: ServerCalls, *, keeps_turns: bool) -> None:
+        self._server = server
+        self._keeps_turns = keeps_turns
+        self._editor: Client
+        self._offers = ClientCapabilities()
+        self._sessions: dict[str, EditorSession] = {}
+        self._feeds: dict[str, DirectoryFeed] = {}
+        self._opening = asyncio.Lock()
+        self._roots: dict[str, str] = {}
+        """Of subagents' sessions the ones that the editor has open."""
+        self._slow: set[asyncio.Task[Any]] = set()
+
+    def on_connect(self, conn: Client) -> None:
+        self._editor = conn
+
+    # The connection.
+
+    async def initialize(
+        self,
+        protocol_version: int,
+        client_capabilities: ClientCapabilities | None = None,
+        client_info: Implementation | None = None,
+        **_: Any,
+    ) -> InitializeResponse:
+        """The server starts behind the answer."""
+        self._offers = client_capabilities or ClientCapabilities()
+        asyncio.get_running_loop().call_later(0.05, self._server.start)
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=Implementation(name="opensession", title="Opensession", version=__version__),
+            agent_capabilities=AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=PromptCapabilities(image=True, audio=False, embedded_context=True),
+                mcp_capabilities=McpCapabilities(http=True, sse=False),
+                session_capabilities=SessionCapabilities(
+                    list=SessionListCapabilities(),
+                    fork=SessionForkCapabilities(),
+                    resume=SessionResumeCapabilities(),
+                    close=SessionCloseCapabilities(),
+                ),
+            ),
+            auth_methods=[],
+        )
+
+    async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
+        raise RequestError.invalid_params({"details": f"There is no login method {method_id}: none is needed here"})
+
+    async def ext_method(self, method: str, params: Json) -> Json:
+        raise RequestError.method_not_found(f"_{method}")
+
+    async def ext_notification(self, method: str, params: Json) -> None:
+        """None is known."""
+
+    async def leave(self) -> None:
+        """The editor is gone. A server of its own ends with it: what runs there is stopped, and its record finished."""
+        for session in self._sessions.values():
+            if self._keeps_turns:
+                session.fail(RequestError(INTERNAL, "The editor has gone; the turn goes on at the server"))
+            elif session.is_running:
+                await session.cancel()
+            await session.close()
+
+    async def close(self) -> None:
+        for feed in self._feeds.values():
+            await feed.close()
+        for task in self._slow:
+            task.cancel()
+        await asyncio.gather(*self._slow, return_exceptions=True)
+
+    # Sessions.
+
+    async def new_session(
+        self,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[EditorMcpServer] | None = None,
+        **_: Any,
+    ) -> NewSessionResponse:
+        directory = await self._allowed(cwd)
+        info = await self._server.post("/session", {}, directory=directory)
+        session = await self._opened(info, mcp_servers or [])
+        await session.open()
+        session.introduce()
+        return NewSessionResponse(session_id=session.id, **_shown(session))
+
+    async def load_session(
+        self,
+        cwd: str,
+        session_id: str,
+        mcp_servers: list[EditorMcpServer] | None = None,
+        additional_directories: list[str] | None = None,
+        **_: Any,
+    ) -> LoadSessionResponse:
+        session = await self._reopened(cwd, session_id, mcp_servers or [])
+        await session.replay()
+        await session.open()
+        session.introduce()
+        return LoadSessionResponse(**_shown(session))
+
+    async def resume_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[EditorMcpServer] | None = None,
+        **_: Any,
+    ) -> ResumeSessionResponse:
+        session = await self._reopened(cwd, session_id, mcp_servers or [])
+        await session.open()
+        session.introduce()
+        return ResumeSessionResponse(**_shown(session))
+
+    async def fork_session(
+        self,
+        session_id: str,
+        cwd: str,
+        additional_directories: list[str] | None = None,
+        mcp_servers: list[EditorMcpServer] | None = None,
+        **_: Any,
+    ) -> ForkSessionResponse:
+        await self._allowed(cwd)
+        info = await self._stored(session_id)
+        forked = await self._server.post(f"/session/{session_id}/fork", {}, directory=info["directory"])
+        session = await self._opened(forked, mcp_servers or [])
+        await session.open()
+        session.introduce()
+        return ForkSessionResponse(session_id=session.id, **_shown(session))
+
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+        """The newest first. A cursor is when the last one was updated."""
+        if cursor is not None and not cursor.isdecimal():
+            raise RequestError.invalid_params({"details": f"{cursor} is no cursor of a list of sessions"})
+        directory = {"directory": await self._allowed(cwd)} if cwd else {}
+        before = {"cursor": cursor} if cursor else {}
+        found = await self._server.get("/experimental/session", roots="true", limit=PAGE, **directory, **before)
+        following = str(found[-1]["time"]["updated"]) if len(found) >= PAGE else None
+        return ListSessionsResponse(sessions=[_listed(info) for info in found], next_cursor=following)
+
+    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
+        session = self._session(session_id)
+        if session.is_running:
+            await session.cancel()
+        await session.close()
+        del self._sessions[session_id]
+        await self._release_mcp(session)
+        return CloseSessionResponse()
+
+    async def _allowed(self, cwd: str) -> str:
+        """As the server names it. Raises RequestError."""
+        if not Path(cwd).is_absolute():
+            raise RequestError.invalid_params({"details": f"cwd must be an absolute path, and {cwd} is not"})
+        return str((await self._server.get("/path", directory=cwd))["directory"])
+
+    async def _stored(self, session_id: str) -> Json:
+        if not session_id.startswith("ses"):
+            raise RequestError(NOT_FOUND, f"There is no session {session_id}")
+        return dict(await self._server.get(f"/session/{session_id}"))
+
+    async def _reopened(self, cwd: str, session_id: str, mcp_servers: list[EditorMcpServer]) -> EditorSession:
+        """A session works where it was created, wherever the editor is."""
+        await self._allowed(cwd)
+        return await self._opened(await self._stored(session_id), mcp_servers)
+
+    async def _opened(self, info: Json, mcp_servers: list[EditorMcpServer]) -> EditorSession:
+        """Its events are held until it is read."""
+        directory = info["directory"]
+        catalogue = await DirectoryChoices.of(self._server, directory)
+        session = EditorSession(
+            self._server, self._editor, self._offers, info, SessionChoices(catalogue, info, await self._last_prompt(info))
+        )
+        if replaced := self._sessions.get(session.id):
+            await replaced.close()
+        self._sessions[session.id] = session
+        await self._feed(directory)
+        await self._take_mcp(session, mcp_servers, catalogue.agents[session.choices.agent])
+        return session
+
+    async def _last_prompt(self, info: Json) -> Json | None:
+        if info["time"]["created"] == info["time"]["updated"]:
+            return None
+        newest = await self._server.get(f"/session/{info['id']}/message", limit=20, directory=info["directory"])
+        return next((each["info"] for each in reversed(newest) if each["info"]["role"] == "user"), None)
+
+    def _session(self, session_id: str) -> EditorSession:
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise RequestError(NOT_FOUND, f"The session {session_id} is not open here: session/load or session/resume opens it")
+        return found
+
+    # What the editor does in a session.
+
+    async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> PromptResponse:
+        session = self._session(session_id)
+        if not prompt:
+            raise RequestError.invalid_params({"details": "A prompt says something"})
+        await self._feed(session.directory)
+        return await session.prompt(prompt)
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        await self._session(session_id).cancel()
+
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
+        session = self._session(session_id)
+        await session.choose(MODE, mode_id)
+        await session.tell_options()
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **_: Any
+    ) -> SetSessionConfigOptionResponse:
+        session = self._session(session_id)
+        await session.choose(config_id, value)
+        return SetSessionConfigOptionResponse(config_options=list(session.choices.options()))
+
+    # Events.
+
+    async def _feed(self, directory: str) -> None:
+        """Opened with the directory's first session, and again after it was lost."""
+        async with self._opening:
+            if directory not in self._feeds:
+                feed = DirectoryFeed(self._server, directory, self._deliver, self._lost)
+                await feed.open()
+                self._feeds[directory] = feed
+
+    async def _deliver(self, event: Json) -> None:
+        if event["type"] in ("session.created", "session.updated"):
+            self._note_parent(event["properties"]["info"])
+        if event["type"] == "server.resync":
+            for each in list(self._sessions.values()):
+                await each.catch_up()
+        session_id = session_of(event)
+        if event["type"] in _PLACELESS or session_id is None:
+            return
+        if session_id not in self._sessions and event["type"] in ("permission.asked", "question.asked"):
+            await self._find_root(session_id)
+        session = self._sessions.get(self._roots.get(session_id, session_id))
+        if session is not None:
+            await session.take(event)
+
+    def _note_parent(self, info: Json) -> None:
+        parent = info.get("parentID")
+        root = self._roots.get(parent, parent) if parent else None
+        if root in self._sessions and info["id"] not in self._sessions:
+            self._roots[info["id"]] = root
+
+    async def _find_root(self, session_id: str) -> None:
+        """Of a subagent that was at work before the editor came."""
+        if session_id in self._roots:
+            return
+        info = await self._stored(session_id)
+        if parent := info.get("parentID"):
+            if parent not in self._sessions:
+                await self._find_root(parent)
+            self._note_parent(info)
+
+    def _lost(self, directory: str, error: RequestError) -> None:
+        self._feeds.pop(directory, None)
+        log.error("%s", error)
+        for session in self._sessions.values():
+            if session.directory == directory:
+                session.fail(error)
+
+    # MCP servers.
+
+    async def _take_mcp(self, session: EditorSession, servers: Iterable[EditorMcpServer], agent: Json) -> None:
+        configs = {mcp_name(server.name, session.id): mcp_config(server) for server in servers}
+        rules = {"permission": mcp_rules(session.id, agent, has_own=bool(configs))}
+        await self._server.patch(f"/session/{session.id}", rules, directory=session.directory)
+        adding = [asyncio.create_task(self._add_mcp(session, name, config)) for name, config in configs.items()]
+        if adding:
+            _, slow = await asyncio.wait(adding, timeout=MCP_SECONDS)
+            self._slow |= slow
+        session.mcp_names = list(configs)
+
+    async def _add_mcp(self, session: EditorSession, name: str, config: Json) -> None:
+        """A session works without one that fails, and its user reads why."""
+        try:
+            statuses = await self._server.post("/mcp", {"name": name, "config": config}, directory=session.directory)
+        except RequestError as error:
+            log.error("The MCP server %s is not there: %s", name, error)
+            return
+        if problem := statuses.get(name, {}).get("error"):
+            log.error("The MCP server %s is not there: %s", name, problem)
+
+    async def _release_mcp(self, session: EditorSession) -> None:
+        for name in session.mcp_names:
+            try:
+                await self._server.post(f"/mcp/{name}/disconnect", directory=session.directory)
+            except RequestError as error:
+                log.error("The MCP server %s was not closed: %s", name, error)
+
+
+def _shown(session: EditorSession) -> Json:
+    return {"modes": session.choices.modes(), "config_options": list(session.choices.options())}
+
+
+def _listed(info: Json) -> SessionInfo:
+    updated = datetime.fromtimestamp(info["time"]["updated"] / 1000, UTC)
+    return SessionInfo(session_id=info["id"], cwd=info["directory"], title=info["title"], updated_at=updated.isoformat())

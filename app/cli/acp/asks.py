@@ -1,0 +1,137 @@
+"""What the agent asks the user, permissions and questions, in the editor's forms. Pure."""
+
+from typing import Any
+
+from acp.helpers import text_block, tool_content
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ElicitationFormSessionMode,
+    ElicitationMultiSelectPropertySchema,
+    ElicitationSchema,
+    ElicitationStringPropertySchema,
+    EnumOption,
+    PermissionOption,
+    RequestPermissionResponse,
+    TitledMultiSelectItems,
+    ToolCallUpdate,
+)
+
+from app.cli.acp.tool_view import content_of, started, title_of
+
+Json = dict[str, Any]
+
+_REASONS = {
+    "external_directory": "This is outside the project",
+    "doom_loop": "The agent makes the same call again and again",
+    "edit": "This changes files",
+    "bash": "This runs a command",
+    "webfetch": "This asks an address of the network",
+    "task": "This starts a subagent",
+    "read": "This reads a file that your rules ask about",
+}
+REJECT = "reject"
+_OWN_ANSWER = "own"
+
+
+def subject(request: Json) -> str:
+    return f"{request['permission']} {', '.join(request['patterns'])}".strip()
+
+
+def reason(request: Json) -> str:
+    """Why the user is asked."""
+    said = _REASONS.get(request["permission"], f"Your rules ask about {request['permission']}")
+    return f"{said}: {', '.join(request['patterns'])}" if request["patterns"] else f"{said}."
+
+
+def permission_call(request: Json, part: Json | None, directory: str) -> ToolCallUpdate:
+    """The call that waits, with the reason. `part`: its part, where the session has told of it."""
+    told = tool_content(text_block(reason(request)))
+    if part is None:
+        call_id = (request.get("tool") or {}).get("callID") or request["id"]
+        return ToolCallUpdate(tool_call_id=call_id, title=subject(request), status="pending", content=[told])
+    shown = started(part, directory)
+    return ToolCallUpdate(
+        tool_call_id=part["id"],
+        title=title_of(part),
+        kind=shown.kind,
+        status="pending",
+        locations=shown.locations,
+        raw_input=shown.raw_input,
+        content=[*content_of(part, directory), told],
+    )
+
+
+def permission_options(request: Json) -> list[PermissionOption]:
+    always = ", ".join(request["always"])
+    return [
+        PermissionOption(option_id="once", kind="allow_once", name="Allow once"),
+        *([PermissionOption(option_id="always", kind="allow_always", name=f"Always allow: {always}")] if always else []),
+        PermissionOption(option_id=REJECT, kind="reject_once", name="Reject"),
+    ]
+
+
+def reply_of(answer: RequestPermissionResponse) -> str:
+    return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else REJECT
+
+
+# Questions, where the editor has forms.
+
+
+def question_form(request: Json, session_id: str, tool_call_id: str | None) -> ElicitationFormSessionMode:
+    properties: dict[str, Any] = {}
+    for number, question in enumerate(request["questions"]):
+        properties[str(number)] = _property(question)
+        if question.get("custom") is not False:
+            properties[f"{number}-{_OWN_ANSWER}"] = ElicitationStringPropertySchema(type="string", title="Or another answer")
+    schema = ElicitationSchema(type="object", properties=properties)
+    return ElicitationFormSessionMode(session_id=session_id, tool_call_id=tool_call_id, requested_schema=schema)
+
+
+def _property(question: Json) -> ElicitationStringPropertySchema | ElicitationMultiSelectPropertySchema:
+    options = [EnumOption(const=one["label"], title=one["label"], description=one["description"]) for one in question["options"]]
+    named: Json = {"title": question["header"], "description": question["question"]}
+    if question.get("multiple"):
+        return ElicitationMultiSelectPropertySchema(type="array", items=TitledMultiSelectItems(any_of=options), **named)
+    return ElicitationStringPropertySchema(type="string", one_of=options, **named)
+
+
+def form_answers(request: Json, answer: object) -> list[list[str]] | None:
+    """None where the user has not answered."""
+    if not isinstance(answer, AcceptElicitationResponse):
+        return None
+    given = answer.content or {}
+    return [
+        _answers(given.get(f"{number}-{_OWN_ANSWER}") or given.get(str(number))) for number in range(len(request["questions"]))
+    ]
+
+
+def _answers(value: Any) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else [str(value)] if value else []
+
+
+# Questions, where it has none: one of the answers, as a permission is chosen.
+
+
+def question_call(question: Json, tool_call_id: str) -> ToolCallUpdate:
+    lines = [question["question"], *(f"- {one['label']}: {one['description']}" for one in question["options"])]
+    return ToolCallUpdate(
+        tool_call_id=tool_call_id,
+        title=question["question"],
+        kind="other",
+        status="pending",
+        content=[tool_content(text_block("\n".join(lines)))],
+    )
+
+
+def question_options(question: Json) -> list[PermissionOption]:
+    answers = [
+        PermissionOption(option_id=str(number), kind="allow_once", name=one["label"])
+        for number, one in enumerate(question["options"])
+    ]
+    return [*answers, PermissionOption(option_id=REJECT, kind="reject_once", name="Do not answer")]
+
+
+def chosen_answer(question: Json, answer: RequestPermissionResponse) -> list[str] | None:
+    chosen = reply_of(answer)
+    return None if chosen == REJECT else [question["options"][int(chosen)]["label"]]

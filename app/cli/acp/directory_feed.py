@@ -1,0 +1,87 @@
+"""The events of one directory for all of its sessions that editors have open, in their order."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from acp import RequestError
+
+from app.cli.acp.server_calls import INTERNAL, ServerCalls
+
+Json = dict[str, Any]
+
+MOST_WAITING = 1000
+"""Events between the server and the editor: a server's listener that is not read is cut off, an editor's pipe just fills."""
+
+
+class DirectoryFeed:
+    """`deliver` is given each event; `lost` is told, once, why there are no more."""
+
+    def __init__(
+        self,
+        server: ServerCalls,
+        directory: str,
+        deliver: Callable[[Json], Awaitable[None]],
+        lost: Callable[[str, RequestError], None],
+    ) -> None:
+        self._server = server
+        self._directory = directory
+        self._deliver = deliver
+        self._lost = lost
+        self._waiting: asyncio.Queue[Json] = asyncio.Queue(MOST_WAITING)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """From now on nothing is missed. Raises RequestError."""
+        events = self._server.events(self._directory)
+        await anext(events)  # the greeting
+        self._tasks = [asyncio.create_task(self._read(events)), asyncio.create_task(self._hand_on())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _read(self, events: AsyncIterator[Json]) -> None:
+        async for event in events:
+            await self._waiting.put(event)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Nothing waits for ever for events that come no more."""
+        if task.cancelled():
+            return
+        error = task.exception()
+        failure = error if isinstance(error, RequestError) else RequestError(INTERNAL, f"The events cannot be read: {error}")
+        self._lost(self._directory, failure)
+
+    async def _hand_on(self) -> None:
+        """All that waits at once: while the editor takes one piece of a text, others come, and go as one."""
+        while True:
+            events = [await self._waiting.get()]
+            while not self._waiting.empty():
+                events.append(self._waiting.get_nowait())
+            for event in joined(events):
+                await self._deliver(event)
+
+
+def joined(events: Iterable[Json]) -> list[Json]:
+    """With neighbouring pieces of one text as one piece."""
+    found: list[Json] = []
+    for event in events:
+        last = found[-1] if found else None
+        if last is not None and _is_gain(last) and _is_gain(event) and _place(last) == _place(event):
+            gained = last["properties"]["delta"] + event["properties"]["delta"]
+            found[-1] = {**last, "properties": {**last["properties"], "delta": gained}}
+        else:
+            found.append(event)
+    return found
+
+
+def _is_gain(event: Json) -> bool:
+    return bool(event["type"] == "message.part.delta")
+
+
+def _place(event: Json) -> tuple[str, str]:
+    return event["properties"]["partID"], event["properties"]["field"]

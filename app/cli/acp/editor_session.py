@@ -1,0 +1,350 @@
+"""A session that an editor has open: its prompts, what it is told, and what it is asked."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from acp import Client, RequestError
+from acp.helpers import ContentBlock
+from acp.schema import (
+    AvailableCommandsUpdate,
+    ClientCapabilities,
+    ConfigOptionUpdate,
+    Cost,
+    CurrentModeUpdate,
+    PromptResponse,
+    ResourceContentBlock,
+    UsageUpdate,
+)
+
+from app.cli.acp import asks
+from app.cli.acp.choices import COMPACT, MODE, SessionChoices, offered_commands
+from app.cli.acp.prompt_parts import command_in, parts_of, path_of
+from app.cli.acp.server_calls import NOT_FOUND, ServerCalls
+from app.cli.acp.transcript import EditorTranscript, plan
+from app.cli.acp.turns import EditorTurn, context_used
+from app.util import ids
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+
+class EditorSession:
+    """`take` is given its events, and those of its subagents, one after the other."""
+
+    def __init__(
+        self, server: ServerCalls, editor: Client, offers: ClientCapabilities, info: Json, choices: SessionChoices
+    ) -> None:
+        self._server = server
+        self._editor = editor
+        self._offers = offers
+        self.id: str = info["id"]
+        self.directory: str = info["directory"]
+        self.choices = choices
+        self.mcp_names: list[str] = []
+        self._transcript = EditorTranscript(info)
+        self._cost = info.get("cost") or 0.0
+        self._turns: dict[str, EditorTurn] = {}
+        self._held: list[Json] | None = []
+        """Events that came while the session was read; None from then on."""
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        """What waits for the user, by its request."""
+        self._asking_in_turn = asyncio.Lock()
+        self._answered: set[str] = set()
+        self._commands: asyncio.Task[list[Json]] | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    # Opening and closing.
+
+    async def replay(self) -> None:
+        """The conversation so far."""
+        messages = await self._server.get(f"/session/{self.id}/message", directory=self.directory)
+        todos = await self._server.get(f"/session/{self.id}/todo", directory=self.directory)
+        await self._send(*self._transcript.replay(messages), *([plan(todos)] if todos else []))
+
+    async def open(self) -> None:
+        """Nothing of it was missed: what came since its feed was opened is told now."""
+        while self._held:
+            event = self._held.pop(0)
+            await self._tell(event)
+        self._held = None
+
+    def introduce(self) -> None:
+        """Behind the answer that names the session: an editor knows it only then."""
+        self._commands = asyncio.create_task(self._server.get("/command", directory=self.directory))
+        self._telling = asyncio.create_task(self._introduce(self._commands))
+
+    async def _introduce(self, commands: "asyncio.Task[list[Json]]") -> None:
+        try:
+            offered = offered_commands(await asyncio.shield(commands))
+            await self._send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=offered))
+            await self._ask_what_waits()
+        except RequestError as error:
+            log.error("%s cannot be introduced: %s", self.id, error)
+
+    async def _ask_what_waits(self) -> None:
+        """What a turn that runs already has asked before."""
+        for kind in ("permission", "question"):
+            for request in await self._server.get(f"/{kind}", directory=self.directory):
+                if request["sessionID"] == self.id:
+                    self._ask(kind, request)
+
+    async def close(self) -> None:
+        """What waits for the editor is given up."""
+        beside = [task for task in (self._commands, self._telling, *self._asking.values()) if task is not None]
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._turns)
+
+    def fail(self, error: RequestError) -> None:
+        """Its prompts are answered with that."""
+        for turn in self._turns.values():
+            turn.end(error)
+
+    # Prompts.
+
+    async def prompt(self, blocks: list[ContentBlock]) -> PromptResponse:
+        turn = EditorTurn(ids.ascending("message"))
+        self._turns[turn.message_id] = turn
+        self._transcript.expect(turn.message_id)
+        try:
+            await self._answered_prompt(turn, blocks)
+            return PromptResponse(stop_reason=turn.stop_reason(), usage=turn.usage())
+        finally:
+            del self._turns[turn.message_id]
+
+    async def _answered_prompt(self, turn: EditorTurn, blocks: list[ContentBlock]) -> None:
+        """Until every event of the turn was told."""
+        buffers = await self._unsaved(blocks)
+        command = await self._command_in(blocks)
+        if turn.is_cancelled:
+            return
+        sending = asyncio.create_task(self._send_prompt(turn, blocks, buffers, command))
+        try:
+            await asyncio.wait([sending, turn.over], return_when=asyncio.FIRST_COMPLETED)
+            if not turn.over.done():
+                await sending
+                if turn.is_cancelled:  # before there was anything to abort
+                    await self._abort()
+            await turn.over
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send_prompt(
+        self, turn: EditorTurn, blocks: list[ContentBlock], buffers: dict[str, str], command: tuple[str, str] | None
+    ) -> None:
+        path, parts = f"/session/{self.id}", parts_of(blocks, buffers)
+        if command is None:
+            prompt = {"messageID": turn.message_id, "parts": parts, **self.choices.of_prompt()}
+            await self._server.post(f"{path}/prompt_async", prompt, directory=self.directory)
+        elif command[0] == COMPACT:
+            turn.is_stored = True  # it has no message of ours
+            provider, _, model = self.choices.model.partition("/")
+            await self._server.post_slow(
+                f"{path}/summarize", {"providerID": provider, "modelID": model}, directory=self.directory
+            )
+        else:
+            name, arguments = command
+            files = [part for part in parts if part["type"] == "file"]
+            body = {"command": name, "arguments": arguments, "messageID": turn.message_id, "parts": files}
+            await self._server.post_slow(f"{path}/command", {**body, **self.choices.of_command()}, directory=self.directory)
+
+    async def _command_in(self, blocks: list[ContentBlock]) -> tuple[str, str] | None:
+        if not _begins_with_slash(blocks):
+            return None
+        known = await asyncio.shield(self._commands) if self._commands else []
+        return command_in(blocks, [*(command["name"] for command in known), COMPACT])
+
+    async def cancel(self) -> None:
+        for turn in self._turns.values():
+            turn.is_cancelled = True
+        await self._abort()
+
+    async def _abort(self) -> None:
+        await self._server.post(f"/session/{self.id}/abort", directory=self.directory)
+
+    # Files that are open in the editor.
+
+    async def _unsaved(self, blocks: Iterable[ContentBlock]) -> dict[str, str]:
+        """What linked files say in the editor, where that differs from what the server reads."""
+        if not (self._offers.fs and self._offers.fs.read_text_file):
+            return {}
+        linked = [block.uri for block in blocks if isinstance(block, ResourceContentBlock)]
+        found = {uri: await self._buffer(path) for uri in linked if (path := path_of(uri)) is not None}
+        return {uri: text for uri, text in found.items() if text is not None}
+
+    async def _buffer(self, path: str) -> str | None:
+        """None for a file that the session may not read, or that is saved."""
+        try:
+            stored = await self._server.get("/file/content", path=path, directory=self.directory)
+            if stored.get("type") != "text":
+                return None
+            buffer = await self._editor.read_text_file(session_id=self.id, path=path)
+        except RequestError as error:
+            log.info("%s is not read in the editor: %s", path, error)
+            return None
+        return buffer.content if buffer.content.strip() != stored["content"].strip() else None
+
+    # What is chosen.
+
+    async def choose(self, option: str, value: str | bool) -> None:
+        """Raises RequestError."""
+        self.choices.choose(option, value)
+        if option == MODE:
+            await self._send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.choices.agent))
+
+    async def tell_options(self) -> None:
+        options = list(self.choices.options())
+        await self._send(ConfigOptionUpdate(session_update="config_option_update", config_options=options))
+
+    # Events.
+
+    async def take(self, event: Json) -> None:
+        if self._held is not None:
+            self._held.append(event)
+        else:
+            await self._tell(event)
+
+    async def _tell(self, event: Json) -> None:
+        kind, properties = event["type"], event["properties"]
+        if kind in ("permission.asked", "question.asked"):
+            self._ask(kind.partition(".")[0], properties)
+        elif kind in ("permission.replied", "question.replied", "question.rejected"):
+            self._withdraw(properties["requestID"])
+        elif session_of(event) == self.id:
+            await self._tell_own(event)
+        else:
+            await self._send(*self._transcript.of_subagent(event))
+
+    async def _tell_own(self, event: Json) -> None:
+        kind, properties = event["type"], event["properties"]
+        if kind == "message.updated" and self._transcript.is_anothers_prompt(properties["info"]):
+            await self._follow(properties["info"])
+        await self._send(*self._transcript.updates(event))
+        if kind == "session.updated":
+            self._cost = properties["info"].get("cost") or self._cost
+        if kind == "message.part.updated" and properties["part"]["type"] == "step-finish":
+            await self._tell_usage(properties["part"])
+        if kind == "session.deleted":
+            self.fail(RequestError(NOT_FOUND, f"The session {self.id} was deleted"))
+        for turn in self._turns.values():
+            turn.note(event)
+
+    async def _follow(self, prompt: Json) -> None:
+        """Another client's prompt may choose for the session, too."""
+        if self.choices.follow(prompt):
+            await self._send(CurrentModeUpdate(session_update="current_mode_update", current_mode_id=self.choices.agent))
+            await self.tell_options()
+
+    async def _tell_usage(self, step: Json) -> None:
+        if self.choices.context_size:
+            cost = Cost(amount=self._cost + step["cost"], currency="USD")
+            used = context_used(step["tokens"])
+            await self._send(UsageUpdate(session_update="usage_update", used=used, size=self.choices.context_size, cost=cost))
+
+    async def catch_up(self) -> None:
+        """After a gap in the events."""
+        await self._send(
+            *self._transcript.replay(await self._server.get(f"/session/{self.id}/message", directory=self.directory))
+        )
+        statuses = await self._server.get("/session/status", directory=self.directory)
+        if self.id not in statuses:
+            for turn in self._turns.values():
+                turn.end()
+
+    async def _send(self, *updates: Any) -> None:
+        for update in updates:
+            await self._editor.session_update(session_id=self.id, update=update)
+
+    # What the agent asks.
+
+    def _ask(self, kind: str, request: Json) -> None:
+        if request["id"] not in self._asking:
+            asked = self._permit(request) if kind == "permission" else self._question(request)
+            task = self._asking[request["id"]] = asyncio.create_task(self._asked(request, asked))
+            task.add_done_callback(lambda _: self._asking.pop(request["id"], None))
+
+    def _withdraw(self, request_id: str) -> None:
+        """Somebody else has answered, or nobody needs to any more."""
+        if request_id in self._asking and request_id not in self._answered:
+            self._asking[request_id].cancel()
+
+    async def _asked(self, request: Json, asking: Any) -> None:
+        """A client that can be asked nothing has refused."""
+        try:
+            await asking
+        except RequestError as error:
+            log.error("The editor was not asked about %s: %s", request["id"], error)
+            kind = "permission" if "permission" in request else "question"
+            body = {"reply": asks.REJECT} if kind == "permission" else None
+            await self._reply(request, f"/{kind}/{request['id']}/{'reply' if body else 'reject'}", body)
+        except ConnectionError:
+            log.info("The editor has gone with %s", request["id"])
+
+    async def _permit(self, request: Json) -> None:
+        part = self._part_of(request)
+        if part is not None:
+            self._transcript.follow_call(part)
+        answer = await self._editor.request_permission(
+            session_id=self.id,
+            tool_call=asks.permission_call(request, part, self.directory),
+            options=asks.permission_options(request),
+        )
+        await self._reply(request, f"/permission/{request['id']}/reply", {"reply": asks.reply_of(answer)})
+
+    async def _question(self, request: Json) -> None:
+        has_forms = bool(self._offers.elicitation and self._offers.elicitation.form)
+        answers = await (self._ask_by_form(request) if has_forms else self._ask_by_choice(request))
+        if answers is None:
+            await self._reply(request, f"/question/{request['id']}/reject")
+        else:
+            await self._reply(request, f"/question/{request['id']}/reply", {"answers": answers})
+
+    async def _ask_by_form(self, request: Json) -> list[list[str]] | None:
+        part = self._part_of(request)
+        form = asks.question_form(request, self.id, part["id"] if part else None)
+        message = "\n".join(question["question"] for question in request["questions"])
+        return asks.form_answers(request, await self._editor.create_elicitation(message=message, mode=form))
+
+    async def _ask_by_choice(self, request: Json) -> list[list[str]] | None:
+        part, answers = self._part_of(request), []
+        for question in request["questions"]:
+            answer = await self._editor.request_permission(
+                session_id=self.id,
+                tool_call=asks.question_call(question, part["id"] if part else request["id"]),
+                options=asks.question_options(question),
+            )
+            chosen = asks.chosen_answer(question, answer)
+            if chosen is None:
+                return None
+            answers.append(chosen)
+        return answers
+
+    def _part_of(self, request: Json) -> Json | None:
+        call = request.get("tool")
+        return self._transcript.call(call["messageID"], call["callID"]) if call else None
+
+    async def _reply(self, request: Json, path: str, body: Json | None = None) -> None:
+        self._answered.add(request["id"])
+        try:
+            await self._server.post(path, body, directory=self.directory)
+        except RequestError as refused:
+            if refused.code != NOT_FOUND:  # somebody else has answered
+                log.error("The answer to %s was not taken: %s", request["id"], refused)
+
+
+def _begins_with_slash(blocks: list[ContentBlock]) -> bool:
+    return bool(blocks) and getattr(blocks[0], "text", "").startswith("/")
+
+
+def session_of(event: Json) -> str | None:
+    """Every event of a session has its id, OpenCode's older forms of some only within."""
+    found = event["properties"].get("sessionID")
+    return str(found) if found else None

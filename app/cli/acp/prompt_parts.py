@@ -1,0 +1,117 @@
+"""What the user sends, as parts of a prompt, and what was sent, as blocks for the editor. Pure."""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from acp.helpers import ContentBlock, image_block, resource_link_block, text_block
+from acp.schema import (
+    AudioContentBlock,
+    BlobResourceContents,
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    ResourceContentBlock,
+    TextContentBlock,
+)
+
+Json = dict[str, Any]
+
+_DATA = re.compile(r"data:[^,]*;base64,(.*)", re.DOTALL)
+_LINES = re.compile(r"L?(\d+)(?:[:-]L?(\d+))?")
+"""How editors name lines behind the `#` of a link."""
+
+
+def parts_of(blocks: Iterable[ContentBlock], buffers: dict[str, str]) -> list[Json]:
+    """`buffers`: what linked files say in the editor, by their links, where that differs from what is stored."""
+    return [part for block in blocks for part in _parts(block, buffers)]
+
+
+def _parts(block: ContentBlock, buffers: dict[str, str]) -> Iterator[Json]:
+    match block:
+        case TextContentBlock(text=text):
+            yield {"type": "text", "text": text}
+        case ImageContentBlock() | AudioContentBlock():
+            yield _data_part(block.mime_type, block.data, _name(getattr(block, "uri", None)) or block.type)
+        case EmbeddedResourceContentBlock():
+            yield _embedded(block)
+        case ResourceContentBlock(uri=uri) if uri in buffers:
+            yield _text_part(buffers[uri], f"{path_of(uri)} (unsaved)")
+        case ResourceContentBlock():
+            yield _linked(block)
+
+
+def _embedded(block: EmbeddedResourceContentBlock) -> Json:
+    resource = block.resource
+    name = path_of(resource.uri) or resource.uri
+    if isinstance(resource, BlobResourceContents):
+        return _data_part(resource.mime_type or "application/octet-stream", resource.blob, name)
+    return _text_part(resource.text, name)
+
+
+def _linked(block: ResourceContentBlock) -> Json:
+    """A file is read by the server, within its roots; another address is a word of the prompt."""
+    path = path_of(block.uri)
+    if path is None:
+        return {"type": "text", "text": f"[{block.name}]({block.uri})"}
+    mime = block.mime_type or "text/plain"
+    is_read_as_it_is = mime.startswith("image/") or mime == "application/pdf"
+    url = Path(path).as_uri() + _lines_query(urlsplit(block.uri).fragment)
+    return {"type": "file", "url": url, "filename": block.name, "mime": mime if is_read_as_it_is else "text/plain"}
+
+
+def _lines_query(fragment: str) -> str:
+    found = _LINES.fullmatch(fragment)
+    if found is None:
+        return ""
+    return f"?start={found[1]}&end={found[2] or found[1]}"
+
+
+def path_of(uri: str) -> str | None:
+    """Of a file's address; an editor may send the path itself."""
+    if uri.startswith("/"):
+        return uri
+    split = urlsplit(uri)
+    return unquote(split.path) if split.scheme == "file" and split.path.startswith("/") else None
+
+
+def _name(uri: str | None) -> str | None:
+    return PurePath(unquote(urlsplit(uri).path)).name if uri else None
+
+
+def _text_part(text: str, name: str) -> Json:
+    return _data_part("text/plain", base64.b64encode(text.encode()).decode(), name)
+
+
+def _data_part(mime: str, data: str, name: str) -> Json:
+    return {"type": "file", "mime": mime, "filename": name, "url": f"data:{mime};base64,{data}"}
+
+
+def data_of(url: str) -> str | None:
+    """The base64 of a `data:` URL."""
+    found = _DATA.fullmatch(url)
+    return found[1] if found else None
+
+
+def block_of(part: Json) -> ContentBlock | None:
+    """Of a prompt's part; None for what the server has added to it."""
+    if part["type"] == "text" and not part.get("synthetic"):
+        return text_block(part["text"])
+    if part["type"] != "file":
+        return None
+    if part["mime"].startswith("image/") and (data := data_of(part["url"])):
+        return image_block(data, part["mime"])
+    name = part.get("filename") or part["mime"]
+    is_inline = part["url"].startswith("data:")
+    return resource_link_block(name, f"attachment:{name}" if is_inline else part["url"], mime_type=part["mime"])
+
+
+def command_in(blocks: Iterable[ContentBlock], names: Iterable[str]) -> tuple[str, str] | None:
+    """The command that a prompt begins with, and its arguments. Another word behind a slash is text."""
+    first = next(iter(blocks), None)
+    if not isinstance(first, TextContentBlock) or not first.text.startswith("/"):
+        return None
+    name, _, arguments = first.text[1:].partition(" ")
+    return (name, arguments.strip()) if name in names else None

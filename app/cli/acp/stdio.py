@@ -1,0 +1,133 @@
+"""The editor's lines: JSON-RPC messages, one a line, on standard input and output.
+
+The SDK's own transport leaves a malformed line without an answer and ends at one that is no object. This one answers both.
+"""
+
+import asyncio
+import os
+import sys
+from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
+from asyncio.streams import FlowControlMixin
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from acp import RequestError
+
+Json = dict[str, Any]
+
+LONGEST_LINE = 64 * 1024 * 1024
+ANSWER_SECONDS = 10.0
+"""That requests have to be answered in after the last line: an editor may close its end behind what it asks."""
+
+
+class EditorLines:
+    """A transport of the SDK. `leave` is called when the editor is gone, and settles what waits for it."""
+
+    def __init__(self, reader: StreamReader, writer: StreamWriter, leave: Callable[[], Awaitable[None]]) -> None:
+        self._writer = writer
+        self._leave = leave
+        self._received: asyncio.Queue[Json | None] = asyncio.Queue()
+        self._asked: dict[str, int] = {}
+        """How many requests of an id have no answer yet."""
+        self._all_answered = asyncio.Event()
+        self._all_answered.set()
+        self._reading = asyncio.create_task(self._read(reader))
+
+    # What the SDK calls.
+
+    async def receive(self) -> Json | None:
+        """None when the editor is gone and what it asked is answered."""
+        message = await self._received.get()
+        if message is not None:
+            return message
+        await self._leave()
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await self._all_answered.wait()
+        return None
+
+    async def send(self, message: Json) -> None:
+        """Written before this waits for anything, so that what is sent next comes behind it."""
+        self._writer.write(orjson.dumps(message, default=str) + b"\n")
+        if "method" not in message:
+            self._answered(message.get("id"))
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._reading.cancel()
+        self._writer.close()
+
+    def end(self) -> None:
+        """As if the editor were gone."""
+        self._received.put_nowait(None)
+
+    # Reading.
+
+    async def _read(self, reader: StreamReader) -> None:
+        try:
+            while line := await self._line(reader):
+                if line.strip():
+                    await self._take(line)
+        finally:
+            self.end()
+
+    async def _line(self, reader: StreamReader) -> bytes:
+        while True:
+            try:
+                return await reader.readline()
+            except ValueError:
+                await self._refuse(RequestError.invalid_request({"details": f"A line has at most {LONGEST_LINE} bytes"}))
+
+    async def _take(self, line: bytes) -> None:
+        try:
+            message = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            await self._refuse(RequestError.parse_error({"details": str(error)}))
+            return
+        if problem := malformed(message):
+            await self._refuse(RequestError.invalid_request({"details": problem}))
+            return
+        if "method" in message and "id" in message:
+            key = str(message["id"])
+            self._asked[key] = self._asked.get(key, 0) + 1
+            self._all_answered.clear()
+        self._received.put_nowait(message)
+
+    async def _refuse(self, error: RequestError) -> None:
+        await self.send({"jsonrpc": "2.0", "id": None, "error": error.to_error_obj()})
+
+    def _answered(self, request_id: Any) -> None:
+        key = str(request_id)
+        if key in self._asked:
+            self._asked[key] -= 1
+            if not self._asked[key]:
+                del self._asked[key]
+        if not self._asked:
+            self._all_answered.set()
+
+
+def malformed(message: Any) -> str | None:
+    """What is wrong with a message that is JSON."""
+    if not isinstance(message, dict):
+        return "A message is an object"
+    if not isinstance(message.get("id", 0), int | str | None):
+        return "The id of a message is a number or a string"
+    if "method" in message:
+        return None if isinstance(message["method"], str) else "The method of a request is a string"
+    return None if "id" in message else "A message has a method, or the id that it answers"
+
+
+async def editor_streams() -> tuple[StreamReader, StreamWriter]:
+    """Those that this process was started with. What else reads or prints here reads nothing and prints on standard error: a
+    stray line would be no message. Raises ValueError for a plain file."""
+    source, target = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    loop = asyncio.get_running_loop()
+    reader = StreamReader(LONGEST_LINE)
+    await loop.connect_read_pipe(lambda: StreamReaderProtocol(reader), os.fdopen(source, "rb", 0))
+    transport, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(target, "wb", 0))
+    return reader, StreamWriter(transport, protocol, None, loop)

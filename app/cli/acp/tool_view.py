@@ -1,0 +1,150 @@
+"""A tool call as an editor shows it: its kind, the files it is about, diffs, output. Pure."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from acp.helpers import image_block, text_block, tool_content, tool_diff_content
+from acp.schema import (
+    ContentToolCallContent,
+    FileEditToolCallContent,
+    TerminalToolCallContent,
+    ToolCallLocation,
+    ToolCallProgress,
+    ToolCallStart,
+    ToolCallStatus,
+    ToolKind,
+)
+
+from app.cli.acp.prompt_parts import data_of
+
+Json = dict[str, Any]
+ShownContent = ContentToolCallContent | FileEditToolCallContent | TerminalToolCallContent
+
+_KINDS: dict[str, ToolKind] = {
+    "read": "read",
+    "skill": "read",
+    "list": "search",
+    "glob": "search",
+    "grep": "search",
+    "lsp": "search",
+    "codesearch": "search",
+    "edit": "edit",
+    "multiedit": "edit",
+    "write": "edit",
+    "apply_patch": "edit",
+    "bash": "execute",
+    "webfetch": "fetch",
+    "websearch": "fetch",
+    "task": "think",
+    "todowrite": "think",
+    "todoread": "think",
+}
+_STATUSES: dict[str, ToolCallStatus] = {
+    "pending": "pending",
+    "running": "in_progress",
+    "completed": "completed",
+    "error": "failed",
+}
+_PATHS = ("filePath", "path")
+_SUBJECTS = ("command", "filePath", "pattern", "path", "url", "description", "query", "name")
+_SHOWN_ELSEWHERE = {"todowrite", "todoread"}
+"""The plan shows what these say."""
+
+
+def started(part: Json, directory: str) -> ToolCallStart:
+    return ToolCallStart(session_update="tool_call", **_fields(part, directory))
+
+
+def progressed(part: Json, directory: str) -> ToolCallProgress:
+    return ToolCallProgress(session_update="tool_call_update", **_fields(part, directory))
+
+
+def _fields(part: Json, directory: str) -> Json:
+    state, kind = part["state"], _KINDS.get(part["tool"], "other")
+    return {
+        "tool_call_id": part["id"],
+        "title": title_of(part),
+        "kind": kind,
+        "status": _STATUSES[state["status"]],
+        "locations": list(_locations(part, directory)) or None,
+        "content": list(content_of(part, directory)) or None,
+        "raw_input": state.get("input") or None,
+        "raw_output": _raw_output(state),
+    }
+
+
+def title_of(part: Json) -> str:
+    """What it is about, in one line."""
+    given = part["state"].get("input") or {}
+    subject = next((str(given[name]) for name in _SUBJECTS if given.get(name)), "")
+    if part["tool"] == "bash" and subject:
+        return _one_line(subject)
+    return _one_line(f"{part['tool']} {part['state'].get('title') or subject}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+def _raw_output(state: Json) -> Json | None:
+    if state["status"] == "completed":
+        return {"output": state["output"]}
+    return {"error": state["error"]} if state["status"] == "error" else None
+
+
+def _locations(part: Json, directory: str) -> Iterator[ToolCallLocation]:
+    given, metadata = part["state"].get("input") or {}, part["state"].get("metadata") or {}
+    for file in metadata.get("files") or []:
+        yield ToolCallLocation(path=file.get("movePath") or file["filePath"])
+    path = next((given[name] for name in _PATHS if isinstance(given.get(name), str)), None)
+    if path:
+        line = given["offset"] + 1 if isinstance(given.get("offset"), int) else None
+        yield ToolCallLocation(path=str(Path(directory, path)), line=line)
+
+
+def content_of(part: Json, directory: str) -> Iterator[ShownContent]:
+    """What there is to see of it now."""
+    state = part["state"]
+    if state["status"] == "error":
+        yield tool_content(text_block(state["error"]))
+        return
+    diffs = list(_diffs(part["tool"], state, directory))
+    yield from diffs
+    if part["tool"] == "bash":
+        yield from _terminal(state)
+    elif state["status"] == "completed" and not diffs and part["tool"] not in _SHOWN_ELSEWHERE:
+        yield tool_content(text_block(state["output"]))
+    for file in state.get("attachments") or []:
+        if file["mime"].startswith("image/") and (data := data_of(file["url"])):
+            yield tool_content(image_block(data, file["mime"]))
+
+
+def _diffs(tool: str, state: Json, directory: str) -> Iterator[FileEditToolCallContent]:
+    given, metadata = state.get("input") or {}, state.get("metadata") or {}
+    if isinstance(change := metadata.get("filediff"), dict):
+        yield tool_diff_content(change["file"], change["after"], change["before"] or None)
+    for file in (metadata.get("files") or []) if tool == "apply_patch" else []:
+        yield tool_diff_content(file.get("movePath") or file["filePath"], file["after"], file["before"] or None)
+    path = given.get("filePath")
+    if metadata.get("filediff") or not isinstance(path, str):
+        return
+    whole = str(Path(directory, path))
+    if tool == "write" and isinstance(given.get("content"), str):
+        yield tool_diff_content(whole, given["content"])
+    if tool == "edit" and isinstance(given.get("newString"), str):
+        yield tool_diff_content(whole, given["newString"], given.get("oldString") or None)
+
+
+def _terminal(state: Json) -> Iterator[ContentToolCallContent]:
+    shown = (state.get("metadata") or {}).get("output") or state.get("output")
+    if shown:
+        yield tool_content(text_block(fenced(shown)))
+
+
+def fenced(text: str) -> str:
+    """As a block of Markdown that nothing in it ends."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}console\n{text.rstrip()}\n{fence}"

@@ -1,0 +1,257 @@
+"""`opensession mcp serve`, a child of the official SDK's client: with a server of its own, and attached to one that runs."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+from doc_snippets import SHOWN_BASE, blocks
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_clients import ERAS, called, refused
+from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving, this_checkout
+from user_logins import bearer
+
+from app.users.tokens import TokenStore
+
+SECONDS = 60
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> StdioServerParameters:
+    (tmp_path / "home").mkdir()
+    new_workspace(tmp_path / "workspace")
+    return program_in(tmp_path)
+
+
+def program_in(base: Path, *arguments: str, **environment: str) -> StdioServerParameters:
+    extra = {"OPENSESSION_DATA_DIR": str(base / "data"), **environment}
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "app.cli", "mcp", "serve", *arguments],
+        env=clean_environment(base / "home", **this_checkout()[1], **extra),
+        cwd=base / "workspace",
+    )
+
+
+@asynccontextmanager
+async def connected(program: Any, era: str = "auto") -> AsyncIterator[Client]:
+    async with asyncio.timeout(3 * SECONDS), Client(program, mode=era) as client:
+        yield client
+
+
+@asynccontextmanager
+async def child(program: StdioServerParameters) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """Its lines are written and read by the test itself."""
+    started = subprocess.Popen(
+        [program.command, *program.args], cwd=program.cwd, env=program.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def send(process: subprocess.Popen[bytes], *messages: dict[str, Any] | bytes) -> None:
+    assert process.stdin
+    for message in messages:
+        process.stdin.write((message if isinstance(message, bytes) else json.dumps(message).encode()) + b"\n")
+    process.stdin.flush()
+
+
+def answer_to(process: subprocess.Popen[bytes], request: int) -> dict[str, Any]:
+    assert process.stdout
+    for line in process.stdout:
+        message: dict[str, Any] = json.loads(line)
+        if message.get("id") == request and "method" not in message:
+            return message
+    raise AssertionError("it has ended")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_session_from_prompt_to_revert(program: StdioServerParameters, tmp_path: Path, era: str) -> None:
+    told: list[str | None] = []
+
+    async def progress(count: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    async with connected(program, era) as client:
+        session = (await called(client, "create_session"))["id"]
+        given = {"sessionID": session, "text": "write notes.md: # Notes"}
+        result = await client.call_tool("prompt_session", given, progress_callback=progress)
+        assert result.structured_content["state"] == "idle" and any("write" in (line or "") for line in told)
+        notes = tmp_path / "workspace" / "notes.md"
+        assert notes.exists()
+        named = {"sessionID": session, "messageID": result.structured_content["messageID"]}
+        assert "-# Notes" in (await called(client, "preview_revert", **named))["revert"]["diff"] and notes.exists()
+        await called(client, "revert_session", **named)
+        assert not notes.exists()
+        assert "Session not found" in await refused(client, "read_session", sessionID="ses_none")
+
+
+async def test_a_permission_is_asked_for_and_answered(program: StdioServerParameters) -> None:
+    async with connected(program) as client:
+        session = (await called(client, "create_session"))["id"]
+        asking = await called(client, "prompt_session", sessionID=session, text="read /etc/hosts")
+        (request,) = asking["permissions"]
+        await called(client, "answer_permission", requestID=request["id"], reply="once")
+        assert "`read` succeeded" in (await called(client, "wait_for_session", sessionID=session))["text"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_cancelled_call_aborts_the_turn(program: StdioServerParameters, era: str) -> None:
+    async with connected(program, era) as client:
+        session = (await called(client, "create_session"))["id"]
+        begun = asyncio.Event()
+
+        async def progress(count: float, total: float | None, message: str | None) -> None:
+            begun.set()
+
+        given = {"sessionID": session, "text": "run sleep 600"}
+        prompt = asyncio.create_task(client.call_tool("prompt_session", given, progress_callback=progress))
+        await begun.wait()
+        prompt.cancel()
+        assert (await called(client, "wait_for_session", sessionID=session))["state"] == "aborted"
+
+
+# Attached.
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RunningServer]:
+    command, environment = this_checkout()
+    with serving(command, tmp_path, environment) as running:
+        yield running
+
+
+async def test_attached_it_may_do_what_its_login_may(server: RunningServer, tmp_path: Path) -> None:
+    async with connected(program_in(tmp_path, "--attach", server.base)) as client:
+        session = (await called(client, "create_session", title="By a child"))["id"]
+        assert (await called(client, "prompt_session", sessionID=session, text="long 3"))["state"] == "idle"
+    tokens = TokenStore(server.data)
+    reading = {"OPENSESSION_TOKEN": tokens.create("reads", read_only=True)}
+    async with connected(program_in(tmp_path, "--attach", server.base, **reading)) as client:
+        assert [each["id"] for each in (await called(client, "list_sessions"))["sessions"]] == [session]
+        assert "may read and change nothing" in await refused(client, "create_session")
+    async with connected(program_in(tmp_path, "--attach", server.base)) as client:
+        assert "needs a login" in await refused(client, "list_sessions")
+
+
+async def test_over_http_by_its_address(server: RunningServer) -> None:
+    """By sockets, as other programs do: what tests/api does within this process."""
+    token = TokenStore(server.data).create("agent")
+    async with httpx2.AsyncClient(headers=bearer(token), timeout=httpx2.Timeout(30, read=300)) as http:
+        async with Client(streamable_http_client(f"{server.base}/mcp-server", http_client=http)) as client:
+            session = (await called(client, "create_session"))["id"]
+            assert (await called(client, "prompt_session", sessionID=session, text="long 3"))["state"] == "idle"
+
+
+async def test_a_call_that_waits_holds_up_no_end_of_the_server(server: RunningServer) -> None:
+    async with httpx2.AsyncClient(timeout=httpx2.Timeout(30, read=300)) as http:
+        async with connected(streamable_http_client(f"{server.base}/mcp-server", http_client=http)) as client:
+            session = (await called(client, "create_session"))["id"]
+            begun = asyncio.Event()
+
+            async def progress(count: float, total: float | None, message: str | None) -> None:
+                begun.set()
+
+            given = {"sessionID": session, "text": "run sleep 602"}
+            prompt = asyncio.create_task(client.call_tool("prompt_session", given, progress_callback=progress))
+            await begun.wait()
+            server.process.terminate()
+            assert (await prompt).structured_content["state"] == "aborted"  # the server's grace period is over
+            assert await asyncio.to_thread(server.process.wait, SECONDS) == -signal.SIGTERM  # not by force
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["by address", "as a program"])
+async def test_the_configuration_of_the_page_connects(server: RunningServer, tmp_path: Path, place: int) -> None:
+    shown = [block.code for block in blocks((ROOT / "docs" / "mcp-server.md").read_text()) if block.kind == "json mcp"][place]
+    config = json.loads(shown)["mcpServers"]["opensession"]
+    if "command" in config:
+        arguments = [str(server.workspace) if each == "/home/me/project" else each for each in config["args"]]
+        found: Any = program_in(tmp_path).model_copy(update={"args": ["-m", "app.cli", *arguments]})
+    else:
+        token = TokenStore(server.data).create("agent")
+        http = httpx2.AsyncClient(headers={name: value.replace("TOKEN", token) for name, value in config["headers"].items()})
+        found = streamable_http_client(config["url"].replace(SHOWN_BASE, server.base), http_client=http)
+    async with connected(found) as client:
+        assert (await called(client, "create_session"))["directory"] == str(server.workspace)
+
+
+# Its end.
+
+
+@pytest.mark.parametrize("end", ["input", signal.SIGTERM, signal.SIGINT])
+async def test_it_ends_with_its_client_and_leaves_nothing(program: StdioServerParameters, end: str | signal.Signals) -> None:
+    async with child(program) as process:
+        send(process, INITIALIZE, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        await asyncio.to_thread(answer_to, process, 1)
+        call = {"name": "create_session", "arguments": {}}
+        send(process, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
+        session = (await asyncio.to_thread(answer_to, process, 2))["result"]["structuredContent"]["id"]
+        call = {"name": "prompt_session", "arguments": {"sessionID": session, "text": "run sleep 601"}}
+        send(process, {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": call})
+        commands = await command_of(process)
+        if isinstance(end, str):
+            assert process.stdin
+            process.stdin.close()
+            process.stdin = None
+        else:
+            process.send_signal(end)
+        await asyncio.to_thread(process.wait, SECONDS)
+        await gone(commands)
+
+
+async def command_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Of the agent, and what it runs in."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            below = psutil.Process(process.pid).children(recursive=True)
+            if found := [each for each in below if "601" in words_of(each)]:
+                return found
+            await asyncio.sleep(0.05)
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended meanwhile
+        return []
+
+
+async def gone(processes: list[psutil.Process]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes):
+            await asyncio.sleep(0.05)
+
+
+async def test_what_is_no_message_harms_nothing(program: StdioServerParameters) -> None:
+    async with child(program) as process:
+        send(process, b"no json", b"[]", b"\xff\xfe", b"{}", INITIALIZE)
+        assert (await asyncio.to_thread(answer_to, process, 1))["result"]["serverInfo"]["name"] == "opensession"
+
+
+async def test_it_answers_initialize_soon(program: StdioServerParameters) -> None:
+    """On a busy machine a generous bound; about a second on a quiet one."""
+    async with child(program) as process:
+        began = time.monotonic()
+        send(process, INITIALIZE)
+        await asyncio.to_thread(answer_to, process, 1)
+        assert time.monotonic() - began < 15 * (1 if os.environ.get("CI") else 2)
