@@ -1,4 +1,5 @@
-"""The people who use one server: who they are, whose sessions they see, where they work, which keys and how much they may use.
+"""The people who use one server: who they are and how they log in (`login.py`), whose sessions they
+see, where they work, which keys and how much they may use.
 
 Begin at `principal.py`, what is decided of a request. Without users everybody is the operator, who may do everything.
 """
