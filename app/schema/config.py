@@ -91,8 +91,11 @@ LogLevel = TypeAliasType("LogLevel", Literal["DEBUG", "INFO", "WARN", "ERROR"])
 
 
 def tools_permission(tools: Mapping[str, bool]) -> dict[str, Action]:
-    """The legacy `tools` map as permissions: the tools that change files share the permission `edit`."""
-    return {("edit" if tool in EDITING_TOOLS else tool): ("allow" if on else "deny") for tool, on in tools.items()}
+    """The legacy `tools` map as permissions: the tools that change files share the permission `edit`. Not apply_patch, as in
+    OpenCode: who switches that one off, or on, says nothing of the others."""
+    return {
+        ("edit" if tool in EDITING_TOOLS - {"apply_patch"} else tool): ("allow" if on else "deny") for tool, on in tools.items()
+    }
 
 
 def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) -> dict[str, Any]:

@@ -45,6 +45,6 @@ def test_the_home_of_this_machine_by_default(monkeypatch: pytest.MonkeyPatch) ->
     assert ruleset({"read": {"~/a": "deny"}})[0].pattern == "/home/you/a"
 
 
-@pytest.mark.parametrize("tool", ["write", "edit", "patch", "multiedit", "apply_patch"])
+@pytest.mark.parametrize("tool", ["write", "edit", "patch", "multiedit"])
 def test_tools_that_change_files_share_a_permission(tool: str) -> None:
     assert tools_permission({tool: False, "bash": True}) == {"edit": "deny", "bash": "allow"}
