@@ -431,7 +431,8 @@ async def test_a_prompt_whose_sender_goes_away_while_it_is_stored_is_answered(ap
     wanted = PromptInput.model_validate({"parts": [text_part("Hi")]})
     prompted = await services.store.session_to_prompt(session)
     accepting = asyncio.create_task(services.prompts.accept(instance, prompted, wanted))
-    await until(lambda: services.live.get(session).messages.locked())
+    while not services.live.get(session).messages.locked():
+        await asyncio.sleep(0)
     accepting.cancel()
     await asyncio.wait({accepting})
     assert accepting.cancelled()
