@@ -17,11 +17,12 @@ SERVED = {
     ("POST", "/question/{requestID}/reject"),
     ("POST", "/auth/event-token"),
     ("POST", "/log"),
+    ("POST", "/mcp-server"),
     ("POST", "/api/session/{sessionID}/permission/{requestID}/reply"),
     ("POST", "/api/session/{sessionID}/question/{requestID}/reply"),
     ("POST", "/api/session/{sessionID}/question/{requestID}/reject"),
 }
-"""What a running turn may need, or a client that follows it."""
+"""What a running turn may need, or a client that follows it. Of the tools at `/mcp-server` each asks a route of its own."""
 
 
 @pytest.fixture
