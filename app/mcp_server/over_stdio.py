@@ -1,6 +1,7 @@
 """MCP over standard input and output, for the program that started this one."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from mcp.server.stdio import stdio_server
 
 from app.api_client.client import ApiClient
 from app.mcp_server.server import SessionsServer
+from app.util.pipe_reader import PipeReader
 
 LONGEST_LINE = 32 * 1024 * 1024
 
@@ -20,15 +22,15 @@ async def serve(api: ApiClient) -> None:
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     server = SessionsServer(lambda _: nullcontext(api)).server()
-    lines = _lines(await _standard_input())
+    lines = _lines(_standard_input())
     async with stdio_server(stdin=lines) as (read, write):  # type: ignore[arg-type]  # it only reads line by line
         await server.run(read, write, server.create_initialization_options())
 
 
-async def _standard_input() -> asyncio.StreamReader:
+def _standard_input() -> asyncio.StreamReader:
     """Not by a thread, as the SDK's own: a signal could not end this while one reads."""
     reader = asyncio.StreamReader(limit=LONGEST_LINE)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    PipeReader(os.dup(sys.stdin.fileno()), asyncio.StreamReaderProtocol(reader))
     return reader
 
 

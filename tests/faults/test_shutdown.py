@@ -213,7 +213,7 @@ async def test_a_server_that_stops_serves_what_a_waiting_turn_needs(tmp_path: Pa
         await client.ended()
         took = time.monotonic() - began
     assert texts(answer) == ["It is done."] and (servers.workspace / "done.txt").exists()
-    assert [event["type"] for event in events][-1] == "session.idle"
+    assert "session.idle" in [event["type"] for event in events], "a title may come later"
     assert took < 5 * SLACK
     figure(f"a permission was answered after SIGTERM, and the turn with it; the server ended {took:.1f} s later")
     async with servers.start() as client:

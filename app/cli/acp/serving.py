@@ -22,7 +22,7 @@ async def serve(attach: str | None, where: Path | None) -> None:
     agent = EditorAgent(server, keeps_turns=attach is not None)
     try:
         lines = EditorLines(*await editor_streams(), agent.leave)
-    except ValueError:
+    except (OSError, ValueError):
         fail("opensession acp speaks with an editor: its standard input and output are pipes.")
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

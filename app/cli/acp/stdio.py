@@ -15,6 +15,8 @@ from typing import Any
 import orjson
 from acp import RequestError
 
+from app.util.pipe_reader import PipeReader
+
 Json = dict[str, Any]
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -123,7 +125,7 @@ def malformed(message: Any) -> str | None:
 
 async def editor_streams() -> tuple[StreamReader, StreamWriter]:
     """Those that this process was started with. What else reads or prints here reads nothing and prints on standard error: a
-    stray line would be no message. Raises ValueError for a plain file."""
+    stray line would be no message. Raises OSError or ValueError for a plain file."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -132,6 +134,6 @@ async def editor_streams() -> tuple[StreamReader, StreamWriter]:
     os.dup2(2, 1)
     loop = asyncio.get_running_loop()
     reader = StreamReader(LONGEST_LINE)
-    await loop.connect_read_pipe(lambda: StreamReaderProtocol(reader), os.fdopen(source, "rb", 0))
+    PipeReader(source, StreamReaderProtocol(reader))
     transport, protocol = await loop.connect_write_pipe(FlowControlMixin, os.fdopen(target, "wb", 0))
     return reader, StreamWriter(transport, protocol, None, loop)
