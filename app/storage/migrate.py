@@ -1,10 +1,11 @@
 """Brings a database to the newest schema: a new one is made with it, one of an older revision is migrated. Alembic is imported
-for that only."""
+for the latter only."""
 
 import secrets
+from importlib import import_module
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Column, Connection, Engine, MetaData, PrimaryKeyConstraint, String, Table, inspect, text
 
 from app import __version__
 from app.storage.engine import DatabaseUnusable, hold_writer_lock, transaction, writer_lock
@@ -13,6 +14,14 @@ from app.storage.text_index import LACKS_FTS5, create_text_index, lacks_fts5
 
 HEAD = "0023"
 """The newest revision in migrations/versions; a test compares them."""
+
+_VERSION = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""As Alembic makes it. A new database gets its row here: importing Alembic would be a twelfth of a start."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"
 _CHECKOUT = Path(__file__).parents[2] / "migrations"
@@ -79,25 +88,27 @@ def upgrade(engine: Engine) -> None:
         return
     if found is not None:
         _require_known(found)
-    from alembic import command  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(migrations_dir()))
+        import_module("alembic.command")  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
     lock = writer_lock(engine)
     with hold_writer_lock(lock), transaction(engine, writes=True) as connection:
-        config.attributes["connection"] = connection
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(
-                "SET LOCAL idle_in_transaction_session_timeout = 0"
-            )  # it may think for long between statements
         if revision(connection) is None:
             _create(connection)
-            command.stamp(config, HEAD)
         else:
-            command.upgrade(config, HEAD)
+            _migrate(connection)
     if lock:
         lock.close()
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic thinks between statements
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)
 
 
 def _create(connection: Connection) -> None:
@@ -106,3 +117,5 @@ def _create(connection: Connection) -> None:
     create_text_index(connection)
     counters = {"journal": 0, "identity": secrets.randbits(60)}
     connection.execute(COUNTER.insert(), [{"name": name, "value": value} for name, value in counters.items()])
+    _VERSION.create(connection)
+    connection.execute(_VERSION.insert(), {"version_num": HEAD})
