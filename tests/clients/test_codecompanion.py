@@ -27,7 +27,7 @@ ACCEPT, REJECT, STOP = "g2", "g3", "q"
 COLOURS = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
 RESUME = """
 local chat = require("codecompanion").last_chat()
-vim.wait(60000, function() return chat.acp_connection and chat.acp_connection:is_ready() end)
+vim.wait(60000, function() return chat.acp_connection and chat.acp_connection:is_connected() end)
 require("codecompanion.interactions.chat.slash_commands.builtin.resume").new({ Chat = chat, config = {} }):execute()
 """
 """What `/resume` does in the menu of a completion plugin."""
