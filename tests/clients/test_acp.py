@@ -195,6 +195,31 @@ async def test_a_question_is_a_choice(desk: Desk) -> None:
         assert "blue" in next(iter(editor.calls().values()))["raw_output"]["output"]
 
 
+@pytest.mark.parametrize(
+    ("replies", "titles", "status"),
+    [
+        (["reject", "1"], ["red", "blue"], "completed"),
+        (["reject", "reject"], ["red", "blue"], "failed"),
+        (["0"], ["red"], "completed"),
+    ],
+)
+async def test_a_question_is_asked_answer_by_answer_of_an_editor_that_does_not_name_them(
+    desk: Desk, replies: list[str], titles: list[str], status: str
+) -> None:
+    """CodeCompanion has one key for all answers of one kind."""
+    said = iter(replies)
+    editor = Editor(permits=lambda call, options: next(said))
+    async with desk.editor(editor=editor) as (agent, _, __):
+        await agent.initialize(protocol_version=1, client_info=acp.schema.Implementation(name="CodeCompanion.nvim", version="1"))
+        session_id = await new(agent, desk)
+        await agent.prompt(session_id=session_id, prompt=text("ask Which colour: red, blue"))
+        assert [len(options) for _, _, options in editor.asked] == [2] * len(titles)
+        assert [call.title.removeprefix("Which colour ").split(":")[0] for _, call, _ in editor.asked] == titles
+        (call,) = editor.calls().values()
+        assert call["status"] == status
+        assert status == "failed" or titles[-1] in call["raw_output"]["output"]
+
+
 async def test_a_question_is_a_form_where_the_editor_has_them(desk: Desk) -> None:
     editor = Editor(form={"0": "red"})
     async with desk.editor(editor=editor, offers=FORMS) as (agent, _, __):
@@ -232,6 +257,17 @@ async def test_a_cancel_right_behind_the_prompt_holds(desk: Desk) -> None:
         await asyncio.sleep(0)
         await agent.cancel(session_id=session_id)
         assert (await turn).stop_reason == "cancelled"
+
+
+async def test_a_prompt_right_behind_a_cancel_is_answered(desk: Desk) -> None:
+    async with desk.editor() as (agent, editor, _):
+        session_id = await new(agent, desk)
+        turn = asyncio.create_task(agent.prompt(session_id=session_id, prompt=text("run echo begun; sleep 600")))
+        await editor.until(lambda: any("begun" in str(call.get("content")) for call in editor.calls().values()))
+        await agent.cancel(session_id=session_id)
+        answer = await agent.prompt(session_id=session_id, prompt=text("long 2"))
+        assert (await turn).stop_reason == "cancelled"
+        assert answer.stop_reason == "end_turn" and editor.text().rstrip().endswith("tok0    tok1")
 
 
 async def test_a_cancel_withdraws_what_was_asked(desk: Desk) -> None:

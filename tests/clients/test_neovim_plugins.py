@@ -8,9 +8,6 @@ For the long form. It needs Neovim 0.10 or newer, on the PATH or named by OPENSE
 """
 
 import json
-import os
-import re
-import shutil
 import subprocess
 import threading
 import time
@@ -22,7 +19,7 @@ from pathlib import Path
 import pytest
 from long_form import LONG
 from model_server import ModelServer, Step, model_server
-from neovim import POLL_SECONDS, WAIT_SECONDS, Neovim, neovim
+from neovim import POLL_SECONDS, WAIT_SECONDS, Neovim, checkout, neovim, neovim_program
 from opencode_program import OFFLINE, installed, offline_home
 from recording_proxy import RecordingProxy, recording_proxy
 from running_server import RunningServer, clean_environment, needed, serving, this_checkout
@@ -52,28 +49,13 @@ class Desk:
 
 @pytest.fixture(scope="module")
 def nvim() -> str:
-    found = os.environ.get("OPENSESSION_TEST_NVIM") or shutil.which("nvim")
-    if found is None:
-        pytest.skip("Neovim is not installed (OPENSESSION_TEST_NVIM)")
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
-    version = re.match(r"NVIM v(\d+)\.(\d+)", said)
-    if version is None or (int(version[1]), int(version[2])) < OLDEST:
-        pytest.skip(
-            f"the plugins need Neovim {'.'.join(map(str, OLDEST))} (OPENSESSION_TEST_NVIM), this is {said.splitlines()[0]}"
-        )
-    return found
+    return neovim_program(OLDEST)
 
 
 @pytest.fixture(scope="module")
 def opencode(node_modules: Path) -> str:
     """The program, which is a server and a terminal client."""
     return str(installed(node_modules))
-
-
-def checkout(variable: str) -> str:
-    if not (path := os.environ.get(variable)) or not Path(path, "lua", "opencode").is_dir():
-        pytest.skip(f"{variable} names no checkout of the plugin")
-    return path
 
 
 @contextmanager
@@ -125,7 +107,7 @@ class Driven(Desk):
 def driven(
     request: pytest.FixtureRequest, nvim: str, opencode: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Driven]:
-    plugin, directory = checkout("OPENSESSION_TEST_NICKJVANDYKE"), tmp_path_factory.mktemp("driven")
+    plugin, directory = checkout("OPENSESSION_TEST_NICKJVANDYKE", "lua/opencode"), tmp_path_factory.mktemp("driven")
     with served(request.param, opencode, directory) as (model, server, proxy), attached(opencode, server, directory) as shown:
         setup = f"""
             vim.opt.runtimepath:prepend("{plugin}")
@@ -260,7 +242,7 @@ class Chat(Desk):
 @pytest.fixture(scope="module", params=[(HERE, "1.18.33"), (HERE, "1.1.34"), (OPENCODE, "1.18.33")], ids=" ".join)
 def chat(request: pytest.FixtureRequest, nvim: str, opencode: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chat]:
     """The plugin asks the program `opencode` for its version alone, and gives it 5 s; by that it chooses the stream to follow."""
-    plugin, directory = checkout("OPENSESSION_TEST_SUDO_TEE"), tmp_path_factory.mktemp("chat")
+    plugin, directory = checkout("OPENSESSION_TEST_SUDO_TEE", "lua/opencode"), tmp_path_factory.mktemp("chat")
     where, version = request.param
     (program := directory / "opencode").write_text(f"#!/bin/sh\necho {version}\n")
     program.chmod(0o755)

@@ -1,6 +1,9 @@
 """A headless Neovim with a plugin: Lua goes in, what it says comes out. What it would ask people is answered by the test."""
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -28,6 +31,26 @@ vim.api.nvim_create_autocmd("User", {
 })
 """
 """Menus and notices are Neovim's to replace; its own menu would wait for keys."""
+
+
+def neovim_program(oldest: tuple[int, int]) -> str:
+    """The one that OPENSESSION_TEST_NVIM names, or that of the PATH. Without it, or with an older one, the test is skipped."""
+    found = os.environ.get("OPENSESSION_TEST_NVIM") or shutil.which("nvim")
+    if found is None:
+        pytest.skip("Neovim is not installed (OPENSESSION_TEST_NVIM)")
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.match(r"NVIM v(\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < oldest:
+        wanted = ".".join(map(str, oldest))
+        pytest.skip(f"Neovim {wanted} or newer is needed (OPENSESSION_TEST_NVIM), this is {said.splitlines()[0]}")
+    return found
+
+
+def checkout(variable: str, holds: str) -> str:
+    """Of a plugin, by the variable that names it; without it the test is skipped. `holds`: a directory in it."""
+    if not (path := os.environ.get(variable)) or not Path(path, holds).is_dir():
+        pytest.skip(f"{variable} names no checkout of the plugin")
+    return path
 
 
 class Neovim:

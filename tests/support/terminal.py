@@ -48,12 +48,12 @@ class Terminal:
 
 
 @contextmanager
-def terminal(command: list[str], directory: Path, environment: Mapping[str, str]) -> Iterator[Terminal]:
+def terminal(command: list[str], directory: Path, environment: Mapping[str, str], *, lines: int = LINES) -> Iterator[Terminal]:
     """`command` runs in `directory` until the block ends."""
     # A socket's path may have about a hundred characters: too few for pytest's directories.
     with tempfile.TemporaryDirectory(prefix="tmux") as sockets:
         tmux = ["tmux", "-u", "-f", "/dev/null", "-S", f"{sockets}/s"]
-        size = ["-x", str(COLUMNS), "-y", str(LINES)]
+        size = ["-x", str(COLUMNS), "-y", str(lines)]
         start = [*tmux, "new-session", "-d", *size, "-c", str(directory), "--", *command]
         subprocess.run(start, env=dict(environment), check=True, capture_output=True, timeout=WAIT_SECONDS)
         try:

@@ -35,6 +35,7 @@ from acp.schema import (
 )
 
 from app import __version__
+from app.cli.acp.asks import KINDS_ALONE
 from app.cli.acp.choices import MODE, DirectoryChoices, SessionChoices
 from app.cli.acp.directory_feed import DirectoryFeed
 from app.cli.acp.editor_mcp import OTHERS_TOOLS, EditorMcpServer, mcp_config, mcp_name, mcp_rules
@@ -61,6 +62,7 @@ class EditorAgent:
         self._keeps_turns = keeps_turns
         self._editor: Client
         self._offers = ClientCapabilities()
+        self._shows_kinds_alone = False
         self._sessions: dict[str, EditorSession] = {}
         self._feeds: dict[str, DirectoryFeed] = {}
         self._opening = asyncio.Lock()
@@ -82,6 +84,7 @@ class EditorAgent:
     ) -> InitializeResponse:
         """The server starts behind the answer."""
         self._offers = client_capabilities or ClientCapabilities()
+        self._shows_kinds_alone = client_info is not None and client_info.name in KINDS_ALONE
         asyncio.get_running_loop().call_later(0.05, self._server.start)
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
@@ -231,8 +234,9 @@ class EditorAgent:
         """Its events are held until it is read."""
         directory = info["directory"]
         catalogue = await DirectoryChoices.of(self._server, directory)
+        choices = SessionChoices(catalogue, info, await self._last_prompt(info))
         session = EditorSession(
-            self._server, self._editor, self._offers, info, SessionChoices(catalogue, info, await self._last_prompt(info))
+            self._server, self._editor, self._offers, info, choices, shows_kinds_alone=self._shows_kinds_alone
         )
         if replaced := self._sessions.get(session.id):
             replaced.fail(RequestError(INTERNAL, "The session was opened again meanwhile"))

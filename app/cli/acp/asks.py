@@ -112,26 +112,35 @@ def _answers(value: Any) -> list[str]:
 
 # Questions, where it has none: one of the answers, as a permission is chosen.
 
+KINDS_ALONE = {"CodeCompanion.nvim"}
+"""Editors that show of a choice's options the kinds, and no names: of several answers none could be told from the others."""
 
-def question_call(question: Json, tool_call_id: str) -> ToolCallUpdate:
-    lines = [question["question"], *(f"- {one['label']}: {one['description']}" for one in question["options"])]
-    return ToolCallUpdate(
-        tool_call_id=tool_call_id,
-        title=question["question"],
-        kind="other",
-        status="pending",
-        content=[tool_content(text_block("\n".join(lines)))],
-    )
+Choice = tuple[ToolCallUpdate, list[PermissionOption]]
 
 
-def question_options(question: Json) -> list[PermissionOption]:
+def choices_of(question: Json, tool_call_id: str, *, one_by_one: bool) -> list[Choice]:
+    """All answers at once; or one after the other, until one is taken."""
     answers = [
         PermissionOption(option_id=str(number), kind="allow_once", name=one["label"])
         for number, one in enumerate(question["options"])
     ]
-    return [*answers, PermissionOption(option_id=REJECT, kind="reject_once", name="Do not answer")]
+    if one_by_one:
+        titles = [f"{question['question']} {one['label']}: {one['description']}" for one in question["options"]]
+        return [_choice(question, title, tool_call_id, [each]) for title, each in zip(titles, answers, strict=True)]
+    return [_choice(question, question["question"], tool_call_id, answers)]
+
+
+def _choice(question: Json, title: str, tool_call_id: str, answers: list[PermissionOption]) -> Choice:
+    lines = [question["question"], *(f"- {one['label']}: {one['description']}" for one in question["options"])]
+    content = [tool_content(text_block("\n".join(lines)))]
+    call = ToolCallUpdate(tool_call_id=tool_call_id, title=title, kind="other", status="pending", content=content)
+    return call, [*answers, PermissionOption(option_id=REJECT, kind="reject_once", name="Do not answer")]
 
 
 def chosen_answer(question: Json, answer: RequestPermissionResponse) -> list[str] | None:
     chosen = reply_of(answer)
     return None if chosen == REJECT else [question["options"][int(chosen)]["label"]]
+
+
+def is_cancelled(answer: RequestPermissionResponse) -> bool:
+    return not isinstance(answer.outcome, AllowedOutcome)

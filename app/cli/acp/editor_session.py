@@ -35,11 +35,19 @@ class EditorSession:
     """`take` is given its events, and those of its subagents, one after the other."""
 
     def __init__(
-        self, server: ServerCalls, editor: Client, offers: ClientCapabilities, info: Json, choices: SessionChoices
+        self,
+        server: ServerCalls,
+        editor: Client,
+        offers: ClientCapabilities,
+        info: Json,
+        choices: SessionChoices,
+        *,
+        shows_kinds_alone: bool = False,
     ) -> None:
         self._server = server
         self._editor = editor
         self._offers = offers
+        self._shows_kinds_alone = shows_kinds_alone
         self.id: str = info["id"]
         self.directory: str = info["directory"]
         self.choices = choices
@@ -47,6 +55,8 @@ class EditorSession:
         self._transcript = EditorTranscript(info)
         self._cost = info.get("cost") or 0.0
         self._turns: dict[str, EditorTurn] = {}
+        self._cancelling = asyncio.Lock()
+        """A prompt behind a cancel is none of what it ends."""
         self._held: list[Json] | None = []
         """Events that came while the session was read; None from then on."""
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -121,6 +131,8 @@ class EditorSession:
 
     async def _answered_prompt(self, turn: EditorTurn, blocks: list[ContentBlock]) -> None:
         """Until every event of the turn was told."""
+        async with self._cancelling:
+            pass
         buffers = await self._unsaved(blocks)
         command = await self._command_in(blocks)
         if turn.is_cancelled:
@@ -165,7 +177,8 @@ class EditorSession:
     async def cancel(self) -> None:
         for turn in self._turns.values():
             turn.is_cancelled = True
-        await self._abort()
+        async with self._cancelling:
+            await self._abort()
 
     async def _abort(self) -> None:
         await self._server.post(f"/session/{self.id}/abort", directory=self.directory)
@@ -316,16 +329,19 @@ class EditorSession:
     async def _ask_by_choice(self, request: Json) -> list[list[str]] | None:
         part, answers = self._part_of(request), []
         for question in request["questions"]:
-            answer = await self._editor.request_permission(
-                session_id=self.id,
-                tool_call=asks.question_call(question, part["id"] if part else request["id"]),
-                options=asks.question_options(question),
-            )
-            chosen = asks.chosen_answer(question, answer)
+            chosen = await self._chosen(question, part["id"] if part else request["id"])
             if chosen is None:
                 return None
             answers.append(chosen)
         return answers
+
+    async def _chosen(self, question: Json, call_id: str) -> list[str] | None:
+        for call, options in asks.choices_of(question, call_id, one_by_one=self._shows_kinds_alone):
+            answer = await self._editor.request_permission(session_id=self.id, tool_call=call, options=options)
+            chosen = asks.chosen_answer(question, answer)
+            if chosen is not None or asks.is_cancelled(answer):
+                return chosen
+        return None
 
     def _part_of(self, request: Json) -> Json | None:
         call = request.get("tool")
