@@ -10,11 +10,11 @@ from fastapi.responses import Response
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Here, Who, json_bytes
 from app.api.json_route import router
 from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES, AdminsOnly
-from app.api.services import Services
 from app.config.masking import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.config import Config
 from app.schema.model import Auth, ProviderAuthMethod, WellKnownAuth
+from app.server import Server
 from app.users.principal import Principal
 
 routes = router("", 400, 403)
@@ -83,14 +83,14 @@ async def delete_key(app: AppServices, who: Who, provider_id: ProviderPath) -> b
 # Whose keys of providers a request reads and changes: a member's own, stored encrypted, else the server's.
 
 
-async def stored_keys(app: Services, who: Principal) -> Mapping[str, Auth]:
+async def stored_keys(app: Server, who: Principal) -> Mapping[str, Auth]:
     """By provider."""
     if who.may_manage:
         return app.auth.all()
     return await app.user_keys.for_user(who.name)
 
 
-async def put_key(app: Services, who: Principal, provider_id: str, key: Auth) -> None:
+async def put_key(app: Server, who: Principal, provider_id: str, key: Auth) -> None:
     """The server's is kept in the data directory in a file that only the server's user can read. Raises AdminsOnly."""
     if who.may_manage:
         app.auth.set(provider_id, key)
@@ -100,7 +100,7 @@ async def put_key(app: Services, who: Principal, provider_id: str, key: Auth) ->
         await app.user_keys.put(who.name, provider_id, key)
 
 
-async def remove_key(app: Services, who: Principal, provider_id: str) -> None:
+async def remove_key(app: Server, who: Principal, provider_id: str) -> None:
     if who.may_manage:
         app.auth.remove(provider_id)
     else:

@@ -8,11 +8,12 @@ from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.roles import directory_to_enter, principal_of
-from app.api.services import Services, services_of
+from app.api.services import services_of
 from app.project.location import Location
 from app.schema.base import AnyID
 from app.schema.errors import BadRequest
 from app.schema.session import Session
+from app.server import Server
 from app.telemetry.log_lines import DIRECTORY_OF_LINES
 from app.tool.search.ripgrep import SearchPlace
 from app.users.principal import Principal
@@ -26,7 +27,7 @@ QueuedIdPath = Annotated[str, Path(alias="queuedID", pattern="^qpr")]
 PartIdPath = Annotated[AnyID, Path(alias="partID")]
 
 
-async def _services(request: Request) -> Services:
+async def _services(request: Request) -> Server:
     return services_of(request)
 
 
@@ -34,7 +35,7 @@ async def _principal(request: Request) -> Principal:
     return principal_of(request.scope)
 
 
-AppServices = Annotated[Services, Depends(_services)]
+AppServices = Annotated[Server, Depends(_services)]
 Who = Annotated[Principal, Depends(_principal)]
 
 
@@ -55,7 +56,7 @@ Directory = Annotated[str | None, Depends(named_directory)]
 # For any way of naming a directory.
 
 
-async def workspace_of(app: Services, who: Principal, directory: str | None) -> Workspace:
+async def workspace_of(app: Server, who: Principal, directory: str | None) -> Workspace:
     """The directory that a request names, else the server's own. Raises DirectoryForbidden for who may not work there."""
     directory = await directory_to_enter(app, who, directory)
     workspaces = app.workspaces
@@ -65,11 +66,11 @@ async def workspace_of(app: Services, who: Principal, directory: str | None) -> 
     return workspace
 
 
-async def location_of(app: Services, who: Principal, directory: str | None) -> Location:
+async def location_of(app: Server, who: Principal, directory: str | None) -> Location:
     return (await workspace_of(app, who, directory)).location
 
 
-async def instance_of(app: Services, who: Principal, directory: str | None, owner: str | None = None) -> Instance:
+async def instance_of(app: Server, who: Principal, directory: str | None, owner: str | None = None) -> Instance:
     """The same with all that a turn needs, the models of the `owner`, who is the one that asks if absent."""
     entered = await directory_to_enter(app, who, directory)
     instance = await app.instances.get(entered, who.name if owner is None else owner)
@@ -77,11 +78,11 @@ async def instance_of(app: Services, who: Principal, directory: str | None, owne
     return instance
 
 
-async def instance_of_session(app: Services, who: Principal, session: Session, directory: str | None) -> Instance:
+async def instance_of_session(app: Server, who: Principal, session: Session, directory: str | None) -> Instance:
     return await instance_of(app, who, directory or session.directory, session.owner or "")
 
 
-def search_place_of(app: Services, who: Principal, workspace: Workspace) -> SearchPlace:
+def search_place_of(app: Server, who: Principal, workspace: Workspace) -> SearchPlace:
     """What others keep there is not found."""
     return workspace.search_place(app.instances.walls_of(who))
 
@@ -140,7 +141,7 @@ def page_size(limit: float | None, cursor: str | None) -> int | None:
 class PageCursors:
     """Sealed for members, as the ids of events are: the numbers would tell how much others do."""
 
-    def __init__(self, app: Services, who: Principal, field: str, source: str) -> None:
+    def __init__(self, app: Server, who: Principal, field: str, source: str) -> None:
         """`field` takes a cursor that `source` gave."""
         self._field, self._source = field, source
         name = who.visible_owner

@@ -20,7 +20,6 @@ from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
 from app.api.long_answers import is_opencode
 from app.api.roles import READS
-from app.api.services import Services
 from app.bus.base import Audience, Event
 from app.bus.event_id import read_cursor
 from app.bus.frames import EventFrame, pieces
@@ -28,6 +27,7 @@ from app.bus.listener import Listener
 from app.schema.base import Wire
 from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
+from app.server import Server
 from app.session.replay import ReplayPage
 from app.users.principal import Principal
 
@@ -113,14 +113,14 @@ async def subscribe_globally(request: Request, app: AppServices, who: Who, wante
 
 
 async def open_stream(
-    request: Request, app: Services, who: Principal, directory: str | None, wanted: WantedEvents
+    request: Request, app: Server, who: Principal, directory: str | None, wanted: WantedEvents
 ) -> EventSourceResponse:
     listener = listen(app, who, directory, deltas=wanted.deltas, ids=wanted.ids, second=wanted.second)
     return await stream(request, app, who, listener, _frames(app, listener, wanted))
 
 
 def listen(
-    app: Services,
+    app: Server,
     who: Principal,
     directory: str | None,
     *,
@@ -144,7 +144,7 @@ def listen(
 
 
 async def stream(
-    request: Request, app: Services, who: Principal, listener: Listener, frames: AsyncIterator[bytes]
+    request: Request, app: Server, who: Principal, listener: Listener, frames: AsyncIterator[bytes]
 ) -> EventSourceResponse:
     """Until the listener is closed: the frames end then. Raises what their first one raises."""
     try:
@@ -156,13 +156,13 @@ async def stream(
     return EventSourceResponse(_chained(first, frames), headers=_HEADERS, ping=0, data_sender_callable=watching)
 
 
-def require_place_for_stream(app: Services) -> None:
+def require_place_for_stream(app: Server) -> None:
     """Raises TooManyStreams."""
     if app.bus.listeners() >= app.settings.max_event_streams:
         raise TooManyStreams(app.settings.max_event_streams)
 
 
-async def _keep_open(request: Request, app: Services, who: Principal, listener: Listener) -> None:
+async def _keep_open(request: Request, app: Server, who: Principal, listener: Listener) -> None:
     """Until the client has gone, or its login holds no more: its token was revoked or has expired, its user was removed or
     changed. A stream that cannot be watched any more ends too: it might outlive its login.
 
@@ -179,7 +179,7 @@ async def _keep_open(request: Request, app: Services, who: Principal, listener: 
             app.observer.cut_off()
 
 
-def _audience(app: Services, who: Principal) -> Audience | None:
+def _audience(app: Server, who: Principal) -> Audience | None:
     """None for who hears of everything."""
     if who.may_see_all:
         return None
@@ -206,7 +206,7 @@ async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[
         yield piece
 
 
-async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> AsyncIterator[bytes]:
+async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> AsyncIterator[bytes]:
     """The greeting and, for a client that comes back, what it has missed; then what comes."""
     if not wanted.ids:
         yield _frame(listener, EventServerConnected())
@@ -221,7 +221,7 @@ async def _frames(app: Services, listener: Listener, wanted: WantedEvents) -> As
         yield _retry_hint(listener)
 
 
-async def _published(app: Services, listener: Listener) -> AsyncIterator[bytes]:
+async def _published(app: Server, listener: Listener) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.timeline import live
 
@@ -231,7 +231,7 @@ async def _published(app: Services, listener: Listener) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _replayed(app: Services, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
+async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.timeline import live
 
@@ -248,14 +248,14 @@ def _retry_hint(listener: Listener) -> bytes:
     return b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
-async def _greeting(app: Services, listener: Listener) -> bytes:
+async def _greeting(app: Server, listener: Listener) -> bytes:
     """For a new client, with the cursor behind which it listens. What was announced before it, the client finds in what it reads
     next; what is announced while it is greeted it is sent, for it may have prompted meanwhile and read nothing."""
     listener.resume(listener.began_behind, await app.replay.streaming(listener.directory))
     return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
-async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
+async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
     """Page by page, as the client takes them. Only from the last page on the listener keeps what is published: it would overflow
     while a slow client is sent a long replay."""
     page = await _page(app, listener, cursor)
@@ -271,7 +271,7 @@ async def _missed(app: Services, listener: Listener, cursor: int) -> AsyncIterat
         page = await _page(app, listener, page.upto)
 
 
-async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
+async def _page(app: Server, listener: Listener, cursor: int) -> ReplayPage:
     """Behind the last page the listener goes on."""
     listener.unpause()
     page = await app.replay.page(cursor, listener.directory, listener.audience)
@@ -282,7 +282,7 @@ async def _page(app: Services, listener: Listener, cursor: int) -> ReplayPage:
     return page
 
 
-def _number(app: Services, listener: Listener, cursor: str) -> int:
+def _number(app: Server, listener: Listener, cursor: str) -> int:
     """A cursor that was never given reads as one that is too old."""
     if listener.audience is not None:
         return app.event_cursors.for_user(listener.audience.owner).open(cursor)

@@ -21,7 +21,6 @@ from app.api.deps import (
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import READS
-from app.api.services import Services
 from app.browse.above import folder_nodes, folders_towards
 from app.browse.content import view_file
 from app.browse.file_search import FileSearch, best
@@ -33,6 +32,7 @@ from app.schema.base import SessionID
 from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
 from app.schema.errors import BadRequest
 from app.schema.search import FoundParts
+from app.server import Server
 from app.session.search import MAX_WORDS, find_parts, words_of
 from app.storage.part_texts import TextFilter
 from app.users.principal import Principal
@@ -45,7 +45,7 @@ files = FileSearch()
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
 
 
-def paths_in(app: Services, who: Principal, workspace: Workspace) -> AllowedPaths:
+def paths_in(app: Server, who: Principal, workspace: Workspace) -> AllowedPaths:
     return AllowedPaths(workspace.location, workspace.directories, lambda real: app.workspaces.admits(who, real))
 
 

@@ -27,11 +27,12 @@ from app.api.documented import documented
 from app.api.json_route import router
 from app.api.long_answers import behind_its_events, keeping_alive
 from app.api.roles import PROMPTS, READS, WRITES, principal_of
-from app.api.services import Services, services_of
+from app.api.services import services_of
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import Part
+from app.server import Server
 from app.session.prompted_session import PromptedSession
 from app.session.service import check_part_is_at, check_part_size
 from app.workspace.instance import Instance
@@ -94,7 +95,7 @@ async def prompt_async(app: AppServices, prompted: Prompted, body: PromptInput) 
     return Response(status_code=204, media_type="application/json")
 
 
-async def _accept(app: Services, prompted: PromptedInstance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+async def _accept(app: Server, prompted: PromptedInstance, prompt: PromptInput) -> AcceptedPrompt | Waiting:
     if prompt.when_busy == "queue":
         return await app.queue.accept(prompted.instance, prompted.session, prompt)
     return await app.prompts.accept(prompted.instance, prompted.session, prompt)

@@ -19,7 +19,7 @@ from app.telemetry.log_lines import SESSION_OF_LINES
 from app.users.principal import OPERATOR, Principal, Role
 
 if TYPE_CHECKING:
-    from app.api.services import Services
+    from app.server import Server
 
 PRINCIPAL = "opensession.principal"
 """Where in a request's scope the one is noted who makes it."""
@@ -75,7 +75,7 @@ def require_access(principal: Principal, access: Permitted) -> None:
         raise AdminsOnly
 
 
-async def require_visible(app: "Services", principal: Principal, parameters: Mapping[str, str]) -> None:
+async def require_visible(app: "Server", principal: Principal, parameters: Mapping[str, str]) -> None:
     """Of what the path names. Raises NotFound, as for what does not exist."""
     if principal.may_see_all:
         return
@@ -84,24 +84,24 @@ async def require_visible(app: "Services", principal: Principal, parameters: Map
             await of_parameter(app, principal, parameters[name])
 
 
-async def require_session(app: "Services", principal: Principal, session_id: str) -> None:
+async def require_session(app: "Server", principal: Principal, session_id: str) -> None:
     """Raises NotFound."""
     if not principal.may_see_all:
         await app.sessions.require_visible(session_id, principal.may_see)
 
 
-async def _require_request(app: "Services", principal: Principal, request_id: str) -> None:
+async def _require_request(app: "Server", principal: Principal, request_id: str) -> None:
     await app.permissions.pending.require_visible(request_id, principal.may_see)
 
 
-_NAMED: Mapping[str, Callable[["Services", Principal, str], Awaitable[None]]] = {
+_NAMED: Mapping[str, Callable[["Server", Principal, str], Awaitable[None]]] = {
     "sessionID": require_session,
     "requestID": _require_request,
     "permissionID": _require_request,
 }
 
 
-async def require_rate(app: "Services", principal: Principal, who: str) -> None:
+async def require_rate(app: "Server", principal: Principal, who: str) -> None:
     """Counts a prompt of a user, and of the login `who` that they use. Raises RateLimited."""
     limit = app.settings.prompt_rate
     if limit is None:
@@ -112,7 +112,7 @@ async def require_rate(app: "Services", principal: Principal, who: str) -> None:
             raise RateLimited(limit, seconds)
 
 
-async def directory_to_enter(app: "Services", principal: Principal, directory: str | None) -> str | None:
+async def directory_to_enter(app: "Server", principal: Principal, directory: str | None) -> str | None:
     """The directory to work in, None for the server's own: of a member whose roots do not have that, the first root. Raises
     DirectoryForbidden, whether there is such a directory or not."""
     if principal is OPERATOR:
@@ -126,7 +126,7 @@ async def directory_to_enter(app: "Services", principal: Principal, directory: s
     raise DirectoryForbidden(f"{wanted} is not a directory that you may work in.", directory=directory)
 
 
-def _leads_to_own(app: "Services", principal: Principal, path: str) -> bool:
+def _leads_to_own(app: "Server", principal: Principal, path: str) -> bool:
     try:
         return app.workspaces.admits(principal, os.path.realpath(path))
     except OSError:  # a link on the way became something else while it was read

@@ -1,4 +1,4 @@
-"""What the routes call: all that the server has (app/server.py), of which each names what it uses."""
+"""The services that the routes call are the server's."""
 
 from typing import cast
 
@@ -6,8 +6,6 @@ from starlette.requests import HTTPConnection
 
 from app.server import Server
 
-Services = Server
 
-
-def services_of(request: HTTPConnection) -> Services:
-    return cast(Services, request.app.state.server)
+def services_of(request: HTTPConnection) -> Server:
+    return cast(Server, request.app.state.server)

@@ -28,7 +28,6 @@ from app.api.documented import documented
 from app.api.json_route import router
 from app.api.long_answers import behind_its_events
 from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, AdminsOnly, require_session
-from app.api.services import Services
 from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
@@ -45,6 +44,7 @@ from app.schema.session import (
     Todo,
     UpdateInput,
 )
+from app.server import Server
 from app.session.share import shares_automatically
 from app.storage.repositories import session_rows
 from app.storage.repositories.session_rows import SessionFilter
@@ -145,7 +145,7 @@ async def update(
     return await service.update(here, session_id, wanted)
 
 
-async def _require_giving(app: Services, who: Principal, owner: str) -> None:
+async def _require_giving(app: Server, who: Principal, owner: str) -> None:
     """Raises AdminsOnly, and BadRequest for an unknown user."""
     if not who.may_manage:
         raise AdminsOnly
@@ -261,7 +261,7 @@ async def list_all_sessions(
     return json_bytes(page.body, headers=None if page.cursor is None else {NEXT_CURSOR: str(page.cursor)})
 
 
-async def _directories(app: Services, who: Principal, directory: str | None) -> list[str] | None:
+async def _directories(app: Server, who: Principal, directory: str | None) -> list[str] | None:
     """Those that the client may work in and wants to see; None for all of them."""
     stored = session_rows.directories_of_sessions
     known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]

@@ -12,10 +12,10 @@ from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
 from app.api.documented import NotFoundError, answer, documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
-from app.api.services import Services
 from app.pty.shells import installed_shells
 from app.schema.errors import ServiceError
 from app.schema.pty import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
+from app.server import Server
 from app.users.login import TICKET_SECONDS
 from app.users.principal import Principal
 from app.workspace.workspace import Workspace
@@ -65,7 +65,7 @@ async def create(request: Request, app: AppServices, who: Who, workspace: Curren
 
 
 async def open_terminal(
-    request: Request, app: Services, who: Principal, workspace: Workspace, wanted: PtyInput, *, stays: bool
+    request: Request, app: Server, who: Principal, workspace: Workspace, wanted: PtyInput, *, stays: bool
 ) -> Pty:
     config = (await workspace.config()).config
     with_program = wanted if wanted.command else wanted.model_copy(update={"command": config.shell})
@@ -99,7 +99,7 @@ async def connect_token(app: AppServices, who: Who, where: Directory, pty_id: Pt
     return issue_ticket(app, who, pty_id)
 
 
-def issue_ticket(app: Services, who: Principal, pty_id: str) -> PtyTicket:
+def issue_ticket(app: Server, who: Principal, pty_id: str) -> PtyTicket:
     app.terminals.own(who, pty_id)
     ticket, _ = app.login.connect_tickets.issue((pty_id, who))
     return PtyTicket(ticket=ticket, expires_in=TICKET_SECONDS)

@@ -12,11 +12,11 @@ from app.api.documented import BadRequestError, Responses, answer, documented
 from app.api.file import Reach
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
-from app.api.services import Services
 from app.project.location import Location
 from app.schema.errors import DirectoryForbidden
 from app.schema.vcs import VcsApplied, VcsApplyError, VcsFileDiff, VcsFileStatus, VcsInfo, VcsPatch
 from app.schema.worktree import CreatedWorktree, WorktreeCreateInput, WorktreeDirectory
+from app.server import Server
 from app.users.principal import Principal
 from app.vcs import comparison
 from app.vcs.default_branch import default_branch
@@ -68,7 +68,7 @@ worktrees = router("/experimental/worktree", 400, 403, tags=["worktree"])
 routers = (routes, worktrees)
 
 
-def _may_enter(app: Services, who: Principal, path: str) -> bool:
+def _may_enter(app: Server, who: Principal, path: str) -> bool:
     return app.workspaces.admits(who, os.path.realpath(path))
 
 

@@ -8,8 +8,8 @@ from app.api.deps import AppServices, Who, location_of
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES, require_session
-from app.api.services import Services
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
+from app.server import Server
 from app.storage.repositories.webhook_rows import KEEP_DELIVERIES
 from app.users.principal import Principal
 from app.webhook.service import WebhookScope
@@ -28,7 +28,7 @@ async def create(app: AppServices, who: Who, body: WebhookInput) -> NewWebhook:
     return await app.webhooks.create(who, body, await _scope(app, who, body))
 
 
-async def _scope(app: Services, who: Principal, body: WebhookInput) -> WebhookScope:
+async def _scope(app: Server, who: Principal, body: WebhookInput) -> WebhookScope:
     directory = (await location_of(app, who, body.directory)).directory if body.directory else None
     if body.session_id is not None:
         await app.store.session(body.session_id)

@@ -193,6 +193,35 @@ async def test_either_editor_may_answer_what_is_asked(desk: Desk, server: Runnin
         never.set_result("once")
 
 
+async def test_an_editor_that_comes_later_is_asked_what_a_subagent_has_asked(desk: Desk, tmp_path: Path) -> None:
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def silent() -> str:
+        return await never
+
+    task = {"description": "Looks", "prompt": "look", "subagent_type": "general"}
+    desk.script(
+        [{"tool": "task", "args": task}],
+        [{"tool": "read", "args": {"filePath": "/etc/hosts"}}],
+        [{"text": "The subagent is done."}],
+        [{"text": "All done."}],
+    )
+    command, needed = this_checkout()
+    (tmp_path / "far").mkdir()
+    asked = Editor(permits=lambda call, options: silent())
+    with serving(command, tmp_path / "far", {**needed, "OPENSESSION_SCRIPT": desk.variables["OPENSESSION_SCRIPT"]}) as server:
+        near, attach = attached(desk, server)
+        async with near.editor(*attach, editor=asked) as (one, _, __), near.editor(*attach) as (two, second, ___):
+            session_id = (await one.new_session(cwd=str(near.directory), mcp_servers=[])).session_id
+            turn = asyncio.create_task(one.prompt(session_id=session_id, prompt=text("go")))
+            await asked.until(lambda: asked.asked)
+            await two.load_session(cwd=str(near.directory), session_id=session_id, mcp_servers=[])
+            assert (await turn).stop_reason == "end_turn"
+            ((where, call, ____),) = second.asked
+            assert where == session_id and "/etc" in call.title
+            never.set_result("once")
+
+
 async def test_a_login_is_needed_where_the_server_has_one(desk: Desk, tmp_path: Path) -> None:
     command, needed = this_checkout()
     (tmp_path / "guarded").mkdir()

@@ -26,11 +26,10 @@ import httpx2
 from fastapi import FastAPI
 from sse_reader import EventReader
 
-from app.api.services import Services
 from app.api_client.asgi_transport import StreamingTransport
 from app.main import create_app
 from app.provider.scripted.adapter import ScriptedAnswer, ScriptedProvider, ScriptedStep
-from app.server import Choices
+from app.server import Choices, Server
 from app.settings import Settings
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
@@ -58,8 +57,8 @@ class RunningApp:
     data_dir: Path
 
     @property
-    def services(self) -> Services:
-        services: Services = self.fastapi.state.server
+    def services(self) -> Server:
+        services: Server = self.fastapi.state.server
         return services
 
     def is_held(self, session_id: str) -> bool:

@@ -6,7 +6,6 @@ from fastapi import Path, Query
 
 from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.roles import ANSWERS, READS, WRITES
-from app.api.services import Services
 from app.api.v2.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
 from app.intake.client_permission import ClientPermission, ask
@@ -15,6 +14,7 @@ from app.permission.saved import SavedApproval
 from app.schema.base import PermissionID, Wire
 from app.schema.permission import Action, PermissionV2Request, ReplyInput
 from app.schema.question import AnswerInput, QuestionRequest
+from app.server import Server
 
 _SESSION = "/session/{sessionID}"
 permissions = router("/permission", tags=["permission"])
@@ -59,7 +59,7 @@ class PermissionSavedInfo(Wire):
         )
 
 
-async def _find(app: Services, session_id: str, request_id: str, pending: PendingRequests[R, T]) -> PendingRequest[R, T]:
+async def _find(app: Server, session_id: str, request_id: str, pending: PendingRequests[R, T]) -> PendingRequest[R, T]:
     """Raises SessionNotFound, RequestNotPending."""
     await app.store.session(session_id)
     return await pending.find_in(session_id, request_id)

@@ -5,12 +5,12 @@ from fastapi import Request
 from app.api.deps import AppServices, Who, workspace_of
 from app.api.documented import Responses, answer
 from app.api.roles import ANSWERS, READS, WRITES
-from app.api.services import Services
 from app.api.terminal_connection import OutputCursor, Ticket
 from app.api.terminals import PtyIdPath, UpgradeRequired, issue_ticket, open_terminal
 from app.api.v2.errors import ForbiddenError, PtyNotFoundError, TaggedAnswer
 from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
 from app.schema.pty import Pty, PtyInput, PtyTicket, PtyUpdate
+from app.server import Server
 from app.users.principal import Principal
 
 routes = router("/pty", ForbiddenError, tags=["pty"])
@@ -64,7 +64,7 @@ async def describe_connection(
     raise UpgradeRequired
 
 
-async def _of(app: Services, who: Principal, pty_id: str, value: T) -> Located[T]:
+async def _of(app: Server, who: Principal, pty_id: str, value: T) -> Located[T]:
     """Located where the terminal is, whatever the request names."""
     terminal = app.terminals.get(who, pty_id)
     return located((await workspace_of(app, who, terminal.directory)).location, value)

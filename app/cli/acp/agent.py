@@ -149,7 +149,7 @@ class EditorAgent:
         info = await self._server.post("/session", {"permission": [OTHERS_TOOLS]}, directory=directory)
         session = await self._opened(info, mcp_servers or [])
         await session.open()
-        session.introduce()
+        session.introduce(self._deliver)
         return NewSessionResponse(session_id=session.id, **_shown(session))
 
     async def load_session(
@@ -163,7 +163,7 @@ class EditorAgent:
         session = await self._reopened(cwd, session_id, mcp_servers or [])
         await session.replay()
         await session.open()
-        session.introduce()
+        session.introduce(self._deliver)
         return LoadSessionResponse(**_shown(session))
 
     async def resume_session(
@@ -176,7 +176,7 @@ class EditorAgent:
     ) -> ResumeSessionResponse:
         session = await self._reopened(cwd, session_id, mcp_servers or [])
         await session.open()
-        session.introduce()
+        session.introduce(self._deliver)
         return ResumeSessionResponse(**_shown(session))
 
     async def fork_session(
@@ -192,7 +192,7 @@ class EditorAgent:
         forked = await self._server.post(f"/session/{session_id}/fork", {}, directory=info["directory"])
         session = await self._opened(forked, mcp_servers or [])
         await session.open()
-        session.introduce()
+        session.introduce(self._deliver)
         return ForkSessionResponse(session_id=session.id, **_shown(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:

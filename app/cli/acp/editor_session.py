@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from acp import Client, RequestError
@@ -81,25 +81,24 @@ class EditorSession:
             await self._tell(event)
         self._held = None
 
-    def introduce(self) -> None:
-        """Behind the answer that names the session: an editor knows it only then."""
+    def introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
+        """Behind the answer that names the session: an editor knows it only then. `deliver` takes an event to its session."""
         self._commands = asyncio.create_task(self._server.get("/command", directory=self.directory))
-        self._telling = asyncio.create_task(self._introduce(self._commands))
+        self._telling = asyncio.create_task(self._introduce(self._commands, deliver))
 
-    async def _introduce(self, commands: "asyncio.Task[list[Json]]") -> None:
+    async def _introduce(self, commands: "asyncio.Task[list[Json]]", deliver: Callable[[Json], Awaitable[None]]) -> None:
         try:
             offered = offered_commands(await asyncio.shield(commands))
             await self._send(AvailableCommandsUpdate(session_update="available_commands_update", available_commands=offered))
-            await self._ask_what_waits()
+            await self._ask_what_waits(deliver)
         except RequestError as error:
             log.error("%s cannot be introduced: %s", self.id, error)
 
-    async def _ask_what_waits(self) -> None:
-        """What a turn that runs already has asked before."""
+    async def _ask_what_waits(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
+        """What a turn that runs already has asked before, or a subagent of it."""
         for kind in ("permission", "question"):
             for request in await self._server.get(f"/{kind}", directory=self.directory):
-                if request["sessionID"] == self.id:
-                    self._ask(kind, request)
+                await deliver({"type": f"{kind}.asked", "properties": request})
 
     async def close(self) -> None:
         """What waits for the editor is given up."""
