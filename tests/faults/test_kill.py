@@ -204,15 +204,13 @@ async def recovered(client: Client, servers: Servers) -> float:
 
 
 def left_behind(client: Client, servers: Servers) -> list[str]:
-    """Commands of servers that are gone. What this one has just begun is not marked yet, but is its child."""
+    """Commands of servers that are gone. What this one has just begun is not marked yet, but is its child; what has ended
+    since it was found, as its git does in milliseconds, is nobody's child any more."""
     found = {pid: mark_of(pid) for pid in running_in(servers.workspace)}
     server = psutil.Process(client.process.pid)
     own = {process.pid for process in (server, *server.children(recursive=True))}
-    return [
-        f"{pid}: {mark}"
-        for pid, mark in found.items()
-        if mark is not None and pid not in own and f":{client.process.pid}:" not in mark
-    ]
+    others = {pid: mark for pid, mark in found.items() if pid not in own and f":{client.process.pid}:" not in (mark or "")}
+    return [f"{pid}: {mark}" for pid, mark in others.items() if mark is not None and mark_of(pid) is not None]
 
 
 def mark_of(pid: int) -> str | None:
