@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from app.backup.opening import open_database
+from app.backup.placing import open_database
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
@@ -48,19 +48,17 @@ from app.runs.retention import Retention
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
 from app.session.fork import Forks
-from app.session.health import HealthCheck
 from app.session.lease import Leases
 from app.session.live import LiveSessions
-from app.session.publisher import SessionPublisher
-from app.session.quota import ProjectQuota
+from app.session.live_parts import SessionPublisher
 from app.session.replay import Replay
-from app.session.replicas import Replicas
+from app.session.replicas import HealthCheck, Replicas
 from app.session.revert import Reverts
 from app.session.service import SessionService
-from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
 from app.session.store import Store
-from app.session.summary import Summaries
+from app.session.summary import SessionTasks, Summaries
+from app.session.usage import ProjectQuota
 from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
@@ -74,15 +72,11 @@ from app.tool.truncation import OutputStore
 from app.tool.web.pinned import PinnedRequests
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
-from app.users.budgets import Budgets, DayLimits, ModelAccounts
-from app.users.event_cursors import EventCursors
-from app.users.event_tokens import MemoryEventTokens, StoredEventTokens
-from app.users.keys import UserKeys
-from app.users.login import Login
+from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
+from app.users.login import Login, RateLimits, Throttle
 from app.users.oidc import OidcLogins, OidcSettings
-from app.users.rate_limits import RateLimits, Throttle
-from app.users.server_secret import ServerSecret
-from app.users.tokens import TokenStore
+from app.users.server_secret import EventCursors, ServerSecret
+from app.users.tokens import MemoryEventTokens, StoredEventTokens, TokenStore
 from app.users.users import Users
 from app.util import marks
 from app.util.server_locks import ServerLocks, volume_id
@@ -92,10 +86,8 @@ from app.vcs.repository_init import RepositoryInit
 from app.vcs.start_command import StartCommands
 from app.vcs.worktrees import Worktrees, WorktreeServices
 from app.webhook.dispatcher import WebhookDispatcher
-from app.webhook.journal_pages import JournalPages
-from app.webhook.owners import WebhookOwners
 from app.webhook.service import Webhooks
-from app.webhook.worker import WorkerServices
+from app.webhook.worker import JournalPages, WebhookOwners, WorkerServices
 from app.workspace.branches import Branches
 from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances, ModelSources
@@ -315,7 +307,7 @@ class Server:
         database, store = self.database, self.store
         self.live = LiveSessions(store, self.leases)
         self.tasks = SessionTasks()
-        self.quota = ProjectQuota(store, self.settings.max_project_bytes)
+        self.quota = ProjectQuota(database, self.settings.max_project_bytes)
         self.sessions = SessionService(store, self.live)
         self.forks = Forks(store, self.quota, self.live)
         self.shares = Shares(store)

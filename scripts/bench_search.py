@@ -18,13 +18,13 @@ from sqlalchemy import text
 
 from app.bus.memory import MemoryBus
 from app.schema.part import TextPart
+from app.session.rows import text_row
 from app.session.search import MessageSearch, words_of
-from app.session.searched_text import text_row
 from app.session.store import Store
 from app.storage.engine import Database, make_engine
 from app.storage.migrate import upgrade
-from app.storage.part_texts import TextFilter
 from app.storage.statements import Statements
+from app.storage.text_search import TextFilter
 from app.storage.writer import Writer
 
 OF_SESSION, AT_ONCE, ROUNDS, COMMITS = 20, 2_000, 40, 500

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.backup.contents import DATABASE
+from app.backup.manifest import DATABASE
 from app.cli.support import database_must_do, fail, settings
 from app.settings import Settings
 from app.snapshot.errors import SnapshotFailed
@@ -90,8 +90,8 @@ def _require_no_server(here: Settings) -> None:
 
 def _has_live_server(here: Settings) -> bool:
     from app.session.lease import DEAD_AFTER_MS
-    from app.storage.backup import has_server
     from app.storage.engine import Database
+    from app.storage.maintenance import has_server
 
     with closing(Database(here.resolved_database_url)) as database:
         return asyncio.run(database.read(lambda connection: has_server(connection, DEAD_AFTER_MS)))
@@ -118,7 +118,7 @@ def _held(manifest: "Manifest") -> str:
 @contextmanager
 def _failures() -> Iterator[None]:
     """Prints one as a sentence."""
-    from app.backup.errors import BackupError
+    from app.backup.manifest import BackupError
 
     try:
         yield

@@ -17,16 +17,15 @@ from app.runs.turns import NoAnswer
 from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
 from app.session.live import LiveSession, LiveSessions, WorkKind
-from app.session.prompted_session import PromptedSession
+from app.session.rows import PromptedSession
 from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
 from app.storage.engine import StorageError
 from app.storage.repositories import pending_rows
 from app.turn import stored_error
 from app.util import clock, ids
-from app.util.failure_log import FailureLog
-from app.util.held_directory import HeldDirectory
-from app.util.tasks import TaskSet, every
+from app.util.project_files import HeldDirectory
+from app.util.tasks import FailureLog, TaskSet, every
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
 

@@ -25,7 +25,7 @@ from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestM
 from app.sandbox.program import Program
 from app.tool.process.process import end_group, marked, yield_processor
 from app.util import marks
-from app.util.bounded_answer import AnswerPassedLimit, require_few_values
+from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.pipe_reader import PipeReader
 from app.util.tasks import forget_failure
 

@@ -18,7 +18,7 @@ from app.mcp.values import McpFailure
 from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig
 from app.util import marks
-from app.util.bounded_answer import AnswerPassedLimit
+from app.util.bounds import AnswerPassedLimit
 from app.util.pipe_reader import PipeReader
 
 MOST_UNREADABLE = 100

@@ -16,14 +16,12 @@ from pydantic import ValidationError
 
 from app.bus.base import Event
 from app.schema.errors import Conflict, NotFound
-from app.schema.permission import PermissionRequest
-from app.schema.question import QuestionRequest
+from app.schema.permission import PermissionRequest, QuestionRequest
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import pending_rows, session_rows
 from app.storage.writer import Lease, Row, StaleLease, Tx, Writer
 from app.telemetry.observer import NOBODY, Observer
-from app.util.failure_log import FailureLog
-from app.util.tasks import TaskSet
+from app.util.tasks import FailureLog, TaskSet
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from app.sandbox.program import Program
-from app.schema.pty import PtySize
+from app.schema.terminal import PtySize
 from app.tool.process.process import end_group, marked, yield_processor
 from app.util import marks
 

@@ -5,7 +5,7 @@ import os
 from app.schema.errors import ServiceError
 from app.session.live import LiveSessions
 from app.storage.repositories import lease_rows
-from app.users.principal import is_within
+from app.users.users import is_within
 
 
 class DirectoryBusy(ServiceError):

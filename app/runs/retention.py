@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.schema.errors import NotFound, SessionBusy
-from app.schema.retention import PruneReport
-from app.schema.session import Session
+from app.schema.session import PruneReport, Session
 from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.service import SessionService
 from app.session.store import Store

@@ -21,9 +21,8 @@ from app.storage.engine import Connection, Database
 from app.storage.repositories import lease_rows
 from app.storage.statements import statements
 from app.storage.writer import Lease, Tx, Writer
-from app.util.failure_log import FailureLog
-from app.util.loop_heartbeat import LoopHeartbeat
 from app.util.server_locks import ServerLocks
+from app.util.tasks import FailureLog, LoopHeartbeat
 
 log = logging.getLogger(__name__)
 

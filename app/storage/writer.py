@@ -21,7 +21,7 @@ from app.bus.base import Event
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
 from app.storage.engine import Database, StorageError
-from app.storage.reconnecting import may_be_committed
+from app.storage.postgres import may_be_committed
 from app.storage.repositories import session_rows
 from app.storage.statements import Put, Statements
 from app.telemetry.observer import NOBODY, Observer

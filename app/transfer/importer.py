@@ -10,10 +10,9 @@ from app.schema.errors import ServiceError
 from app.schema.message import MessageWithParts
 from app.schema.session import Session
 from app.session import rows
-from app.session.quota import ProjectQuota
-from app.session.session_sums import session_sums, sums_of_messages
 from app.session.session_tx import SessionTx
 from app.session.store import Store
+from app.session.usage import ProjectQuota, session_sums, sums_of_messages
 from app.storage.repositories import lease_rows, session_rows
 from app.storage.writer import Tx
 from app.transfer.document import SessionDocument, SessionHistory

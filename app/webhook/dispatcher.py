@@ -15,9 +15,8 @@ from app.bus.memory import MemoryBus
 from app.session.replicas import Replicas
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import journal_rows, webhook_rows
-from app.util.failure_log import FailureLog
-from app.webhook.journal_pages import JournalPages
-from app.webhook.worker import ClaimLost, WebhookWorker
+from app.util.tasks import FailureLog
+from app.webhook.worker import ClaimLost, JournalPages, WebhookWorker
 
 log = logging.getLogger(__name__)
 

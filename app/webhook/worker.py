@@ -14,20 +14,126 @@ from typing import Any, Protocol
 
 import orjson
 
-from app.bus.base import Event
-from app.bus.event_id import EventId
+from app.bus.base import Audience, Event, EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, webhook_rows
+from app.storage.repositories.journal_rows import JournalPage, journal_page
 from app.storage.writer import Tx, Writer
+from app.users.oidc import PREFIX as OIDC_PREFIX
+from app.users.server_secret import EventCursors
+from app.users.users import OPERATOR, Principal, Role, Users
 from app.util import clock
-from app.util.failure_log import FailureLog
-from app.webhook.event_patterns import matches
-from app.webhook.journal_pages import JournalPages
-from app.webhook.message import WebhookMessage, message, message_id
-from app.webhook.owners import WebhookEnds, WebhookOwners
-from app.webhook.retry import next_attempt
-from app.webhook.sender import SendResult
+from app.util.tasks import FailureLog, forget_failure
+from app.webhook.message import SendResult, WebhookMessage, matches, message, message_id
+
+# When a message that was not accepted is sent again. Pure; times in epoch milliseconds.
+
+FIRST_DELAY_MS = 5_000
+LONGEST_DELAY_MS = 3_600_000
+GIVE_UP_AFTER_MS = 24 * 3_600_000
+
+
+def next_attempt(attempts: int, failed_since: int, now: int) -> int | None:
+    """When to try again after `attempts` failures: the delay doubles up to an hour, the last attempt is a day after the first.
+    None: no more."""
+    end = failed_since + GIVE_UP_AFTER_MS
+    if now >= end:
+        return None
+    delay = min(FIRST_DELAY_MS << min(attempts - 1, 30), LONGEST_DELAY_MS)
+    return min(now + delay, end)
+
+
+# Whose webhook it is decides what it is sent: what its owner may see now, looked up with each message.
+
+
+class WebhookEnds(Exception):
+    """It is sent nothing more; the message says why. `removes`: it is deleted, not switched off."""
+
+    def __init__(self, reason: str, *, removes: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.removes = removes
+
+
+class WebhookOwners:
+    def __init__(self, users: Users, cursors: EventCursors, admits: Callable[[Principal, str], bool]) -> None:
+        """`admits`: whether a principal may work in a directory."""
+        self._users = users
+        self._cursors = cursors
+        self._admits = admits
+
+    async def find(self, name: str) -> Principal | None:
+        """As of a second ago at most. One of an identity provider who is not stored counts as a member: only a token of theirs
+        could say more."""
+        if name == OPERATOR.name:
+            return OPERATOR
+        if user := await self._users.get(name):
+            return user.principal()
+        return Principal(name, Role.MEMBER) if name.startswith(OIDC_PREFIX) else None
+
+    async def require(self, webhook: Any) -> Principal:
+        """Raises WebhookEnds where the owner is gone, or has another role than the webhook was switched on with."""
+        principal = await self.find(webhook.owner)
+        if principal is None:
+            raise WebhookEnds("Its owner was removed.")
+        if principal.role.value != webhook.role:
+            raise WebhookEnds(f"The role of its owner was changed from {webhook.role} to {principal.role.value}.")
+        return principal
+
+    def may_hear(self, principal: Principal, event: Event) -> bool:
+        if event.steers:
+            return event.owner == principal.name
+        if principal.may_see_all:
+            return True
+        cursors = self._cursors.for_user(principal.name)
+        return Audience(principal.name, lambda path: self._admits(principal, path), cursors).receives(event)
+
+    def event_id(self, principal: Principal, event_id: EventId) -> bytes:
+        """As on the principal's event streams."""
+        return event_id.wire(None if principal.may_see_all else self._cursors.for_user(principal.name))
+
+
+# The journal as the webhooks of a server read it: those that wait for the same events read them together.
+
+PAGE_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """`wakes`: one that began before the last event was announced may be without it."""
+
+    wakes: int
+    cursor: int
+    directory: str | None
+    owner: str | None
+
+
+class JournalPages:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._wakes = 0
+        self._reading: dict[_Read, asyncio.Task[JournalPage]] = {}
+
+    def note_events(self) -> None:
+        """There may be new events."""
+        self._wakes += 1
+
+    async def after(self, cursor: int, directory: str | None, owner: str | None) -> JournalPage:
+        """As `journal_page`."""
+        wanted = _Read(self._wakes, cursor, directory, owner)
+        if wanted not in self._reading:
+            self._reading[wanted] = task = asyncio.create_task(self._read(wanted), name="read the journal for webhooks")
+            task.add_done_callback(lambda _: self._reading.pop(wanted))
+            task.add_done_callback(forget_failure)
+        return await asyncio.shield(self._reading[wanted])
+
+    async def _read(self, wanted: _Read) -> JournalPage:
+        def page(connection: Connection) -> JournalPage:
+            return journal_page(connection, wanted.cursor, wanted.directory, wanted.owner, PAGE_BYTES)
+
+        return await self._database.read(page)
+
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from app import cli
 from app.snapshot.lock import collection_lock
-from app.storage.locks import ProcessLocks
+from app.storage.postgres import ProcessLocks
 
 SESSIONS = 20
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]

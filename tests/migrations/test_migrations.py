@@ -23,7 +23,7 @@ from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
 from app.storage.repositories import directory_rows, journal_rows, lease_rows, pending_rows, session_rows, webhook_rows
 from app.storage.tables import METADATA
-from app.storage.text_index import FTS
+from app.storage.text_search import FTS
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from bus_parts import named
 
-from app.bus.base import PartDelta
-from app.bus.event_id import EventId
+from app.bus.base import EventId, PartDelta
 from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, PartFrame, pieces
 from app.util import clock
 

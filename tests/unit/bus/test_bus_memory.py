@@ -8,8 +8,7 @@ from storage_parts import delta
 
 from app.bus.base import PartDelta
 from app.bus.frames import Frame
-from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
+from app.bus.memory import Listener, MemoryBus
 
 
 async def test_a_listener_hears_its_directory_and_a_global_one_everything() -> None:

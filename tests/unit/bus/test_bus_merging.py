@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.bus.base import PartDelta
-from app.bus.event_id import EventId
-from app.bus.frames import PartFrame
-from app.bus.merging import BYTES_PER_SECOND, SHORTEST_INTERVAL, PartMerger, interval
+from app.bus.base import EventId, PartDelta
+from app.bus.frames import BYTES_PER_SECOND, SHORTEST_INTERVAL, PartFrame, PartMerger, interval
 
 
 def next_id() -> EventId:

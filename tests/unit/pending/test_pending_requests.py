@@ -11,7 +11,7 @@ from storage_parts import HeldDatabase, Storage, open_storage_at, session_row, w
 from app.bus.base import Event
 from app.pending import requests
 from app.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
-from app.schema.question import QuestionRequest
+from app.schema.permission import QuestionRequest
 from app.storage.engine import StorageError
 from app.storage.tables import APPROVAL, PENDING_REQUEST
 

@@ -12,9 +12,8 @@ from app.runs.turns import Turns, TurnWork
 from app.schema.errors import SessionBusy
 from app.schema.session import Busy
 from app.session.lease import Leases
-from app.session.live import LiveSession, LiveSessions, SessionWork, WorkKind
+from app.session.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
 from app.session.rows import message_row
-from app.session.status import EndOfRun
 from app.storage.engine import StorageError
 from app.storage.repositories import lease_rows
 from app.storage.writer import Lease

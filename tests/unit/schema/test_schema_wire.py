@@ -10,9 +10,8 @@ from app.schema.base import wire_name
 from app.schema.errors import MESSAGE_ERROR, BadRequest, NotFound, SessionBusy
 from app.schema.event import AnyEvent, EventSessionIdle, OfSession
 from app.schema.message import MESSAGE, PromptInput
-from app.schema.part import PART, PartInput
+from app.schema.part import PART, PartInput, ToolState
 from app.schema.session import CreateInput, Session, SessionStatus
-from app.schema.tool_state import ToolState
 
 IDS = {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1"}
 TOKENS = {"input": 1, "output": 2, "reasoning": 3, "cache": {"read": 4, "write": 5}}

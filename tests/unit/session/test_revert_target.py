@@ -13,8 +13,22 @@ from app.schema.message import (
     UserMessage,
     UserTime,
 )
-from app.schema.part import ModelRef, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
-from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Running, Started
+from app.schema.part import (
+    Completed,
+    CompletedTime,
+    Ended,
+    Failed,
+    ModelRef,
+    Part,
+    PatchPart,
+    Running,
+    Started,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
 from app.session.revert_target import (
     NO_SNAPSHOT,
     RevertTarget,

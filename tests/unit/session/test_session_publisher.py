@@ -13,7 +13,7 @@ from storage_parts import HeldDatabase, RecordingBus, Storage, delta, event, ope
 
 from app.bus.base import Event, PartDelta
 from app.schema.errors import Conflict
-from app.session.publisher import MOST_OWNERS, SessionPublisher
+from app.session.live_parts import MOST_OWNERS, SessionPublisher
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Tx, Writer
 

@@ -12,12 +12,11 @@ from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_p
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound
 from app.schema.message import UserMessage, UserSummary
-from app.schema.part import Part, Tokens, ToolPart
+from app.schema.part import Completed, CompletedTime, Part, Running, Started, Tokens, ToolPart
 from app.schema.session import FileDiff, Session, UpdateInput
-from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
-from app.session.session_sums import Sums
 from app.session.session_tx import SessionTx
+from app.session.usage import Sums
 from app.storage.engine import StorageError
 from app.storage.tables import PART
 

@@ -30,13 +30,12 @@ from app import cli
 from app.schema.errors import SessionBusy
 from app.schema.part import Tokens
 from app.session.lease import Leases
-from app.session.session_sums import Sums
+from app.session.usage import Sums
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine, transaction
 from app.storage.migrate import HEAD, require_current, revision, upgrade
-from app.storage.postgres import IDLE_IN_TRANSACTION_MS
-from app.storage.reconnecting import OutcomeUnknown
+from app.storage.postgres import IDLE_IN_TRANSACTION_MS, OutcomeUnknown
 from app.storage.tables import EVENT, METADATA, SESSION
-from app.storage.text_index import TRIGRAMS
+from app.storage.text_search import TRIGRAMS
 from app.storage.writer import Lease, StaleLease, Tx, Work
 
 
@@ -630,8 +629,8 @@ async def test_a_lock_keeps_the_servers_of_a_database_apart(url: str) -> None:
 
 
 async def test_a_lock_is_kept_while_the_event_loop_stands_still(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.storage.locks.KEEP_ALIVE_SECONDS", 0.2)
-    monkeypatch.setattr("app.storage.locks.IDLE_MS", 1_500)
+    monkeypatch.setattr("app.storage.postgres.KEEP_ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr("app.storage.postgres.IDLE_MS", 1_500)
     database, engine = Database(url), make_engine(url)
     async with database.locks.lock("session ses_1"):
         time.sleep(3)  # twice as long as an idle connection is left open

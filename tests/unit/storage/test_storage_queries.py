@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import text as sql
 from storage_parts import Storage, event, message_row, part_row, put_lease, session_row, writing
 
+from app.storage.maintenance import database_bytes
 from app.storage.repositories import directory_rows, journal_rows, message_rows, session_rows
 from app.storage.repositories.message_rows import StoredMessages
 from app.storage.repositories.session_rows import SessionFilter
-from app.storage.server_facts import database_bytes
 from app.storage.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
-from app.util.folding import fold
+from app.storage.text_search import fold
 
 
 async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:

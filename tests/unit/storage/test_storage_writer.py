@@ -25,7 +25,7 @@ from storage_parts import (
 
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
-from app.storage.reconnecting import OutcomeUnknown
+from app.storage.postgres import OutcomeUnknown
 from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
 from app.storage.writer import Chain, Lease, StaleLease, Tx, Work, Writer, WriterStopped
 

@@ -5,10 +5,8 @@ from typing import Any
 from test_timeline_entries import assistant, text, tool, user
 
 from app.schema.message import MessageWithParts
-from app.timeline import numbers
 from app.timeline.entries import entries
-from app.timeline.events import happenings
-from app.timeline.journal import JournalEvent, JournalTranslation
+from app.timeline.events import LARGEST, JournalEvent, JournalTranslation, digest_of, event_number, happenings, place_of
 
 DONE = tool("completed", output="out", title="t", metadata={}, time={"start": 3, "end": 4})
 SAID = text("Hi", time={"start": 3, "end": 4})
@@ -74,7 +72,7 @@ def test_a_turn_with_a_tool() -> None:
     ]
     seqs = [event.durable.seq for event in events]
     assert seqs == sorted(set(seqs))
-    assert [numbers.place(seq).journal_seq for seq in seqs] == [1, 1, 4, 7, 7, 7, 8, 8, 9, 11]
+    assert [place_of(seq).journal_seq for seq in seqs] == [1, 1, 4, 7, 7, 7, 8, 8, 9, 11]
     assert events[5].data["input"] == {"a": 1}
     assert {event.data["sessionID"] for event in events} == {"ses_1"}
 
@@ -95,7 +93,7 @@ def test_a_moment_is_told_once_and_its_number_names_it() -> None:
     answer = assistant({"type": "step-start"}, SAID)
     [first, second] = told([answer], part(answer, 1), part(answer, 1))
     assert (first.type, second.type) == ("session.next.text.started", "session.next.text.ended")
-    assert numbers.place(second.durable.seq) == (1, numbers.digest("prt_1", "session.next.text.ended"))
+    assert place_of(second.durable.seq) == (1, digest_of("prt_1", "session.next.text.ended"))
 
 
 def test_a_queued_prompt_is_admitted_when_it_is_queued() -> None:
@@ -103,11 +101,11 @@ def test_a_queued_prompt_is_admitted_when_it_is_queued() -> None:
     queued = {"sessionID": "ses_1", "queuedID": "qpr_1", "messageID": "msg_u"}
     events = told([prompt], ("prompt.queued", queued), ("prompt.dequeued", queued), updated(prompt))
     assert names(events) == ["prompt.admitted", "prompted"]
-    assert [numbers.place(event.durable.seq).journal_seq for event in events] == [1, 3]
+    assert [place_of(event.durable.seq).journal_seq for event in events] == [1, 3]
     assert {event.data["delivery"] for event in events} == {"queue"}
     unnamed = {"sessionID": "ses_1", "queuedID": "qpr_1"}
     events = told([prompt], ("prompt.queued", unnamed), ("prompt.dequeued", unnamed), updated(prompt))
-    assert [numbers.place(event.durable.seq).journal_seq for event in events] == [3, 3]
+    assert [place_of(event.durable.seq).journal_seq for event in events] == [3, 3]
 
 
 def test_a_retry_says_why() -> None:
@@ -125,6 +123,6 @@ def test_events_of_this_api_go_through() -> None:
 
 
 def test_numbers_are_those_that_javascript_can_count() -> None:
-    largest = numbers.number(2**31 - 1, 3, 2**20 - 1)
-    assert largest == numbers.LARGEST
-    assert numbers.place(17) == (0, 17)
+    largest = event_number(2**31 - 1, 3, 2**20 - 1)
+    assert largest == LARGEST
+    assert place_of(17) == (0, 17)

@@ -10,8 +10,8 @@ from app.schema.errors import MessageAbortedError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ToolPart
 from app.schema.session import FileDiff, Session, Todo
-from app.session.quota import ProjectFull, ProjectQuota
 from app.session.service import new_session
+from app.session.usage import ProjectFull, ProjectQuota
 from app.storage import tables
 from app.storage.engine import StorageError
 from app.storage.repositories import lease_rows, session_rows
@@ -24,7 +24,7 @@ DIFF = FileDiff(file="a.txt", before="", after="x\n", additions=1, deletions=0)
 
 
 def importer(sessions: Sessions, most: int = 2**40) -> Importer:
-    return Importer(sessions.store, ProjectQuota(sessions.store, most))
+    return Importer(sessions.store, ProjectQuota(sessions.storage.database, most))
 
 
 def destination(owner: str = "") -> Destination:

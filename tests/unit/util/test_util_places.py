@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.util import marks, paths
-from app.util.log import client_log
+from app.util import environment, marks
+from app.util.secrets import client_log
 
 XDG = {
-    paths.data_home: ("XDG_DATA_HOME", ".local/share"),
-    paths.config_home: ("XDG_CONFIG_HOME", ".config"),
-    paths.state_home: ("XDG_STATE_HOME", ".local/state"),
+    environment.data_home: ("XDG_DATA_HOME", ".local/share"),
+    environment.config_home: ("XDG_CONFIG_HOME", ".config"),
+    environment.state_home: ("XDG_STATE_HOME", ".local/state"),
 }
 
 
@@ -29,7 +29,7 @@ def test_a_folder_is_below_home_unless_its_variable_says_otherwise(
 
 
 def test_the_configuration_is_where_opencode_users_have_it(plain_environment: Path) -> None:
-    assert paths.opencode_config_dir() == plain_environment / ".config/opencode"
+    assert environment.opencode_config_dir() == plain_environment / ".config/opencode"
 
 
 def test_a_clients_log_entry_is_one_bounded_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ import asyncio
 from webhook_desk import WebhookDesk
 
 from app.storage.engine import Database
-from app.webhook.journal_pages import JournalPages
+from app.webhook.worker import JournalPages
 
 
 class CountedReads(Database):

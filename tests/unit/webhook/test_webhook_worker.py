@@ -9,16 +9,14 @@ from refused_commits import refused_commits
 from storage_parts import writing
 from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
 
-from app.bus.base import Event
-from app.bus.event_id import NEVER_GIVEN, read_cursor
+from app.bus.base import NEVER_GIVEN, Event, read_cursor
 from app.bus.memory import MemoryBus
 from app.schema.event import EventTuiPromptAppend
-from app.schema.steering import PromptText
+from app.schema.terminal import PromptText
 from app.session.replay import KEEP_EVENTS, Replay
-from app.storage.checkup import check
+from app.storage.maintenance import check
 from app.storage.repositories import journal_rows, webhook_rows
-from app.users.principal import Role
-from app.users.users import User
+from app.users.users import Role, User
 from app.webhook.message import MAX_BODY_BYTES
 from app.webhook.worker import STORE_SKIPPED
 

@@ -1,10 +1,13 @@
-"""Users' own keys of providers, encrypted in the database with the server's secret."""
+"""With whose keys a user's sessions call models, and what these calls may take a day (UTC). Keys are encrypted in the database
+with the server's secret. Budgets are checked before each call: those that run already may go beyond them.
+"""
 
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,7 +17,8 @@ from app.storage.engine import Database
 from app.storage.repositories import account_rows
 from app.storage.statements import statements
 from app.users.server_secret import ServerSecret
-from app.users.users import FRESH_SECONDS
+from app.users.users import FRESH_SECONDS, Principal, Role, Users
+from app.util import clock
 
 log = logging.getLogger(__name__)
 
@@ -88,3 +92,84 @@ class UserKeys:
             return len(anew)
 
         return await self._database.write(encrypt)
+
+
+class BudgetUsedUp(Exception):
+    """The message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayLimits:
+    """`cost` in dollars; None: no limit."""
+
+    cost: float | None = None
+    tokens: int | None = None
+
+
+class Budgets:
+    def __init__(self, database: Database, users: Users, defaults: DayLimits) -> None:
+        """`defaults` are for users without limits of their own."""
+        self._database = database
+        self._sql = statements(database.dialect)
+        self._users = users
+        self._defaults = defaults
+
+    async def require(self, name: str) -> None:
+        """Raises BudgetUsedUp."""
+        limits = await self._limits(name)
+        if limits == DayLimits():
+            return
+        used = await self._database.read(lambda connection: account_rows.usage(connection, name, today()))
+        if used is not None and (reached := _reached(limits, used.cost, used.tokens)):
+            raise BudgetUsedUp(f"The daily budget of {name} is used up: {reached}. The next day begins at 00:00 UTC.")
+
+    async def _limits(self, name: str) -> DayLimits:
+        user, defaults = await self._users.get(name), self._defaults
+        if user is None:
+            return defaults
+        return DayLimits(
+            defaults.cost if user.max_cost is None else user.max_cost,
+            defaults.tokens if user.max_tokens is None else user.max_tokens,
+        )
+
+    async def add(self, name: str, cost: float, tokens: int) -> None:
+        row = {"name": name, "day": today(), "cost": cost, "tokens": tokens}
+        await self._database.write(lambda connection: connection.execute(self._sql.add_usage, [row]))
+
+
+def today() -> str:
+    return datetime.fromtimestamp(clock.now_ms() / 1000, UTC).date().isoformat()
+
+
+def _reached(limits: DayLimits, cost: float, tokens: int) -> str | None:
+    if limits.cost is not None and cost >= limits.cost:
+        return f"{cost:.2f} of {limits.cost:g} dollars"
+    if limits.tokens is not None and tokens >= limits.tokens:
+        return f"{tokens} of {limits.tokens} tokens"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAccount:
+    """`keys` of the user; where there is none of a provider, and `shares_server_keys`, the server's."""
+
+    principal: Principal
+    keys: Mapping[str, Auth]
+    shares_server_keys: bool
+    budgets: Budgets
+
+
+class ModelAccounts:
+    def __init__(self, users: Users, keys: UserKeys, budgets: Budgets, shared_keys: bool | None) -> None:
+        """`shared_keys`: whether users may call models with the server's keys; None: admins may."""
+        self._users = users
+        self._keys = keys
+        self._budgets = budgets
+        self._shared_keys = shared_keys
+
+    async def for_user(self, name: str) -> ModelAccount:
+        """Of a user who is not stored, as one of an identity provider may be: a member's."""
+        user = await self._users.get(name)
+        principal = user.principal() if user else Principal(name, Role.MEMBER)
+        shares = principal.role is Role.ADMIN if self._shared_keys is None else self._shared_keys
+        return ModelAccount(principal, await self._keys.for_user(name), shares, self._budgets)
