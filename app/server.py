@@ -87,7 +87,7 @@ from app.vcs.start_command import StartCommands
 from app.vcs.worktrees import Worktrees, WorktreeServices
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.service import Webhooks
-from app.webhook.worker import JournalPages, WebhookOwners, WorkerServices
+from app.webhook.worker import WebhookOwners, WorkerServices
 from app.workspace.branches import Branches
 from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances, ModelSources
@@ -381,15 +381,13 @@ class Server:
         owners = WebhookOwners(self.users, self.event_cursors, self.workspaces.admits)
         requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
         self.webhooks = webhooks = Webhooks(database, self.secret, owners, requests, settings.max_webhooks)
-        pages = JournalPages(database)
-        services = WorkerServices(database, self.writer, owners, pages)
+        services = WorkerServices(database, self.writer, owners)
         self.deliveries = WebhookDispatcher(
             database,
             bus,
             self.replicas,
             self.leases.owner,
             make_worker=lambda row: webhooks.worker(row, services),
-            pages=pages,
             is_shared=self.is_shared,
         )
         webhooks.changed = self.deliveries.changed

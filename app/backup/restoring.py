@@ -1,16 +1,15 @@
 """Restores a backup: unpacked and checked beside what is there, brought to this version's schema, then exchanged."""
 
 import gzip
-import hashlib
 import os
 import shutil
 import tarfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from app.backup.manifest import (
@@ -20,14 +19,11 @@ from app.backup.manifest import (
     MANIFEST,
     BackupDamaged,
     BackupError,
-    BackupFile,
     BackupProgress,
     Manifest,
     belongings,
     database_files,
     read_manifest,
-    require_inside,
-    require_readable,
 )
 from app.backup.placing import INCOMING, STAGING, decide, exchange, finish_restore
 from app.storage.maintenance import upgrade_file
@@ -43,70 +39,46 @@ _OUT_OF_PLACE = (FileExistsError, FileNotFoundError, NotADirectoryError, IsADire
 
 def unpack(source: Path, target: Path, progress: BackupProgress) -> Manifest:
     """Writes the content to `target`, which is empty, with its modes. Raises BackupError, and OSError for a disk that is full."""
-    if source.is_dir():
-        return _unpack_directory(source, target, progress)
-    if not source.exists():
-        raise BackupError(f"There is no {source}.")
+    if not source.is_file():
+        raise BackupError(f"There is no file {source}.")
     try:
-        return _unpack_archive(source, target, progress)
+        return _unpack(source, target, progress)
     except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, *_OUT_OF_PLACE) as error:
         raise BackupDamaged(f"{source} is damaged ({error}): use another backup.") from error
 
 
-def _unpack_directory(source: Path, target: Path, progress: BackupProgress) -> Manifest:
-    path = source / MANIFEST
-    if not path.is_file():
-        raise BackupError(f"{source} is no backup: it has no {MANIFEST}.")
-    manifest = read_manifest(path.read_bytes())
-    require_readable(manifest)
-    for name, mode in manifest.directories.items():
-        _make_directory(target / name, mode)
-    for done, name in enumerate(manifest.files, 1):
-        try:
-            with (source / DATA / name).open("rb") as file:
-                found = _write(file, target / name)
-        except FileNotFoundError as error:
-            raise BackupDamaged(f"The backup is damaged: {DATA}/{name} is missing. Use another backup.") from error
-        _finish(target, name, found, manifest)
-        progress(UNPACKING, done, len(manifest.files))
-    return manifest
-
-
-def _unpack_archive(source: Path, target: Path, progress: BackupProgress) -> Manifest:
-    """The manifest comes last, so all is checked after it was written."""
+def _unpack(source: Path, target: Path, progress: BackupProgress) -> Manifest:
     manifest: Manifest | None = None
-    found: dict[str, str] = {}
-    directories: set[str] = set()
-    size = source.stat().st_size
-    with source.open("rb") as packed, tarfile.open(fileobj=packed, mode="r:gz") as archive:
+    size, directories = source.stat().st_size, dict[Path, int]()
+    with source.open("rb") as packed, gzip.open(packed) as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as archive:
         for member in archive:
             if member.name == MANIFEST and member.isfile():
                 manifest = read_manifest(_content(archive, member).read())
                 continue
-            name = _name(member)
+            path = target / _name(member)
             if member.isdir():
-                directories.add(name)
-                _make_directory(target / name, 0o700)
+                path.mkdir(mode=0o700, exist_ok=True)
+                directories[path] = member.mode | 0o700
             else:
-                found[name] = _write(_content(archive, member), target / name)
+                _write(_content(archive, member), path, member.mode)
             progress(UNPACKING, packed.tell(), size)
+        while unpacked.read(_BLOCK):  # the checksum of all of it stands at the end
+            pass
     if manifest is None:
         raise BackupDamaged(f"{source} is no backup, or is not whole: it has no {MANIFEST}. Use another one.")
-    require_readable(manifest)
-    _require_same(found.keys() | directories, manifest)
-    for name, checksum in found.items():
-        _finish(target, name, checksum, manifest)
-    for name, mode in manifest.directories.items():
-        (target / name).chmod(mode | 0o700)
+    for path, mode in directories.items():
+        path.chmod(mode)
     return manifest
 
 
 def _name(member: tarfile.TarInfo) -> str:
     """Relative to the data directory. A backup has files and directories: with no link in it, none can lead elsewhere."""
     top, _, name = member.name.partition("/")
+    parts = PurePosixPath(name)
     if top != DATA or not (member.isfile() or member.isdir()):
         raise BackupDamaged(f"The backup has {member.name!r}, which no backup has: use another one.")
-    require_inside(name)
+    if parts.is_absolute() or not parts.parts or ".." in parts.parts or "\0" in name:
+        raise BackupDamaged(f"The backup names {name!r}, which is outside of the data directory.")
     return name
 
 
@@ -116,38 +88,12 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     return content
 
 
-def _require_same(found: Iterable[str], manifest: Manifest) -> None:
-    expected = manifest.files.keys() | manifest.directories.keys()
-    if different := sorted(expected ^ set(found)):
-        raise BackupDamaged(f"The backup is damaged: {different[0]} is missing or does not belong to it. Use another backup.")
-
-
-def _make_directory(path: Path, mode: int) -> None:
-    path.mkdir(mode=0o700, exist_ok=True)
-    path.chmod(mode | 0o700)
-
-
-def _write(file: IO[bytes], path: Path) -> str:
-    """Returns the checksum. Others cannot read the file."""
-    checksum = hashlib.sha256()
+def _write(file: IO[bytes], path: Path, mode: int) -> None:
+    """Until it is whole, others cannot read it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as copy:
-        for block in _blocks(file):
-            checksum.update(block)
-            copy.write(block)
-    return checksum.hexdigest()
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    while block := file.read(_BLOCK):
-        yield block
-
-
-def _finish(target: Path, name: str, checksum: str, manifest: Manifest) -> None:
-    expected: BackupFile = manifest.files[name]
-    if checksum != expected.sha256:
-        raise BackupDamaged(f"The backup is damaged: {name} is not as it was written. Use another backup.")
-    (target / name).chmod(expected.mode)
+        shutil.copyfileobj(file, copy)
+        os.fchmod(descriptor, mode)
 
 
 _OF_A_DATA_DIRECTORY = (DATABASE, "servers", "volume", "snapshot")

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import orjson
@@ -18,13 +19,12 @@ from app.bus.base import Audience, Event, EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, webhook_rows
-from app.storage.repositories.journal_rows import JournalPage, journal_page
 from app.storage.writer import Tx, Writer
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.server_secret import EventCursors
 from app.users.users import OPERATOR, Principal, Role, Users
 from app.util import clock
-from app.util.tasks import FailureLog, forget_failure
+from app.util.tasks import FailureLog
 from app.webhook.message import SendResult, WebhookMessage, matches, message, message_id
 
 # When a message that was not accepted is sent again. Pure; times in epoch milliseconds.
@@ -94,49 +94,9 @@ class WebhookOwners:
         return event_id.wire(None if principal.may_see_all else self._cursors.for_user(principal.name))
 
 
-# The journal as the webhooks of a server read it: those that wait for the same events read them together.
-
-PAGE_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """`wakes`: one that began before the last event was announced may be without it."""
-
-    wakes: int
-    cursor: int
-    directory: str | None
-    owner: str | None
-
-
-class JournalPages:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._wakes = 0
-        self._reading: dict[_Read, asyncio.Task[JournalPage]] = {}
-
-    def note_events(self) -> None:
-        """There may be new events."""
-        self._wakes += 1
-
-    async def after(self, cursor: int, directory: str | None, owner: str | None) -> JournalPage:
-        """As `journal_page`."""
-        wanted = _Read(self._wakes, cursor, directory, owner)
-        if wanted not in self._reading:
-            self._reading[wanted] = task = asyncio.create_task(self._read(wanted), name="read the journal for webhooks")
-            task.add_done_callback(lambda _: self._reading.pop(wanted))
-            task.add_done_callback(forget_failure)
-        return await asyncio.shield(self._reading[wanted])
-
-    async def _read(self, wanted: _Read) -> JournalPage:
-        def page(connection: Connection) -> JournalPage:
-            return journal_page(connection, wanted.cursor, wanted.directory, wanted.owner, PAGE_BYTES)
-
-        return await self._database.read(page)
-
-
 log = logging.getLogger(__name__)
 
+PAGE_BYTES = 256 * 1024
 STORE_SECONDS = 0.25
 """The longest delay between an acceptance and its being stored, while more is sent."""
 STORE_SKIPPED = 500
@@ -169,7 +129,6 @@ class WorkerServices:
     database: Database
     writer: Writer
     owners: WebhookOwners
-    pages: JournalPages
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
 
@@ -255,8 +214,9 @@ class WebhookWorker:
                 await self.store_progress()
 
     async def _next_page(self) -> journal_rows.JournalPage:
-        principal = await self._principal()
-        return await self._services.pages.after(self._at.cursor, self._webhook.directory, principal.visible_owner)
+        owner = (await self._principal()).visible_owner
+        wanted = partial(journal_rows.journal_page, directory=self._webhook.directory, owner=owner, max_bytes=PAGE_BYTES)
+        return await self._services.database.read(partial(wanted, cursor=self._at.cursor))
 
     async def _tell_of_gap(self) -> None:
         """Whatever events it wants: those that it missed may be among them."""

@@ -234,10 +234,6 @@ async def test_an_abort_is_seen_by_the_owner_and_returns_when_the_lease_is_relea
     await other.close()
 
 
-async def test_an_abort_where_nobody_works_returns_at_once(sessions: Sessions) -> None:
-    await asyncio.wait_for(sessions.leases.request_abort("ses_1"), 1)
-
-
 async def test_an_edit_meets_no_run_of_another_server(sessions: Sessions, other: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await sessions.leases.acquire("ses_1")

@@ -66,12 +66,6 @@ async def other(url: str) -> AsyncIterator[Storage]:
     opened.database.close()
 
 
-async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage: Storage, other: Storage) -> None:
-    """Of the imported tests the one that names a file: here another server reads it."""
-    await storage.writer.commit(writing((storage.sql.put_session, [session_row()])))
-    assert await other.count(SESSION) == 1
-
-
 def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
     engine = make_engine(url)
     with engine.connect() as connection:
