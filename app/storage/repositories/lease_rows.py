@@ -8,6 +8,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     bindparam,
     case,
     cast,
@@ -42,21 +43,19 @@ def in_or_not_leased(session_id: ColumnElement[str], sessions: Collection[str] |
 
 # Leases.
 
-_LEASES = {dialect: select(LEASE, (now - LEASE.c.heartbeat).label("age")) for dialect, now in _NOW.items()}
-_HELD_LEASES = {dialect: query.where(_IS_HELD) for dialect, query in _LEASES.items()}
+
+def _leases(connection: Connection, wanted: ColumnElement[bool]) -> Select[Any]:
+    return select(LEASE, (_NOW[connection.dialect.name] - LEASE.c.heartbeat).label("age")).where(wanted)
 
 
 def leases(connection: Connection) -> Sequence[Row[Any]]:
     """Those that are held. With `age`: milliseconds since the heartbeat."""
-    return connection.execute(_HELD_LEASES[connection.dialect.name]).all()
-
-
-_LEASE_OF = {dialect: query.where(LEASE.c.session_id == bindparam("session")) for dialect, query in _LEASES.items()}
+    return connection.execute(_leases(connection, _IS_HELD)).all()
 
 
 def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
     """Also where nothing is held: its generation goes on."""
-    return connection.execute(_LEASE_OF[connection.dialect.name], {"session": session_id}).one_or_none()
+    return connection.execute(_leases(connection, LEASE.c.session_id == session_id)).one_or_none()
 
 
 def aborting_leases(connection: Connection, owner: str) -> list[str]:
@@ -69,24 +68,16 @@ def lease_statuses(connection: Connection, directory: str) -> Sequence[Row[Any]]
     return [row for row in leases(connection) if row.directory == directory and row.status is not None]
 
 
-_HELD_AMONG = HELD_SESSIONS.where(LEASE.c.session_id.in_(bindparam("ids", expanding=True)))
-
-
 def held_among(connection: Connection, session_ids: Collection[str]) -> list[str]:
     """Those that a server works on."""
-    return list(connection.execute(_HELD_AMONG, {"ids": list(session_ids)}).scalars())
-
-
-_PLACES = (
-    select(LEASE.c.session_id, func.coalesce(LEASE.c.directory, SESSION.c.directory).label("directory"))
-    .join(SESSION, SESSION.c.id == LEASE.c.session_id)
-    .where(_IS_HELD)
-)
+    return list(connection.execute(HELD_SESSIONS.where(LEASE.c.session_id.in_(session_ids))).scalars())
 
 
 def held_sessions(connection: Connection, directory: str | None = None) -> dict[str, str]:
     """Sessions that a server works on in a directory, or in any; and where."""
-    return {row.session_id: row.directory for row in connection.execute(_PLACES) if directory in (None, row.directory)}
+    where = func.coalesce(LEASE.c.directory, SESSION.c.directory).label("directory")
+    held = select(LEASE.c.session_id, where).join(SESSION, SESSION.c.id == LEASE.c.session_id).where(_IS_HELD)
+    return {row.session_id: row.directory for row in connection.execute(held) if directory in (None, row.directory)}
 
 
 # Servers.

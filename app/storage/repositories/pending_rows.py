@@ -10,25 +10,21 @@ from app.storage.tables import PENDING_REQUEST, QUEUED_PROMPT, SESSION
 
 # Requests.
 
-_OF_KIND = PENDING_REQUEST.c.kind == bindparam("kind")
 _ANY = select(PENDING_REQUEST).order_by(PENDING_REQUEST.c.seq)
 _WAITING = _ANY.where(PENDING_REQUEST.c.answer.is_(None))
-_IN_DIRECTORY = _WAITING.where(_OF_KIND, PENDING_REQUEST.c.directory == bindparam("directory"))
-_OWNED = select(SESSION.c.id).where(SESSION.c.owner == bindparam("owner"))
-_SEEN_BY = _IN_DIRECTORY.where(PENDING_REQUEST.c.session_id.in_(_OWNED))
 
 
 def pending_requests(connection: Connection, kind: str, directory: str, owner: str | None = None) -> Sequence[Row[Any]]:
     """`owner`: only those of the sessions of a user."""
-    query = _IN_DIRECTORY if owner is None else _SEEN_BY
-    return connection.execute(query, {"kind": kind, "directory": directory, "owner": owner}).all()
-
-
-_IN_SESSION = _WAITING.where(_OF_KIND, PENDING_REQUEST.c.session_id == bindparam("session"))
+    query = _WAITING.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.directory == directory)
+    if owner is not None:
+        query = query.where(PENDING_REQUEST.c.session_id.in_(select(SESSION.c.id).where(SESSION.c.owner == owner)))
+    return connection.execute(query).all()
 
 
 def session_requests(connection: Connection, kind: str, session_id: str) -> Sequence[Row[Any]]:
-    return connection.execute(_IN_SESSION, {"kind": kind, "session": session_id}).all()
+    query = _WAITING.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.session_id == session_id)
+    return connection.execute(query).all()
 
 
 _ONE_REQUEST = _ANY.where(PENDING_REQUEST.c.id == bindparam("id"))
@@ -53,9 +49,8 @@ def answered_requests(connection: Connection, request_ids: Collection[str]) -> S
 
 def orphaned_requests(connection: Connection, kind: str, sessions: Collection[str] | None = None) -> Sequence[Row[Any]]:
     """The requests in `sessions`, or in all sessions without a lease."""
-    return connection.execute(
-        _ANY.where(_OF_KIND, in_or_not_leased(PENDING_REQUEST.c.session_id, sessions)), {"kind": kind}
-    ).all()
+    query = _ANY.where(PENDING_REQUEST.c.kind == kind, in_or_not_leased(PENDING_REQUEST.c.session_id, sessions))
+    return connection.execute(query).all()
 
 
 # Prompts.
