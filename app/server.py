@@ -75,11 +75,10 @@ from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
 from app.users.login import Login, RateLimits, Throttle
 from app.users.oidc import OidcLogins, OidcSettings
-from app.users.server_secret import EventCursors, ServerSecret
-from app.users.tokens import MemoryEventTokens, StoredEventTokens, TokenStore
+from app.users.tokens import EventCursors, MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
-from app.util import marks
-from app.util.server_locks import ServerLocks, volume_id
+from app.util import processes
+from app.util.data_files import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
@@ -468,7 +467,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(THREADS)
         self._close_at_stop()
-        if ended := await asyncio.to_thread(marks.end_abandoned):
+        if ended := await asyncio.to_thread(processes.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
         await self._look_for_users()

@@ -16,7 +16,7 @@ from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS, AdminsOnly
 from app.runs.retention import PruneRule
 from app.schema.base import Wire
 from app.schema.errors import NotFound
-from app.schema.integrations import FormatterStatus, LSPStatus
+from app.schema.project import FormatterStatus, LSPStatus
 from app.schema.session import PruneInput, PruneReport, UsageGroup, UsageReport
 from app.server import ServerStopping
 from app.session.replicas import ReplicaHealth

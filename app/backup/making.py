@@ -32,7 +32,7 @@ from app.storage import migrate
 from app.storage.engine import Connection, Database
 from app.storage.maintenance import copy_database
 from app.util import clock
-from app.util.server_locks import lock_directory
+from app.util.data_files import lock_directory
 
 COPYING = "Copying"
 COMPRESSION = 3

@@ -16,7 +16,7 @@ from app.backup.manifest import RestoreUnderWay, belongings, database_files
 from app.settings import Settings
 from app.storage.engine import Database, require_writable
 from app.storage.migrate import require_current, upgrade
-from app.util.server_locks import lock_directory
+from app.util.data_files import lock_directory
 
 STAGING = ".restore"
 DECIDED = ".restored"

@@ -28,7 +28,7 @@ from app.backup.manifest import (
 from app.backup.placing import INCOMING, STAGING, decide, exchange, finish_restore
 from app.storage.maintenance import upgrade_file
 from app.storage.migrate import HEAD
-from app.util.server_locks import lock_directory
+from app.util.data_files import lock_directory
 
 # Reads a backup into a directory, and checks each file against the manifest while it is written.
 

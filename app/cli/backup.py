@@ -12,7 +12,7 @@ from app.backup.manifest import DATABASE
 from app.cli.support import database_must_do, fail, settings
 from app.settings import Settings
 from app.snapshot.errors import SnapshotFailed
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
     from app.backup.manifest import BackupProgress, Manifest

@@ -17,8 +17,8 @@ from app.storage import maintenance
 from app.storage.engine import Connection, Engine, make_engine, transaction
 from app.storage.maintenance import Finding
 from app.storage.migrate import HEAD, revision
-from app.storage.repositories import lease_rows
-from app.util.server_locks import volume_id
+from app.storage.repositories import work_rows
+from app.util.data_files import volume_id
 
 CONNECTIONS_OF_A_SERVER = 6
 CLOCK_SECONDS = 1.0
@@ -34,7 +34,7 @@ def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
             yield Finding("Redis", "note", "not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)")
         return
     with transaction(engine) as connection:
-        replicas = lease_rows.replicas(connection) if revision(connection) == HEAD else []
+        replicas = work_rows.replicas(connection) if revision(connection) == HEAD else []
         yield from _postgres(connection)
         yield _clock(connection)
     yield _redis(settings)
@@ -109,7 +109,7 @@ def mode(settings: Settings) -> list[str]:
     try:
         with engine.connect() as connection:
             found = maintenance.product(connection)
-            others = [each for each in lease_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
+            others = [each for each in work_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
     finally:
         engine.dispose()
     if engine.dialect.name == "sqlite":

@@ -13,7 +13,7 @@ from app.cli.support import database_must_do, fail, settings
 from app.schema.session import PruneReport, UsageReport, UsageTotal
 from app.settings import Settings
 from app.util import clock
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
     from app.runs.retention import Retention

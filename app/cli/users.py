@@ -16,7 +16,7 @@ from app.users.users import Role
 
 if TYPE_CHECKING:
     from app.storage.engine import Database
-    from app.users.server_secret import ServerSecret
+    from app.users.tokens import ServerSecret
     from app.users.users import User, Users
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ def rotate_secret() -> None:
     made now. Servers may run meanwhile."""
     from cryptography.fernet import InvalidToken
 
-    from app.users.server_secret import ServerSecret
+    from app.users.tokens import ServerSecret
 
     held = ServerSecret(settings().secret_key, settings().data_dir)
     if held.is_in_file:

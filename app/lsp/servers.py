@@ -19,8 +19,7 @@ from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import LspConfig
 from app.schema.event import AnnouncedEvent, DiagnosedFile, EventLspClientDiagnostics, EventLspUpdated, Nothing
-from app.schema.integrations import FileErrors, LSPStatus
-from app.schema.project import Symbol
+from app.schema.project import FileErrors, LSPStatus, Symbol
 from app.util.tasks import TaskSet
 
 ANSWER_SECONDS = 3.0

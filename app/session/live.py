@@ -25,7 +25,7 @@ from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
 from app.session.lease import POLL_SECONDS, Leases, LeaseStatus
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.storage.repositories import lease_rows, message_rows
+from app.storage.repositories import message_rows, work_rows
 from app.storage.repositories.message_rows import StoredMessages
 from app.util.tasks import TaskSet, every
 
@@ -42,7 +42,7 @@ def busy_in(directory: str) -> LeaseStatus:
 
 
 def statuses_elsewhere(leases: Sequence[Any]) -> dict[str, SessionStatus]:
-    """By session, of `lease_rows.lease_statuses`."""
+    """By session, of `work_rows.lease_statuses`."""
     return {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
 
 
@@ -308,13 +308,13 @@ class LiveSessions:
 
     async def statuses(self, directory: str) -> dict[str, SessionStatus]:
         """Of those that are not idle, on whatever server."""
-        elsewhere = statuses_elsewhere(await self.store.query(lease_rows.lease_statuses, directory))
+        elsewhere = statuses_elsewhere(await self.store.query(work_rows.lease_statuses, directory))
         busy = ((live, live.status) for live in self._at_work.values() if live.directory == directory)
         return elsewhere | {live.id: status for live, status in busy if status is not None}
 
     async def busy_sessions(self) -> set[str]:
         """In whatever directory, on whatever server."""
-        elsewhere = await self.store.query(lease_rows.held_sessions, None)
+        elsewhere = await self.store.query(work_rows.held_sessions, None)
         return {*elsewhere, *(live.id for live in self._at_work.values() if live.status is not None)}
 
     # Aborts.

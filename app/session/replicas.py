@@ -13,10 +13,10 @@ from app import __version__
 from app.schema.base import Wire
 from app.session.lease import DEAD_AFTER_MS, Leases
 from app.storage.engine import Connection, Database, StorageError
-from app.storage.repositories import lease_rows
+from app.storage.repositories import work_rows
 from app.storage.statements import statements
 from app.storage.writer import Writer
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 FORGET_AFTER_MS = 3_600_000
 """How long a dead server stays in the list."""
@@ -79,7 +79,7 @@ class Replicas:
 
     async def all(self) -> list[Replica]:
         """The oldest first, with the dead ones that are not forgotten yet."""
-        rows = await self._database.read(lease_rows.replicas)
+        rows = await self._database.read(work_rows.replicas)
         return [
             Replica(
                 id=row.id,

@@ -17,8 +17,8 @@ from sqlalchemy import Engine, delete, func, select, text, update
 from app.storage import tables
 from app.storage.engine import Connection, StorageError, has_reset_bug, hold_writer_lock, make_engine, transaction, writer_lock
 from app.storage.migrate import HEAD, revision, unknown_schema, upgrade
-from app.storage.repositories import lease_rows, webhook_rows
-from app.storage.repositories.lease_rows import now_ms, replicas
+from app.storage.repositories import webhook_rows, work_rows
+from app.storage.repositories.work_rows import now_ms, replicas
 from app.storage.tables import parsed
 from app.storage.text_search import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
 
@@ -216,7 +216,7 @@ def _session_body(row: Any) -> str:
 
 
 def _open_message_findings(connection: Connection) -> Iterator[Finding]:
-    left = lease_rows.orphaned_messages(connection)
+    left = work_rows.orphaned_messages(connection)
     if left:
         yield Finding(SUBJECT, "note", f"{len(left)} messages were left unfinished: the next start closes or answers them")
 

@@ -31,8 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.base import Executable
 
-from app.storage.repositories.lease_rows import now_ms
 from app.storage.repositories.session_rows import SESSION_COLUMNS
+from app.storage.repositories.work_rows import now_ms
 from app.storage.tables import (
     APPROVAL,
     COUNTER,

@@ -19,7 +19,7 @@ from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
 from app.session import rows
 from app.session.store import Store
 from app.storage.engine import Connection, Database
-from app.storage.repositories import journal_rows, message_rows, pending_rows, session_rows
+from app.storage.repositories import journal_rows, message_rows, session_rows, work_rows
 from app.storage.repositories.session_rows import PageBeside
 from app.timeline.entries import entries, entry, summary_request
 from app.timeline.events import (
@@ -200,7 +200,7 @@ def _require(connection: Connection, session_id: str) -> None:
 
 
 def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
-    queued = [row.message for row in pending_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
+    queued = [row.message for row in work_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
     stored = _read(session_id, message_rows.some_messages(connection, session_id, [message_id]))
     return [*stored, *(MessageWithParts.model_validate_json(message) for message in queued)]
 
@@ -282,7 +282,7 @@ def _translated(connection: Connection, session_id: str, journal: Sequence[Journ
 def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
     """By message, in their order; behind them what waits in the queue, which is admitted and no message yet."""
     found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
-    for row in pending_rows.queued_prompts(connection, session_id):
+    for row in work_rows.queued_prompts(connection, session_id):
         prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
         if prompt is not None:
             found.setdefault(prompt.id, [each for each in happenings(prompt, "queue") if each.type == ADMITTED])

@@ -11,10 +11,10 @@ from pydantic import BaseModel, RootModel
 
 from app.permission.rules import Subject
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.integrations import FileErrors
 from app.schema.model import Agent, Model
 from app.schema.part import FileContent
 from app.schema.permission import Answer, QuestionInfo
+from app.schema.project import FileErrors
 from app.schema.session import Todo
 
 

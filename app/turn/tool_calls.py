@@ -16,10 +16,10 @@ from app.permission.service import PermissionCheck
 from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
 from app.schema.event import EventFileEdited, FileRef
-from app.schema.integrations import FileErrors
 from app.schema.model import Agent, Model
 from app.schema.part import ToolPart
 from app.schema.permission import Answer, CallRef, PermissionRequest, QuestionInfo, QuestionRequest
+from app.schema.project import FileErrors
 from app.schema.session import Todo
 from app.storage.engine import StorageError
 from app.storage.writer import Lease

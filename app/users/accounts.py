@@ -14,7 +14,7 @@ from app.schema.model import Auth
 from app.storage.engine import Database
 from app.storage.repositories import account_rows
 from app.storage.statements import statements
-from app.users.server_secret import ServerSecret
+from app.users.tokens import ServerSecret
 from app.users.users import Principal, Role, Users
 from app.util import clock
 

@@ -21,7 +21,7 @@ from app.schema.webhook import (
 from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, webhook_rows
 from app.tool.web.pinned import AddressDenied, PinnedRequests
-from app.users.server_secret import ServerSecret
+from app.users.tokens import ServerSecret
 from app.users.users import Principal, Role
 from app.util import clock, ids
 from app.webhook.message import WebhookMessage, WebhookSender, is_secret, message, message_id, new_secret, problem

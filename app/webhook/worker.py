@@ -21,7 +21,7 @@ from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.writer import Tx, Writer
 from app.users.oidc import PREFIX as OIDC_PREFIX
-from app.users.server_secret import EventCursors
+from app.users.tokens import EventCursors
 from app.users.users import OPERATOR, Principal, Role, Users
 from app.util import clock
 from app.util.tasks import FailureLog

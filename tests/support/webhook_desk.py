@@ -18,7 +18,7 @@ from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.tool.web.pinned import PinnedRequests
-from app.users.server_secret import EventCursors, ServerSecret
+from app.users.tokens import EventCursors, ServerSecret
 from app.users.users import OPERATOR, Principal, Users
 from app.util import clock
 from app.webhook.message import SendResult, WebhookMessage

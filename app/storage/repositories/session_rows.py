@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from app.schema.errors import NotFound
-from app.storage.repositories.lease_rows import HELD_SESSIONS
+from app.storage.repositories.work_rows import HELD_SESSIONS
 from app.storage.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO, parsed
 from app.storage.text_search import fold
 

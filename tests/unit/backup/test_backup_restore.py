@@ -17,7 +17,7 @@ from app import cli
 from app.backup.manifest import FORMAT, MANIFEST
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, revision, upgrade
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 SECRET = {"anthropic": {"type": "api", "key": "k"}}
 

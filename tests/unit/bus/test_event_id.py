@@ -4,7 +4,7 @@ import pytest
 from bus_parts import named
 
 from app.bus.base import NEVER_GIVEN, EventId, read_cursor
-from app.users.server_secret import UserCursors
+from app.users.tokens import UserCursors
 
 
 def wire(event_id: EventId) -> str:

@@ -14,7 +14,7 @@ from app.session.service import new_session
 from app.session.usage import ProjectFull, ProjectQuota
 from app.storage import tables
 from app.storage.engine import StorageError
-from app.storage.repositories import lease_rows, session_rows
+from app.storage.repositories import session_rows, work_rows
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importer import Destination, Importer, SessionExists
 from app.util import ids
@@ -88,7 +88,7 @@ async def test_what_was_unfinished_is_interrupted(sessions: Sessions) -> None:
     assert closed.info.time.completed is not None
     [call] = closed.parts
     assert isinstance(call, ToolPart) and call.state.status == "error"
-    assert await sessions.store.query(lease_rows.orphaned_messages) == []
+    assert await sessions.store.query(work_rows.orphaned_messages) == []
     waiting = (await sessions.store.query(session_rows.session_and_waiting_prompts, kept)).waiting
     assert waiting == 0
 

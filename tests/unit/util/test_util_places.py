@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.util import environment, marks
+from app.util import environment, processes
 from app.util.secrets import client_log
 
 XDG = {
@@ -42,25 +42,25 @@ def test_a_clients_log_entry_is_one_bounded_line(caplog: pytest.LogCaptureFixtur
 
 
 def test_this_process_lives() -> None:
-    assert marks.is_gone(marks.this_process()) is False
+    assert processes.is_gone(processes.this_process()) is False
 
 
 def test_two_names_of_one_process_differ() -> None:
-    assert marks.this_process() != marks.this_process()
+    assert processes.this_process() != processes.this_process()
 
 
 def test_a_process_that_ended_is_gone() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert marks.is_gone(f"{marks.pid_namespace()}:{process.pid}:123:x") is True
+    assert processes.is_gone(f"{processes.pid_namespace()}:{process.pid}:123:x") is True
 
 
 def test_a_later_process_with_the_same_number_is_another() -> None:
-    assert marks.is_gone(f"{marks.pid_namespace()}:{os.getpid()}:1:x") is True
+    assert processes.is_gone(f"{processes.pid_namespace()}:{os.getpid()}:1:x") is True
 
 
 @pytest.mark.parametrize(
     "name", ["elsewhere:1:1:x", f"{socket.gethostname()}:1:1:x", f"{socket.gethostname()}/1:1:1:x", "", "no colons", "a:b:c"]
 )
 def test_of_a_process_of_another_machine_or_container_nothing_is_known(name: str) -> None:
-    assert marks.is_gone(name) is None
+    assert processes.is_gone(name) is None
