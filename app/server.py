@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from app.backup.opening import open_database
+from app.backup.placing import open_database
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
@@ -48,19 +48,17 @@ from app.runs.retention import Retention
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
 from app.session.fork import Forks
-from app.session.health import HealthCheck
 from app.session.lease import Leases
 from app.session.live import LiveSessions
-from app.session.publisher import SessionPublisher
-from app.session.quota import ProjectQuota
+from app.session.live_parts import SessionPublisher
 from app.session.replay import Replay
-from app.session.replicas import Replicas
+from app.session.replicas import HealthCheck, Replicas
 from app.session.revert import Reverts
 from app.session.service import SessionService
-from app.session.session_tasks import SessionTasks
 from app.session.share import Shares
 from app.session.store import Store
-from app.session.summary import Summaries
+from app.session.summary import SessionTasks, Summaries
+from app.session.usage import ProjectQuota
 from app.settings import Settings
 from app.steering.control import ControlQueues
 from app.steering.service import Steering
@@ -74,28 +72,21 @@ from app.tool.truncation import OutputStore
 from app.tool.web.pinned import PinnedRequests
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
-from app.users.budgets import Budgets, DayLimits, ModelAccounts
-from app.users.event_cursors import EventCursors
-from app.users.event_tokens import MemoryEventTokens, StoredEventTokens
-from app.users.keys import UserKeys
-from app.users.login import Login
+from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
+from app.users.login import Login, RateLimits, Throttle
 from app.users.oidc import OidcLogins, OidcSettings
-from app.users.rate_limits import RateLimits, Throttle
-from app.users.server_secret import ServerSecret
-from app.users.tokens import TokenStore
+from app.users.tokens import EventCursors, MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
-from app.util import marks
-from app.util.server_locks import ServerLocks, volume_id
+from app.util import processes
+from app.util.data_files import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
 from app.vcs.patching import Patching
 from app.vcs.repository_init import RepositoryInit
 from app.vcs.start_command import StartCommands
 from app.vcs.worktrees import Worktrees, WorktreeServices
 from app.webhook.dispatcher import WebhookDispatcher
-from app.webhook.journal_pages import JournalPages
-from app.webhook.owners import WebhookOwners
 from app.webhook.service import Webhooks
-from app.webhook.worker import WorkerServices
+from app.webhook.worker import WebhookOwners, WorkerServices
 from app.workspace.branches import Branches
 from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances, ModelSources
@@ -315,7 +306,7 @@ class Server:
         database, store = self.database, self.store
         self.live = LiveSessions(store, self.leases)
         self.tasks = SessionTasks()
-        self.quota = ProjectQuota(store, self.settings.max_project_bytes)
+        self.quota = ProjectQuota(database, self.settings.max_project_bytes)
         self.sessions = SessionService(store, self.live)
         self.forks = Forks(store, self.quota, self.live)
         self.shares = Shares(store)
@@ -389,15 +380,13 @@ class Server:
         owners = WebhookOwners(self.users, self.event_cursors, self.workspaces.admits)
         requests = PinnedRequests(allow_private=settings.webhook_private_addresses)
         self.webhooks = webhooks = Webhooks(database, self.secret, owners, requests, settings.max_webhooks)
-        pages = JournalPages(database)
-        services = WorkerServices(database, self.writer, owners, pages)
+        services = WorkerServices(database, self.writer, owners)
         self.deliveries = WebhookDispatcher(
             database,
             bus,
             self.replicas,
             self.leases.owner,
             make_worker=lambda row: webhooks.worker(row, services),
-            pages=pages,
             is_shared=self.is_shared,
         )
         webhooks.changed = self.deliveries.changed
@@ -478,7 +467,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(THREADS)
         self._close_at_stop()
-        if ended := await asyncio.to_thread(marks.end_abandoned):
+        if ended := await asyncio.to_thread(processes.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
         await self._look_for_users()

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.util import paths
+from app.util import environment
 
 LOOPBACK_ORIGINS = "loopback"
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
@@ -19,7 +19,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="opensession_", extra="ignore", hide_input_in_errors=True)
 
-    data_dir: Path = Field(default_factory=lambda: paths.data_home() / "opensession")
+    data_dir: Path = Field(default_factory=lambda: environment.data_home() / "opensession")
     """Where the database, snapshots, tool outputs and keys are kept (default `$XDG_DATA_HOME/opensession`)."""
 
     database_url: str | None = None

@@ -37,7 +37,7 @@ from app.schema.absent import (
     WorkspaceWarp,
 )
 from app.schema.errors import BadRequest, NotFound, ServiceError
-from app.session import slug
+from app.session.fork import make_slug
 
 NO_WORKSPACES = "There are no workspaces here: name a directory"
 
@@ -215,4 +215,4 @@ async def refresh_copies(project_id: ProjectId) -> None:
 
 @copies.post("/generate-name", operation_id="experimental.projectCopy.generateName", dependencies=[*READS, WORK])
 async def copy_name(project_id: ProjectId, body: CopyNameInput) -> CopyName:
-    return CopyName(name=slug.make())
+    return CopyName(name=make_slug())

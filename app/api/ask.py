@@ -9,8 +9,7 @@ from app.api.deps import AppServices, Here, SessionIdPath, Who, json_bytes
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import ANSWERS, READS
-from app.schema.permission import PermissionRequest, ReplyInput, RespondInput
-from app.schema.question import AnswerInput, QuestionRequest
+from app.schema.permission import AnswerInput, PermissionRequest, QuestionRequest, ReplyInput, RespondInput
 
 permissions = router("", 400, tags=["permission"])
 questions = router("/question", 400, tags=["question"])

@@ -15,7 +15,7 @@ from app.provider.models.listing import ConnectedProviders, ProviderList, auth_m
 from app.schema.config import Config
 from app.schema.model import Auth, ProviderAuthMethod, WellKnownAuth
 from app.server import Server
-from app.users.principal import Principal
+from app.users.users import Principal
 
 routes = router("", 400, 403)
 global_config = router("/global/config", 400, 403, tags=["global"])

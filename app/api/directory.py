@@ -12,11 +12,11 @@ from app.api.json_route import router
 from app.api.roles import MANAGES, READS, WRITES
 from app.intake.mcp_commands import all_commands
 from app.plugin.loading import ExtensionStatus
-from app.schema.agent import Agent, Command, Skill
 from app.schema.base import Wire
+from app.schema.model import Agent, Command, Skill
 from app.schema.part import ModelRef
 from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
-from app.util import paths
+from app.util import environment
 from app.util.secrets import masked
 
 project = router("/project", tags=["project"])
@@ -49,9 +49,9 @@ class ProjectUpdate(Wire):
 @routes.get("/path", tags=["path"], operation_id="path.get", dependencies=READS)
 async def path(here: Here) -> Paths:
     return Paths(
-        home=str(paths.home()),
-        state=str(paths.state_home() / "opensession"),
-        config=str(paths.opencode_config_dir()),
+        home=str(environment.home()),
+        state=str(environment.state_home() / "opensession"),
+        config=str(environment.opencode_config_dir()),
         worktree=here.worktree,
         directory=here.directory,
     )

@@ -20,16 +20,15 @@ from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
 from app.api.long_answers import is_opencode
 from app.api.roles import READS
-from app.bus.base import Audience, Event
-from app.bus.event_id import read_cursor
+from app.bus.base import Audience, Event, read_cursor
 from app.bus.frames import EventFrame, pieces
-from app.bus.listener import Listener
+from app.bus.memory import Listener
 from app.schema.base import Wire
 from app.schema.errors import TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.server import Server
 from app.session.replay import ReplayPage
-from app.users.principal import Principal
+from app.users.users import Principal
 
 routes = router("", 400, 403, 429, tags=["event"])
 tokens = router("/auth", tags=["event"])
@@ -223,9 +222,9 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
 
 async def _published(app: Server, listener: Listener) -> AsyncIterator[bytes]:
     if listener.form.second:
-        from app.timeline import live
+        from app.timeline import service
 
-        async for piece in live.written(app.timeline, listener):
+        async for piece in service.written(app.timeline, listener):
             yield piece
     async for piece in listener:
         yield piece
@@ -233,9 +232,9 @@ async def _published(app: Server, listener: Listener) -> AsyncIterator[bytes]:
 
 async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
     if listener.form.second:
-        from app.timeline import live
+        from app.timeline import service
 
-        async for piece in live.with_session_events(app.timeline, frames, listener.form):
+        async for piece in service.with_session_events(app.timeline, frames, listener.form):
             yield piece
     else:
         for written in pieces([frame for frame in frames if not frame.event.is_second_only], listener.form):

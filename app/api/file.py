@@ -29,13 +29,13 @@ from app.browse.reach import AllowedPaths
 from app.browse.status import changed_files
 from app.browse.text_search import find_text
 from app.schema.base import SessionID
-from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
 from app.schema.errors import BadRequest
-from app.schema.search import FoundParts
+from app.schema.project import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
+from app.schema.session import FoundParts
 from app.server import Server
 from app.session.search import MAX_WORDS, find_parts, words_of
-from app.storage.part_texts import TextFilter
-from app.users.principal import Principal
+from app.storage.text_search import TextFilter
+from app.users.users import Principal
 from app.workspace.workspace import Workspace
 
 routes = router("", 400, 403)

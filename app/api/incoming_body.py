@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope
 
 from app.api.roles import PRINCIPAL
-from app.users.principal import OPERATOR
+from app.users.users import OPERATOR
 
 BODY_SECONDS = 30.0
 """How long a client may pause within a body, and how long it may take in all besides a second for each BYTES_A_SECOND."""

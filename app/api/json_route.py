@@ -18,7 +18,7 @@ from starlette.types import Scope
 from app.api.documented import documented
 from app.api.incoming_body import BODY
 from app.api.roles import ADMIN, TAKEN, Gate
-from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
+from app.util.bounds import DEEPEST, has_more_values, is_deeper
 
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 """FastAPI gives the adapter of a body an alias that has no effect, and silences the warning where it makes the adapter. Ours are

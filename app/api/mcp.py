@@ -18,7 +18,7 @@ from app.mcp.sign_in import state_of
 from app.mcp.values import ServerResource
 from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
-from app.schema.mcp import McpResource, MCPStatus, MCPStatusConnected
+from app.schema.project import McpResource, MCPStatus, MCPStatusConnected
 from app.tool.mcp_tool import sanitised
 
 routes = router("", 400, 403, tags=["mcp"])

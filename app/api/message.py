@@ -33,7 +33,7 @@ from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import Part
 from app.server import Server
-from app.session.prompted_session import PromptedSession
+from app.session.rows import PromptedSession
 from app.session.service import check_part_is_at, check_part_size
 from app.workspace.instance import Instance
 

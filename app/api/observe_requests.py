@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.errors import FAILURE, Refusal
 from app.schema.errors import ServiceError
-from app.util.log import one_line
+from app.util.secrets import one_line
 
 if TYPE_CHECKING:
     from app.telemetry.metrics import Metrics

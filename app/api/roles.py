@@ -16,7 +16,7 @@ from app.api.audit import WHO
 from app.api.services import services_of
 from app.schema.errors import DirectoryForbidden, NotFound, ServiceError, TooMany
 from app.telemetry.log_lines import SESSION_OF_LINES
-from app.users.principal import OPERATOR, Principal, Role
+from app.users.users import OPERATOR, Principal, Role
 
 if TYPE_CHECKING:
     from app.server import Server

@@ -16,14 +16,13 @@ from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS, AdminsOnly
 from app.runs.retention import PruneRule
 from app.schema.base import Wire
 from app.schema.errors import NotFound
-from app.schema.lsp import FormatterStatus, LSPStatus
-from app.schema.retention import PruneInput, PruneReport
-from app.schema.usage import UsageGroup, UsageReport
+from app.schema.project import FormatterStatus, LSPStatus
+from app.schema.session import PruneInput, PruneReport, UsageGroup, UsageReport
 from app.server import ServerStopping
 from app.session.replicas import ReplicaHealth
 from app.session.usage import usage_report
 from app.storage.repositories.account_rows import UsageFilter
-from app.util.log import client_log
+from app.util.secrets import client_log
 
 routes = router()
 

@@ -49,7 +49,7 @@ from app.session.share import shares_automatically
 from app.storage.repositories import session_rows
 from app.storage.repositories.session_rows import SessionFilter
 from app.users.oidc import PREFIX as OIDC_PREFIX
-from app.users.principal import Principal
+from app.users.users import Principal
 
 routes = router("/session", 400, tags=["session"])
 actions = router("/session/{sessionID}", 400, 404, tags=["session"])

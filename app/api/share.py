@@ -10,8 +10,8 @@ from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.api.services import services_of
+from app.schema.message import SharedConversation
 from app.schema.session import Session
-from app.schema.share import SharedConversation
 from app.session.share import SharingDisabled, may_share
 
 routes = router("", 404, tags=["session"])

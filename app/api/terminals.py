@@ -14,10 +14,10 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.pty.shells import installed_shells
 from app.schema.errors import ServiceError
-from app.schema.pty import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
+from app.schema.terminal import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.server import Server
 from app.users.login import TICKET_SECONDS
-from app.users.principal import Principal
+from app.users.users import Principal
 from app.workspace.workspace import Workspace
 
 routes = router("/pty", 400, tags=["pty"])

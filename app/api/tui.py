@@ -16,7 +16,7 @@ from app.api.json_route import router
 from app.api.long_answers import waiting_with_client
 from app.api.roles import READS, WRITES, require_session
 from app.schema.base import Wire
-from app.schema.steering import (
+from app.schema.terminal import (
     CommandExecute,
     PromptAppend,
     PromptText,

@@ -14,10 +14,19 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.project.location import Location
 from app.schema.errors import DirectoryForbidden
-from app.schema.vcs import VcsApplied, VcsApplyError, VcsFileDiff, VcsFileStatus, VcsInfo, VcsPatch
-from app.schema.worktree import CreatedWorktree, WorktreeCreateInput, WorktreeDirectory
+from app.schema.project import (
+    CreatedWorktree,
+    VcsApplied,
+    VcsApplyError,
+    VcsFileDiff,
+    VcsFileStatus,
+    VcsInfo,
+    VcsPatch,
+    WorktreeCreateInput,
+    WorktreeDirectory,
+)
 from app.server import Server
-from app.users.principal import Principal
+from app.users.users import Principal
 from app.vcs import comparison
 from app.vcs.default_branch import default_branch
 

@@ -11,7 +11,7 @@ from app.api.roles import READS, WRITES, require_session
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
 from app.server import Server
 from app.storage.repositories.webhook_rows import KEEP_DELIVERIES
-from app.users.principal import Principal
+from app.users.users import Principal
 from app.webhook.service import WebhookScope
 
 routes = router("/webhook", tags=["webhook"])

@@ -1,49 +1,56 @@
-"""Makes a backup while servers work: a directory, or one tar.gz. It appears under its name when it is whole.
+"""Makes a backup while servers work: one tar.gz. It appears under its name when it is whole.
 
 The database is copied first, then the rest: a snapshot or an output is written before the part that names it, so what the copied
 database names is there. A repository of snapshots is not collected while it is copied.
 """
 
 import asyncio
+import io
 import os
 import shutil
 import stat
+import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from app import __version__
-from app.backup.contents import DATABASE, SNAPSHOTS, belongings, files_below, repositories
-from app.backup.errors import BackupError
-from app.backup.manifest import BackupFile, BackupProgress, Manifest
-from app.backup.sinks import ArchiveSink, DirectorySink, MeasuredFile, Sink
+from app.backup.manifest import (
+    DATA,
+    DATABASE,
+    MANIFEST,
+    SNAPSHOTS,
+    BackupError,
+    BackupProgress,
+    Manifest,
+    belongings,
+    files_below,
+    repositories,
+)
 from app.snapshot.lock import collection_lock
 from app.storage import migrate
-from app.storage.backup import copy_database
 from app.storage.engine import Connection, Database
+from app.storage.maintenance import copy_database
 from app.util import clock
-from app.util.server_locks import lock_directory
+from app.util.data_files import lock_directory
 
-ARCHIVES = (".tar.gz", ".tgz")
 COPYING = "Copying"
-
-
-def is_archive(target: Path) -> bool:
-    return target.name.endswith(ARCHIVES)
+COMPRESSION = 3
+"""Snapshots are compressed already; more takes thrice as long for little."""
 
 
 async def back_up(data_dir: Path, database: Database, target: Path, progress: BackupProgress) -> Manifest:
     """Raises BackupError, OSError, StorageError, SnapshotFailed; nothing stands at `target` then."""
     _require_free(target, data_dir)
     with _scratch(target) as scratch:
-        whole = await _write(data_dir, database, scratch, is_archive(target), progress)
+        manifest = await _write(data_dir, database, scratch, progress)
         os.sync()
         (scratch / "backup").rename(target)
-    return whole
+    return manifest
 
 
 def _require_free(target: Path, data_dir: Path) -> None:
-    if target.exists() and (not target.is_dir() or is_archive(target) or any(target.iterdir())):
+    if target.exists():
         raise BackupError(f"{target} exists already: name another.")
     if target.resolve().is_relative_to(data_dir.resolve()):
         raise BackupError(f"{target} is in the data directory: a backup belongs somewhere else.")
@@ -57,39 +64,32 @@ def _scratch(target: Path) -> Iterator[Path]:
     with lock_directory(path) as is_ours:
         if not is_ours:
             raise BackupError(f"Another backup is writing {target}: wait until it ends.")
-        _empty(path)
+        for left in path.iterdir():
+            left.unlink()
         try:
             yield path
         finally:
             shutil.rmtree(path)
 
 
-def _empty(directory: Path) -> None:
-    for path in directory.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-async def _write(data_dir: Path, database: Database, scratch: Path, as_archive: bool, progress: BackupProgress) -> Manifest:
+async def _write(data_dir: Path, database: Database, scratch: Path, progress: BackupProgress) -> Manifest:
     manifest = Manifest(version=__version__, created=clock.now_ms(), database="sqlite", revision="")
-    sink: Sink = ArchiveSink(scratch / "backup") if as_archive else DirectorySink(scratch / "backup")
-    with sink:
-        collected = Collected(sink, manifest, data_dir, progress)
-        await _add_database(database, scratch / DATABASE, collected)
-        await _add_files(data_dir, database, collected)
-        sink.finish(manifest)
+    (scratch / "backup").touch(0o600)
+    with tarfile.open(scratch / "backup", "w:gz", compresslevel=COMPRESSION) as tar:
+        archive = BackupArchive(tar, manifest, data_dir, progress)
+        await _add_database(database, scratch / DATABASE, archive)
+        await _add_files(data_dir, database, archive)
+        archive.finish()
     return manifest
 
 
-class Collected:
+class BackupArchive:
     """What has been written to a backup so far."""
 
-    def __init__(self, sink: Sink, manifest: Manifest, data_dir: Path, progress: BackupProgress) -> None:
+    def __init__(self, tar: tarfile.TarFile, manifest: Manifest, data_dir: Path, progress: BackupProgress) -> None:
         self.manifest = manifest
         self.progress = progress
-        self._sink = sink
+        self._tar = tar
         self._data_dir = data_dir
         self._count = self._total = 0
 
@@ -106,45 +106,53 @@ class Collected:
             self.progress(COPYING, self._count, self._total)
 
     def add(self, path: Path, name: str) -> None:
+        member = tarfile.TarInfo(f"{DATA}/{name}")
         if path.is_dir():
-            mode = stat.S_IMODE(path.stat().st_mode)
-            self._sink.add_directory(name, mode)
-            self.manifest.directories[name] = mode
+            member.type, member.mode = tarfile.DIRTYPE, stat.S_IMODE(path.stat().st_mode)
+            self._tar.addfile(member)
             return
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
-            measured, mode = MeasuredFile(file, status.st_size), stat.S_IMODE(status.st_mode)
-            self._sink.add_file(name, measured, mode)
-        self.manifest.files[name] = BackupFile(size=status.st_size, mode=mode, sha256=measured.checksum())
+            member.size, member.mode = status.st_size, stat.S_IMODE(status.st_mode)
+            self._tar.addfile(member, file)  # what is appended meanwhile is left out
+        self.manifest.count += 1
+        self.manifest.bytes += member.size
+
+    def finish(self) -> None:
+        """With the manifest: a backup without one is not whole."""
+        text = self.manifest.model_dump_json(indent=2).encode()
+        member = tarfile.TarInfo(MANIFEST)
+        member.size, member.mode = len(text), 0o600
+        self._tar.addfile(member, io.BytesIO(text))
 
 
-async def _add_database(database: Database, copy: Path, collected: Collected) -> None:
-    manifest = collected.manifest
+async def _add_database(database: Database, copy: Path, archive: BackupArchive) -> None:
+    manifest = archive.manifest
     if database.dialect == "postgresql":
         manifest.database, revision = "postgresql", await database.read(migrate.revision)
     else:
-        revision = await database.read(lambda source: _add_sqlite(source, copy, collected))
+        revision = await database.read(lambda source: _add_sqlite(source, copy, archive))
     if revision is None:
         raise BackupError("There is nothing to back up: the database is empty.")
     manifest.revision = revision
 
 
-def _add_sqlite(source: Connection, copy: Path, collected: Collected) -> str | None:
+def _add_sqlite(source: Connection, copy: Path, archive: BackupArchive) -> str | None:
     copy.touch(0o600)
-    revision = copy_database(source, copy, lambda done, total: collected.progress("Database", done, total))
-    collected.add(copy, DATABASE)
+    revision = copy_database(source, copy, lambda done, total: archive.progress("Database", done, total))
+    archive.add(copy, DATABASE)
     copy.unlink()
     return revision
 
 
-async def _add_files(data_dir: Path, database: Database, collected: Collected) -> None:
+async def _add_files(data_dir: Path, database: Database, archive: BackupArchive) -> None:
     own = _database_files(database)
     for top in belongings(data_dir):
         if top.name == SNAPSHOTS:
-            await _add_repositories(data_dir, database, collected)
+            await _add_repositories(data_dir, database, archive)
         else:
             files = (path for path in files_below(top) if path.resolve() not in own)
-            await asyncio.to_thread(collected.add_all, files, may_vanish=True)
+            await asyncio.to_thread(archive.add_all, files, may_vanish=True)
 
 
 def _database_files(database: Database) -> set[Path]:
@@ -155,8 +163,8 @@ def _database_files(database: Database) -> set[Path]:
     return {path.with_name(path.name + ending) for ending in ("", "-wal", "-shm", "-journal")}
 
 
-async def _add_repositories(data_dir: Path, database: Database, collected: Collected) -> None:
+async def _add_repositories(data_dir: Path, database: Database, archive: BackupArchive) -> None:
     for repository in repositories(data_dir):
-        await asyncio.to_thread(collected.add_all, [data_dir / SNAPSHOTS, repository.parent])
+        await asyncio.to_thread(archive.add_all, [data_dir / SNAPSHOTS, repository.parent])
         async with collection_lock(repository.absolute(), database.locks).held():
-            await asyncio.to_thread(collected.add_all, files_below(repository))
+            await asyncio.to_thread(archive.add_all, files_below(repository))

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import orjson
 
-from app.backup.contents import belongings, database_files
-from app.backup.errors import RestoreUnderWay
-from app.util.server_locks import lock_directory
+from app.backup.manifest import RestoreUnderWay, belongings, database_files
+from app.settings import Settings
+from app.storage.engine import Database, require_writable
+from app.storage.migrate import require_current, upgrade
+from app.util.data_files import lock_directory
 
 STAGING = ".restore"
 DECIDED = ".restored"
@@ -63,3 +65,19 @@ def exchange(data_dir: Path) -> None:
     os.sync()
     decided.rename(data_dir / STAGING)
     shutil.rmtree(data_dir / STAGING)
+
+
+# Opens the database that the servers of these settings use.
+
+
+def open_database(settings: Settings) -> Database:
+    """What a killed restore left to be done is done first. The embedded database is migrated here; a shared one is by
+    `opensession migrate`. Raises DatabaseUnusable and StorageError."""
+    require_writable(settings.data_dir)
+    finish_restore(settings.data_dir)
+    database = Database(settings.resolved_database_url)
+    if settings.database_url is None:
+        upgrade(database.engine)
+    else:
+        require_current(database.engine)
+    return database

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from app.schema.browse import FileNode
+from app.schema.project import FileNode
 
 
 def folders_towards(directory: str, roots: Iterable[str]) -> list[str]:

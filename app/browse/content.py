@@ -11,8 +11,8 @@ from pathlib import Path
 
 from app.browse.reach import AllowedPaths, FileForbidden
 from app.sandbox.git import Git
-from app.schema.browse import FilePatch, PatchHunk, ViewedFile
 from app.schema.errors import ServiceError
+from app.schema.project import FilePatch, PatchHunk, ViewedFile
 from app.tool.files.file_kind import SNIFFED_BYTES, attachment_mime, is_binary
 
 MAX_BYTES = 10 * 1024 * 1024

@@ -13,7 +13,7 @@ from app.schema.errors import BadRequest
 from app.tool.base import ToolError
 from app.tool.search import ripgrep
 from app.tool.search.ripgrep import SearchPlace
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 MAX_FILES = 200_000
 SECONDS = 10.0

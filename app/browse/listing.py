@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.browse.reach import AllowedPaths, FileForbidden
 from app.sandbox.git import Git
-from app.schema.browse import FileNode
+from app.schema.project import FileNode
 from app.tool.search import ripgrep
 
 _LEFT_OUT = {".git", ".DS_Store"}

@@ -11,8 +11,7 @@ from pathlib import Path
 from app.permission.boundary import Boundary
 from app.project.location import Location
 from app.schema.errors import BadRequest, ServiceError
-from app.util.held_directory import HeldDirectory
-from app.util.project_files import path_of
+from app.util.project_files import HeldDirectory, path_of
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Opening a FIFO would wait for a writer."""

@@ -10,7 +10,7 @@ from typing import Literal
 from app.browse.content import FileTooLarge, read
 from app.browse.reach import AllowedPaths, FileForbidden
 from app.sandbox.git import Git
-from app.schema.browse import ChangedFile
+from app.schema.project import ChangedFile
 from app.tool.files.file_kind import SNIFFED_BYTES, is_binary
 from app.tool.search import ripgrep
 

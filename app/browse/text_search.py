@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from app.schema.browse import MatchedText, Submatch, TextMatch
 from app.schema.errors import BadRequest
+from app.schema.project import MatchedText, Submatch, TextMatch
 from app.tool.base import ToolError
 from app.tool.search import ripgrep
 from app.tool.search.ripgrep import SearchPlace

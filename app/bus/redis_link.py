@@ -1,11 +1,13 @@
 """Redis between the servers of one database: what one announces reaches the others at once. Nothing depends on it: what is lost
-is read from the journal."""
+is read from the journal. redis-py is in the extra `replicas`.
+"""
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -15,10 +17,51 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.asyncio.client import PubSub
 
+
+ANSWER_SECONDS = 2.0
+
+
+class RedisUnusable(Exception):
+    """The message says what to do. Servers work on without Redis: they read each other's events from the database."""
+
+
+def find_redis(url: str) -> str:
+    """Its version and address. A message is published and received, as the event bus does. Raises RedisUnusable."""
+    try:
+        import redis
+    except ImportError as error:
+        raise RedisUnusable(f"Redis needs redis-py ({error}): pip install 'opensession[replicas]'") from error
+    client = redis.Redis.from_url(url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS)
+    try:
+        version = client.info("server")["redis_version"]
+        _require_pubsub(client)
+    except (redis.RedisError, OSError) as error:
+        raise RedisUnusable(f"Redis at {address_of(url)} cannot be used: {error}") from error
+    finally:
+        client.close()
+    return f"Redis {version} at {address_of(url)}"
+
+
+def _require_pubsub(client: Any) -> None:
+    """Raises TimeoutError when what is published does not arrive."""
+    channel = f"opensession:check:{secrets.token_hex(8)}"
+    with client.pubsub() as subscriber:
+        subscriber.subscribe(channel)
+        subscriber.get_message(timeout=ANSWER_SECONDS)  # the confirmation
+        client.publish(channel, "?")
+        if subscriber.get_message(timeout=ANSWER_SECONDS) is None:
+            raise TimeoutError(f"a published message did not arrive within {ANSWER_SECONDS:g} s")
+
+
+def address_of(url: str) -> str:
+    """Without its login."""
+    parts = urlsplit(url)
+    return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
+
+
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
-ANSWER_SECONDS = 2.0
 MOST_WAITING = 10_000
 """Items that wait to be sent. More are dropped: the journal has them."""
 

@@ -4,8 +4,11 @@ Events come from the journal's order (`ordered_events`), deltas from the server 
 `remote_parts`). Without Redis the journal is read more often, and the deltas of other servers do not come.
 """
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -14,12 +17,194 @@ import orjson
 
 from app.bus.base import Event, PartDelta, StreamingParts
 from app.bus.frames import Frame, PartFrame
-from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
-from app.bus.ordered_events import OrderedEvents
+from app.bus.memory import Listener, MemoryBus
 from app.bus.redis_link import RedisLink
-from app.bus.remote_parts import RemoteParts
-from app.util.tasks import TaskSet
+from app.schema.event import EventMessagePartUpdated
+from app.util.tasks import FailureLog, TaskSet
+
+# The parts that stream on other servers, put together here from what they receive.
+
+MOST_PARTS = 10_000
+
+
+@dataclass(slots=True)
+class RemotePart:
+    """`size`: the characters of its text that are known."""
+
+    first: PartDelta
+    body: dict[str, Any]
+    size: int
+    pieces: list[str] = field(default_factory=list)
+
+    def append(self, text: str) -> None:
+        self.pieces.append(text)
+        self.size += len(text)
+
+    def first_characters(self, size: int) -> bytes:
+        """The JSON of the part as it was when its text was that long."""
+        if self.pieces:
+            self.body["text"] = "".join((self.body["text"], *self.pieces))
+            self.pieces.clear()
+        return orjson.dumps({**self.body, "text": self.body["text"][:size]})
+
+    def event(self) -> Event:
+        part = self.first
+        updated = EventMessagePartUpdated.around_part(part.session_id, self.first_characters(self.size))
+        return Event.of(updated, part.directory, part.session_id, journaled=False).stored(part.owner, None)
+
+
+class RemoteParts:
+    def __init__(self) -> None:
+        self._parts: OrderedDict[str, RemotePart] = OrderedDict()
+        self._generations: OrderedDict[str, int] = OrderedDict()
+        self._ends: OrderedDict[str, int] = OrderedDict()
+        """By id, of parts, messages and sessions: the sequence of the newest event that shows all of it, or its end."""
+
+    def apply(self, delta: PartDelta, whole: str | None, after: int) -> PartDelta | Event | None:
+        """What is to be published here of a delta of another server: a delta; the whole part where text before it was missed;
+        None where it comes from a server that has lost the session, comes too late, or something is missing still.
+
+        `whole`: the part's JSON, of a part that others may not know yet, or that changed in another way than by text. `after`:
+        the newest sequence that the server had announced by then."""
+        if delta.generation < self._generations.get(delta.session_id, 0) or self._is_late(delta, after):
+            return None
+        _remember(self._generations, delta.session_id, delta.generation)
+        if not delta.text:
+            return delta if whole else None
+        part = self._parts.get(delta.part_id)
+        if part is not None and part.size >= delta.size:
+            return None  # Redis may be given the same twice
+        if part is not None and part.size + len(delta.text) == delta.size:
+            part.append(delta.text)
+        elif whole:
+            body = orjson.loads(whole)
+            part = RemotePart(delta, body, len(body["text"]))
+            _remember(self._parts, delta.part_id, part)
+            if delta.size != len(delta.text):
+                return part.event()
+        else:
+            return None
+        return delta._replace(render=partial(part.first_characters, delta.size))
+
+    def _is_late(self, delta: PartDelta, after: int) -> bool:
+        """It was on its way while Redis did not answer, and clients know better from the journal."""
+        return any(after < self._ends.get(key, 0) for key in (delta.part_id, delta.message_id, delta.session_id))
+
+    def ended(self, id: str, seq: int) -> None:
+        """The last event of a part has come, or a part, message or session was removed."""
+        _remember(self._ends, id, seq)
+        gone = [key for key, part in self._parts.items() if id in (key, part.first.message_id, part.first.session_id)]
+        for key in gone:
+            del self._parts[key]
+
+    def streaming(self, directory: str | None) -> StreamingParts:
+        parts = {key: part for key, part in self._parts.items() if directory in (None, part.first.directory)}
+        return StreamingParts({key: part.size for key, part in parts.items()}, [part.event() for part in parts.values()])
+
+
+def _remember(known: OrderedDict[str, Any], key: str, value: Any) -> None:
+    known[key] = value
+    known.move_to_end(key)
+    if len(known) > MOST_PARTS:
+        known.popitem(last=False)
+
+
+# The journal's events in their order, each once and none left out, wherever this server hears of them first.
+#
+# Sequences have no gaps and are committed in their order. An event is delivered when all before it are; what is missing was
+# committed by another server, and comes from it or, a moment later, from the journal.
+
+log = logging.getLogger(__name__)
+
+GAP_SECONDS = 0.01
+"""How long the missing events may take to come from the server that committed them, before the journal is read."""
+MOST_WAITING = 1_000
+"""Events that may wait for a gap to close. More are read from the journal again."""
+
+
+class OrderedEvents:
+    def __init__(
+        self,
+        deliver: Callable[[Event], None],
+        read_after: Callable[[int], Awaitable[Sequence[Event]]],
+        lost: Callable[[], None],
+    ) -> None:
+        """`read_after` returns events of the journal after a sequence, none at its head. `lost` is called when the journal no
+        longer has what is missing."""
+        self._deliver = deliver
+        self._read_after = read_after
+        self._lost = lost
+        self._waiting: dict[int, Event] = {}
+        self._gap = asyncio.Event()
+        self.cursor = 0
+        self.offered = 0
+        """The newest sequence that this server has heard of."""
+        self.poll_seconds = 0.25
+        """How often the journal is read while nothing is missing: its newest event may be one that nobody announced."""
+
+    def begin(self, head: int) -> None:
+        """Deliver what comes after `head`."""
+        self.cursor = head
+        self._advance()
+
+    def offer(self, events: Iterable[Event]) -> None:
+        for event in events:
+            assert event.seq is not None
+            self.offered = max(self.offered, event.seq)
+            if event.seq > self.cursor and len(self._waiting) < MOST_WAITING:
+                self._waiting[event.seq] = event
+        self._advance()
+
+    def hint(self, seq: int) -> None:
+        """The journal has an event of this sequence."""
+        self.offered = max(self.offered, seq)
+        self._advance()
+
+    async def follow(self) -> None:
+        """Until cancelled: read what is missing, and what nobody announces."""
+        failures = FailureLog(log, "reading the event journal")
+        while True:
+            try:
+                async with asyncio.timeout(self.poll_seconds):
+                    await self._gap.wait()
+                    await asyncio.sleep(GAP_SECONDS)
+            except TimeoutError:
+                pass
+            else:
+                if self.cursor >= self.offered:
+                    continue
+            try:
+                await self.read()
+                failures.worked()
+            except Exception as error:  # noqa: BLE001  the database may answer the next time
+                failures.failed(error)
+                await asyncio.sleep(self.poll_seconds)
+
+    async def read(self) -> None:
+        """Deliver all that the journal has."""
+        while events := await self._read_after(self.cursor):
+            first = events[0].seq or 0
+            if first > self.cursor + 1 and first not in self._waiting and self.cursor + 1 not in self._waiting:
+                self._lost()
+            for event in events:
+                if event.seq is not None and event.seq > self.cursor:
+                    self._pass_on(event)
+            self._advance()
+
+    def _advance(self) -> None:
+        while (event := self._waiting.pop(self.cursor + 1, None)) is not None:
+            self._pass_on(event)
+        if self.cursor < self.offered:
+            self._gap.set()
+        else:
+            self._gap.clear()
+
+    def _pass_on(self, event: Event) -> None:
+        assert event.seq is not None
+        self.cursor = event.seq
+        self._waiting.pop(event.seq, None)
+        self._deliver(event)
+
 
 POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
 LARGEST_SENT = 64 * 1024

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.backup.contents import DATABASE
+from app.backup.manifest import DATABASE
 from app.cli.support import database_must_do, fail, settings
 from app.settings import Settings
 from app.snapshot.errors import SnapshotFailed
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
     from app.backup.manifest import BackupProgress, Manifest
     from app.storage.engine import Database
 
-BackupTarget = Annotated[
-    Path, typer.Argument(metavar="FILE|DIR", help="FILE.tar.gz (or .tgz) for one file, another name for a directory.")
-]
-BackupSource = Annotated[Path, typer.Argument(metavar="FILE|DIR", help="What `opensession backup` made.")]
+BackupTarget = Annotated[Path, typer.Argument(metavar="FILE", help="A new file; it becomes a .tar.gz.")]
+BackupSource = Annotated[Path, typer.Argument(metavar="FILE", help="What `opensession backup` made.")]
 Force = Annotated[bool, typer.Option("--force", help="Move what is in the data directory aside, to before-restore-….")]
 
 _DUMP_FIRST = """The database is PostgreSQL: this copies the files only. Dump it first, so that what it names is copied:
@@ -32,7 +30,7 @@ _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump tha
 
 
 def backup(target: BackupTarget) -> None:
-    """Copy all that the server keeps to a file or directory, while it runs: database, snapshots, outputs, keys."""
+    """Copy all that the server keeps to a file, while it runs: database, snapshots, outputs, keys."""
     from app.cli.console import progress_bars
     from app.storage.engine import Database
 
@@ -90,8 +88,8 @@ def _require_no_server(here: Settings) -> None:
 
 def _has_live_server(here: Settings) -> bool:
     from app.session.lease import DEAD_AFTER_MS
-    from app.storage.backup import has_server
     from app.storage.engine import Database
+    from app.storage.maintenance import has_server
 
     with closing(Database(here.resolved_database_url)) as database:
         return asyncio.run(database.read(lambda connection: has_server(connection, DEAD_AFTER_MS)))
@@ -111,14 +109,14 @@ def _say_of_postgres(here: Settings, text: str) -> None:
 
 
 def _held(manifest: "Manifest") -> str:
-    megabytes = sum(file.size for file in manifest.files.values()) / 1_000_000
-    return f"{len(manifest.files):,} files, {megabytes:,.1f} MB, schema {manifest.revision}, of version {manifest.version}"
+    size = f"{manifest.count:,} files, {manifest.bytes / 1_000_000:,.1f} MB"
+    return f"{size}, schema {manifest.revision}, of version {manifest.version}"
 
 
 @contextmanager
 def _failures() -> Iterator[None]:
     """Prints one as a sentence."""
-    from app.backup.errors import BackupError
+    from app.backup.manifest import BackupError
 
     try:
         yield

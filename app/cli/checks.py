@@ -26,13 +26,13 @@ from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.snapshot import checkup as snapshots
 from app.snapshot.snapshots import Snapshots, snapshot_dir
-from app.storage import checkup as database
+from app.storage import maintenance as database
 from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable
-from app.storage.locks import locks_of
+from app.storage.maintenance import Finding
+from app.storage.postgres import locks_of
 from app.util.environment import minimal
-from app.util.finding import Finding
 from app.util.git_obstacles import obstacle
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")
 

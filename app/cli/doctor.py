@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.cli.support import settings
-from app.util.finding import Finding
+from app.storage.maintenance import Finding
 
 
 def doctor(

@@ -72,9 +72,9 @@ async def _import(
 ) -> "ImportReport":
     from app.bus.memory import MemoryBus
     from app.cli.console import progress_bars
-    from app.session.publisher import SessionPublisher
-    from app.session.quota import ProjectQuota
+    from app.session.live_parts import SessionPublisher
     from app.session.store import Store
+    from app.session.usage import ProjectQuota
     from app.storage.statements import statements
     from app.storage.writer import Writer
     from app.transfer.importer import Importer
@@ -84,7 +84,7 @@ async def _import(
     here, sql, publisher = settings(), statements(database.dialect), SessionPublisher(MemoryBus())
     writer = Writer(database, sql, publisher)
     store = Store(database, sql, writer, publisher)
-    importer = Importer(store, ProjectQuota(store, here.max_project_bytes))
+    importer = Importer(store, ProjectQuota(database, here.max_project_bytes))
     bytes_of_snapshots = here.max_snapshot_bytes
     snapshots = SnapshotImport(source / "snapshot", here.data_dir, database.locks, max_bytes=bytes_of_snapshots, dry_run=dry_run)
     work = OpenCodeImport(store, writer, importer, snapshots, dry_run=dry_run)

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.bus.redis_server import RedisUnusable, find_redis
+from app.bus.redis_link import RedisUnusable, find_redis
 from app.session.lease import DEAD_AFTER_MS
 from app.settings import Settings
-from app.storage import server_facts
+from app.storage import maintenance
 from app.storage.engine import Connection, Engine, make_engine, transaction
+from app.storage.maintenance import Finding
 from app.storage.migrate import HEAD, revision
-from app.storage.repositories import lease_rows
-from app.util.finding import Finding
-from app.util.server_locks import volume_id
+from app.storage.repositories import work_rows
+from app.util.data_files import volume_id
 
 CONNECTIONS_OF_A_SERVER = 6
 CLOCK_SECONDS = 1.0
@@ -34,7 +34,7 @@ def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
             yield Finding("Redis", "note", "not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)")
         return
     with transaction(engine) as connection:
-        replicas = lease_rows.replicas(connection) if revision(connection) == HEAD else []
+        replicas = work_rows.replicas(connection) if revision(connection) == HEAD else []
         yield from _postgres(connection)
         yield _clock(connection)
     yield _redis(settings)
@@ -43,11 +43,11 @@ def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
 
 
 def _postgres(connection: Connection) -> Iterator[Finding]:
-    found = server_facts.product(connection)
-    if server_facts.is_read_only(connection):
+    found = maintenance.product(connection)
+    if maintenance.is_read_only(connection):
         yield Finding("PostgreSQL", "fault", f"{found} is read-only: name the primary in OPENSESSION_DATABASE_URL")
         return
-    free = server_facts.free_connections(connection)
+    free = maintenance.free_connections(connection)
     room = f"room for {free // CONNECTIONS_OF_A_SERVER} more servers"
     if free < CONNECTIONS_OF_A_SERVER:
         yield Finding("PostgreSQL", "fault", f"{found}: {free} connections are free, a server takes {CONNECTIONS_OF_A_SERVER}")
@@ -56,7 +56,7 @@ def _postgres(connection: Connection) -> Iterator[Finding]:
 
 
 def _clock(connection: Connection) -> Finding:
-    ahead = server_facts.clock_ahead_seconds(connection)
+    ahead = maintenance.clock_ahead_seconds(connection)
     if abs(ahead) <= CLOCK_SECONDS:
         return Finding("clocks", "fine", f"this machine's and the database's differ by {abs(ahead):.2f} s")
     where = "ahead of" if ahead > 0 else "behind"
@@ -108,8 +108,8 @@ def mode(settings: Settings) -> list[str]:
     engine = make_engine(settings.resolved_database_url)
     try:
         with engine.connect() as connection:
-            found = server_facts.product(connection)
-            others = [each for each in lease_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
+            found = maintenance.product(connection)
+            others = [each for each in work_rows.replicas(connection) if each.age <= DEAD_AFTER_MS]
     finally:
         engine.dispose()
     if engine.dialect.name == "sqlite":

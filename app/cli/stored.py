@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.support import database_must_do, fail, settings
-from app.schema.retention import PruneReport
-from app.schema.usage import UsageReport, UsageTotal
+from app.schema.session import PruneReport, UsageReport, UsageTotal
 from app.settings import Settings
 from app.util import clock
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
     from app.runs.retention import Retention
@@ -114,12 +113,12 @@ async def _prune(days: float, archived_only: bool, dry_run: bool) -> PruneReport
 async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
     """Without a server; the servers of a shared database hear of it by the journal."""
     from app.api.audit import AuditLog
-    from app.backup.opening import open_database
+    from app.backup.placing import open_database
     from app.bus.memory import MemoryBus
     from app.runs.retention import REST, Retention
     from app.session.lease import Leases
     from app.session.live import LiveSessions
-    from app.session.publisher import SessionPublisher
+    from app.session.live_parts import SessionPublisher
     from app.session.service import SessionService
     from app.session.store import Store
     from app.storage.statements import statements

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from app.cli.support import database_must_do, fail, settings
-from app.users.principal import Role
+from app.users.users import Role
 
 if TYPE_CHECKING:
     from app.storage.engine import Database
-    from app.users.server_secret import ServerSecret
+    from app.users.tokens import ServerSecret
     from app.users.users import User, Users
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ def rotate_secret() -> None:
     made now. Servers may run meanwhile."""
     from cryptography.fernet import InvalidToken
 
-    from app.users.server_secret import ServerSecret
+    from app.users.tokens import ServerSecret
 
     held = ServerSecret(settings().secret_key, settings().data_dir)
     if held.is_in_file:
@@ -185,7 +185,7 @@ def rotate_secret() -> None:
 
 async def _encrypt_anew(database: "Database", held: "ServerSecret") -> int:
     from app.storage.repositories import webhook_rows
-    from app.users.keys import UserKeys
+    from app.users.accounts import UserKeys
 
     def rotate(secret: str) -> str:
         return held.box().rotate(secret.encode()).decode()
@@ -202,7 +202,7 @@ def _run(work: "Callable[[Users], Coroutine[Any, Any, T]]") -> T:
 
 def _on_database(work: "Callable[[Database], Coroutine[Any, Any, T]]") -> T:
     """The one that the server uses; the embedded one is made or migrated."""
-    from app.backup.opening import open_database
+    from app.backup.placing import open_database
 
     with database_must_do(), closing(open_database(settings())) as database:
         return asyncio.run(work(database))

@@ -5,8 +5,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from app.schema.agent import Command
 from app.schema.config import Config
+from app.schema.model import Command
 
 _NUMBERED = re.compile(r"\$\d+")
 

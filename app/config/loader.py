@@ -19,10 +19,10 @@ from app.config.parse import Substitution, parse_layer, parse_literal, validate
 from app.config.sources import ConfigDirectory, Sources, locate
 from app.config.unused import unused_keys
 from app.config.watch import ConfigStamp, ConfigWatch, changed, essential
-from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
-from app.util import paths
+from app.schema.model import Skill
+from app.util import environment
 from app.util.project_files import ProjectBounds
 
 
@@ -71,7 +71,7 @@ def load(
     """`remote`: the result of `fetch_well_known`. Without `trusts_project` the project's own files may not name the server's
     variables and files outside of it, and change no part of an MCP server of the operator's. `bounds`: where those files
     themselves lie. Raises ConfigJsonError, ConfigInvalidError."""
-    sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
+    sources = locate(directory, worktree, flags, environment.home(), environment.opencode_config_dir())
     loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree))
     if not trusts_project:
         loader.distrust_project()
@@ -91,8 +91,8 @@ def load(
 
 def load_global(environ: Mapping[str, str] = os.environ) -> Config:
     """What the user's own files say for all directories, and nothing that is added to it. Raises as `load` does."""
-    place, flags = paths.opencode_config_dir(), Flags()
-    loader = _Loader(locate(place, place, flags, paths.home(), place), flags, environ, ProjectBounds.of(place, place))
+    place, flags = environment.opencode_config_dir(), Flags()
+    loader = _Loader(locate(place, place, flags, environment.home(), place), flags, environ, ProjectBounds.of(place, place))
     return validate(Config, _merged(loader.global_layers()), str(place), lambda where: None)
 
 
@@ -265,7 +265,7 @@ class _Loader:
         """The folders that `skills.paths` of each layer names, with what reads them."""
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
-                place = paths.home() / name[2:] if name.startswith("~/") else directory / name
+                place = environment.home() / name[2:] if name.startswith("~/") else directory / name
                 if layer.of_project and not self._project_may_name(place):
                     self.warnings.append(
                         ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
@@ -283,7 +283,7 @@ class _Loader:
 def _place(pattern: str) -> Path | None:
     """The path that a pattern of instructions begins at; None where it is relative to the project, or a page."""
     if pattern.startswith("~/"):
-        return paths.home() / pattern[2:]
+        return environment.home() / pattern[2:]
     return Path(pattern) if Path(pattern).is_absolute() else None
 
 
@@ -301,7 +301,7 @@ def _plugin_place(plugin: str, base: Path) -> str:
     if plugin.startswith("file://"):
         return plugin
     if plugin.startswith("~/"):
-        return (paths.home() / plugin[2:]).as_uri()
+        return (environment.home() / plugin[2:]).as_uri()
     is_path = plugin.startswith(("./", "../", "/")) or plugin.endswith(".py")
     return (base / plugin).resolve().as_uri() if is_path else plugin
 

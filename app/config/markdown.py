@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from app.config.errors import ConfigFrontmatterError
 from app.config.parse import validate
 from app.config.watch import ConfigWatch
-from app.schema.agent import Skill
 from app.schema.config import AgentConfig, CommandConfig
 from app.schema.errors import ServiceError
-from app.util.json_bounds import DEEPEST
+from app.schema.model import Skill
+from app.util.bounds import DEEPEST
 
 MAX_FRONTMATTER = 64 * 1024
 MAX_VALUES = 10_000

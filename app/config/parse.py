@@ -13,9 +13,9 @@ from app.config import jsonc
 from app.config.errors import ConfigInvalidError, ConfigJsonError
 from app.config.issues import describe
 from app.schema.config import Config
-from app.util import paths
+from app.util import environment
+from app.util.bounds import DEEPEST, is_deeper
 from app.util.environment import is_servers_own
-from app.util.json_bounds import DEEPEST, is_deeper
 from app.util.project_files import MAX_ALL_BYTES
 
 M = TypeVar("M", bound=BaseModel)
@@ -130,7 +130,7 @@ def _file_text(name: str, path: str, line: int, base: Path | None, values: Subst
 
 def _named_file(name: str, base: Path | None) -> Path | None:
     if name.startswith("~/"):
-        return paths.home() / name[2:]
+        return environment.home() / name[2:]
     if Path(name).is_absolute():
         return Path(name)
     return None if base is None else base / name

@@ -22,7 +22,7 @@ from app.config.sources import FOLDER
 from app.config.watch import ConfigWatch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
-from app.util import paths
+from app.util import environment
 from app.util.project_files import FileRefused, ProjectBounds, Within, anywhere, open_folder
 
 _OWN_FILES = (f"{FOLDER}/opencode.json", f"{FOLDER}/opencode.jsonc", "opencode.json", "opencode.jsonc")
@@ -83,7 +83,7 @@ def own_file(directory: Path) -> Path:
 
 
 def global_file() -> Path:
-    return _first_file(paths.opencode_config_dir(), _GLOBAL_FILES)
+    return _first_file(environment.opencode_config_dir(), _GLOBAL_FILES)
 
 
 def _first_file(directory: Path, names: Sequence[str]) -> Path:

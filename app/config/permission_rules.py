@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from app.schema.permission import Action, Rule, Ruleset
-from app.util import paths
+from app.util import environment
 
 
 def ruleset(permission: Mapping[str, Any] | Action, home: Path | None = None) -> Ruleset:
@@ -13,7 +13,7 @@ def ruleset(permission: Mapping[str, Any] | Action, home: Path | None = None) ->
     may begin with `~` or `$HOME`."""
     if isinstance(permission, str):
         return [Rule(permission="*", pattern="*", action=permission)]
-    place = str(home or paths.home())
+    place = str(home or environment.home())
     return [rule for key, value in permission.items() for rule in _rules(key, value, place)]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.config.errors import ConfigInvalidError
 from app.config.parse import Substitution, parse_layer
 from app.schema.model import Auth, WellKnownAuth
-from app.util.bounded_answer import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity
+from app.util.bounds import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity
 
 if TYPE_CHECKING:
     import httpx2

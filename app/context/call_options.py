@@ -5,9 +5,8 @@ from typing import Any
 
 from app.config.flags import Flags
 from app.provider.call_options import OUTPUT_TOKEN_MAX, call_options
-from app.schema.agent import Agent
 from app.schema.message import UserMessage
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.workspace.instance import Instance
 
 

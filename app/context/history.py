@@ -18,19 +18,22 @@ from app.provider.base import (
 )
 from app.provider.transform import rename_calls
 from app.schema.errors import MessageAbortedError
-from app.schema.file import FilePart
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import (
     CompactionPart,
+    Completed,
+    Failed,
+    FilePart,
     Part,
+    Pending,
     ReasoningPart,
+    Running,
     StepStartPart,
     SubtaskPart,
     TextPart,
     ToolPart,
 )
-from app.schema.tool_state import Completed, Failed, Pending, Running
 
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from app.util.bounded_answer import IDENTITY, require_identity
+from app.util.bounds import IDENTITY, require_identity
 
 if TYPE_CHECKING:
     import httpx2

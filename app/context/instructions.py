@@ -11,8 +11,8 @@ from pathlib import Path
 from app.config.flags import Flags
 from app.context.instruction_pages import InstructionPages
 from app.schema.message import MessageWithParts
-from app.schema.tool_state import Completed
-from app.util import paths
+from app.schema.part import Completed
+from app.util import environment
 from app.util.project_files import (
     MAX_ALL_BYTES,
     MAX_BYTES,
@@ -20,10 +20,10 @@ from app.util.project_files import (
     ProjectBounds,
     Within,
     anywhere,
+    matches,
     read_bytes,
     warn_once,
 )
-from app.util.project_globs import matches
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -165,9 +165,9 @@ def _files(candidates: Iterable[tuple[str | Path, str]]) -> list[str]:
 
 
 def _global(flags: Flags) -> list[str]:
-    candidates: list[tuple[str | Path, str]] = [(paths.opencode_config_dir(), "AGENTS.md")]
+    candidates: list[tuple[str | Path, str]] = [(environment.opencode_config_dir(), "AGENTS.md")]
     if not flags.disable_claude_code_prompt:
-        candidates.append((paths.home(), ".claude/CLAUDE.md"))
+        candidates.append((environment.home(), ".claude/CLAUDE.md"))
     if flags.config_dir:
         candidates.append((flags.config_dir, "AGENTS.md"))
     return _files(candidates)[:1]
@@ -192,7 +192,7 @@ def _configured(scope: InstructionScope, refused: list[OSError]) -> Iterator[tup
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:
     """The directories that a pattern is relative to."""
     if pattern.startswith("~/"):
-        return [paths.home()]
+        return [environment.home()]
     if Path(pattern).is_absolute():
         return [Path("/")]
     if scope.flags.disable_project_config:

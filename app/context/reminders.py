@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from app.agent.definitions import prompt_text
-from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.model import Agent
 from app.schema.part import Part, TextPart
 from app.util import ids
 

@@ -4,9 +4,8 @@ import sys
 
 from app.agent.definitions import prompt_text
 from app.project.location import Location
-from app.schema.agent import Agent
 from app.schema.message import UserMessage
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.util import clock
 
 _FAMILIES = (

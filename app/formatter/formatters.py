@@ -13,10 +13,10 @@ from app.formatter.kinds import FormattedProject, FormatterKind, configured
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import FormatterConfig
-from app.schema.lsp import FormatterStatus
+from app.schema.project import FormatterStatus
 from app.tool.process import process
 from app.tool.process.transcript import Transcript
-from app.util.project_programs import find_program
+from app.util.project_files import find_program
 
 FORMAT_SECONDS = 10.0
 PAUSE_SECONDS = 60.0

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.config.flags import Flags
 from app.schema.config import FormatterConfig
-from app.util.project_programs import above, has_file, text_of
+from app.util.project_files import above, has_file, text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import default_model_of
 from app.schema.errors import BadRequest, Conflict
-from app.schema.file import FileSource, SourceText
 from app.schema.message import PromptInput, UserMessage
-from app.schema.part import AgentPartInput, FilePartInput, PartInput, TextPartInput
+from app.schema.part import AgentPartInput, FilePartInput, FileSource, PartInput, SourceText, TextPartInput
 from app.schema.session import DEFAULT_VARIANT
 from app.schema.timeline import (
     PromptAgentAttachment,
@@ -24,7 +23,7 @@ from app.schema.timeline import (
     SessionPromptInput,
 )
 from app.session.live import LiveSessions
-from app.session.prompted_session import PromptedSession, model_of_session
+from app.session.rows import PromptedSession, model_of_session
 from app.timeline.service import Admission, Timeline
 from app.util import ids
 from app.workspace.instance import Instance

@@ -17,9 +17,8 @@ import orjson
 from app.mcp.values import McpFailure
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.file import FileContent, FilePart, ResourceSource
 from app.schema.message import UserMessage
-from app.schema.part import FilePartInput, Part, TextPart
+from app.schema.part import FileContent, FilePart, FilePartInput, Part, ResourceSource, TextPart
 from app.session.store import Store
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.builtin.list_files import ListParameters, ListTool
@@ -28,8 +27,7 @@ from app.tool.files.file_times import FileTimes, Stamp
 from app.tool.truncation import OutputStore
 from app.turn.unattended_host import UnattendedHost
 from app.util import ids
-from app.util.held_directory import DirectoryReplaced
-from app.util.project_files import path_of
+from app.util.project_files import DirectoryReplaced, path_of
 from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024

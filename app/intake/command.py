@@ -14,9 +14,9 @@ from app.intake.user_message import default_model_of
 from app.provider.models.selection import parse_model
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.agent import Agent, Command
 from app.schema.errors import BadRequest
 from app.schema.message import CommandInput, PromptInput
+from app.schema.model import Agent, Command
 from app.schema.part import (
     AgentPartInput,
     FilePartInput,
@@ -27,7 +27,7 @@ from app.schema.part import (
 )
 from app.tool.process.process import run as run_process
 from app.tool.process.transcript import Transcript
-from app.util import paths
+from app.util import environment
 from app.workspace.instance import Instance
 
 _TOKEN = re.compile(r'\[Image \d+\]|"[^"]*"|\'[^\']*\'|[^\s"\']+')
@@ -72,7 +72,7 @@ def resolve_references(text: str, worktree: Path, agents: Mapping[str, Agent]) -
     """Files and directories that are there, else agents of that name; others mean nothing."""
     found: list[PartInput] = []
     for name in references(text):
-        path = paths.home() / name[2:] if name.startswith("~/") else worktree / name
+        path = environment.home() / name[2:] if name.startswith("~/") else worktree / name
         if _exists(path):
             mime = "application/x-directory" if path.is_dir() else "text/plain"
             found.append(FilePartInput(mime=mime, filename=name, url=path.resolve().as_uri()))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from app.mcp.values import Content, McpFailure, ServerPrompt
-from app.schema.agent import Command
 from app.schema.errors import BadRequest
+from app.schema.model import Command
 from app.tool.mcp_tool import sanitised
 from app.workspace.instance import Instance
 

@@ -17,16 +17,15 @@ from app.runs.turns import NoAnswer
 from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
 from app.session.live import LiveSession, LiveSessions, WorkKind
-from app.session.prompted_session import PromptedSession
+from app.session.rows import PromptedSession
 from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
 from app.storage.engine import StorageError
-from app.storage.repositories import pending_rows
+from app.storage.repositories import work_rows
 from app.turn import stored_error
 from app.util import clock, ids
-from app.util.failure_log import FailureLog
-from app.util.held_directory import HeldDirectory
-from app.util.tasks import TaskSet, every
+from app.util.project_files import HeldDirectory
+from app.util.tasks import FailureLog, TaskSet, every
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
 
@@ -90,7 +89,7 @@ class PromptQueue:
         """A message with an id is queued once, however often it is sent."""
 
         def enqueue(tx: SessionTx) -> str:
-            queued = pending_rows.queued_prompts(tx.connection, session_id)
+            queued = work_rows.queued_prompts(tx.connection, session_id)
             if (same := _same(queued, row)) is not None:
                 return str(same.id)
             if len(queued) >= self._most:
@@ -140,13 +139,13 @@ class PromptQueue:
         return await self._prompts.answer(waiting.session_id, accepted)
 
     async def _rows(self, session_id: str) -> Sequence[Any]:
-        return await self._store.query(pending_rows.queued_prompts, session_id)
+        return await self._store.query(work_rows.queued_prompts, session_id)
 
     # Beginning what waits.
 
     async def resume(self) -> None:
         """Work on the queues that were left when the only server of the database stopped."""
-        for session_id, _ in await self._store.query(pending_rows.waiting_queues):
+        for session_id, _ in await self._store.query(work_rows.waiting_queues):
             self._work_on(session_id)
 
     def watch(self) -> None:
@@ -156,7 +155,7 @@ class PromptQueue:
         self._watching.start(every(LOOK_SECONDS, self._look, what), what)
 
     async def _look(self) -> None:
-        waiting = set(await self._store.query(pending_rows.waiting_queues))
+        waiting = set(await self._store.query(work_rows.waiting_queues))
         for session_id, _ in waiting & self._seen:
             self._work_on(session_id)
         self._seen = waiting

@@ -10,9 +10,8 @@ from app.intake.user_message import AcquireLease, Intake, IntakeOutcome, Prepare
 from app.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.message import Message, MessageWithParts, PromptInput, UserMessage
-from app.session.live import LiveSession, LiveSessions
-from app.session.prompted_session import PromptedSession
-from app.session.status import busy_in
+from app.session.live import LiveSession, LiveSessions, busy_in
+from app.session.rows import PromptedSession
 from app.turn.turn_context import TurnServices
 from app.workspace.instance import Instance
 

@@ -6,12 +6,11 @@ from typing import Any
 from app.agent.definitions import find as find_agent
 from app.agent.definitions import prompt_text
 from app.intake.user_message import default_model_of
-from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, ShellInput
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.schema.part import ModelRef, ToolPart
 from app.schema.session import Busy
-from app.session.prompted_session import model_of_session
+from app.session.rows import model_of_session
 from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.turn import decide

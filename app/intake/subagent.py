@@ -3,13 +3,12 @@
 from typing import Any, Protocol
 
 from app.permission.inheritance import child_rules
-from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput
-from app.schema.part import ModelRef, Part, TextPart, TextPartInput, ToolPart
+from app.schema.model import Agent
+from app.schema.part import Completed, ModelRef, Part, Running, TextPart, TextPartInput, ToolPart
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
-from app.schema.tool_state import Completed, Running
-from app.session.service import new_session
+from app.session.fork import new_session
 from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.tool.base import SubagentRequest, ToolError, ToolResult

@@ -16,13 +16,12 @@ from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageW
 from app.schema.part import ModelRef
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
-from app.session.prompted_session import PromptedSession
-from app.session.quota import ProjectQuota
 from app.session.revert import remove_reverted
-from app.session.rows import message_row, part_row
+from app.session.rows import PromptedSession, message_row, part_row
 from app.session.service import check_part_size
 from app.session.session_tx import SessionTx
 from app.session.store import Store
+from app.session.usage import ProjectQuota
 from app.storage.engine import Connection
 from app.storage.repositories import message_rows
 from app.storage.writer import Lease

@@ -24,9 +24,9 @@ from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestM
 
 from app.sandbox.program import Program
 from app.tool.process.process import end_group, marked, yield_processor
-from app.util import marks
-from app.util.bounded_answer import AnswerPassedLimit, require_few_values
-from app.util.pipe_reader import PipeReader
+from app.util import processes
+from app.util.bounds import AnswerPassedLimit, require_few_values
+from app.util.processes import PipeReader
 from app.util.tasks import forget_failure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
@@ -157,7 +157,7 @@ class LspClient:
 async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Diagnosed) -> AsyncIterator[LspClient]:
     """Runs the program during the block; then its process group is killed. `settings`: what it is told when it asks for its
     configuration. Raises OSError."""
-    mark = marks.new()
+    mark = processes.new()
     async with _output() as (output, sink):
         process = await asyncio.create_subprocess_exec(
             *program.argv,
@@ -195,7 +195,7 @@ async def _output() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
 async def _end(program: Program, process: asyncio.subprocess.Process, mark: str) -> None:
     await end_group(process, program.is_confined)
     if not program.is_confined:
-        await asyncio.to_thread(marks.end, lambda found: found == mark)
+        await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCClient:

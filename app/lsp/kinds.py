@@ -8,7 +8,7 @@ from typing import Any
 
 from app.config.flags import Flags
 from app.schema.config import LspConfig
-from app.util.project_programs import above, find_program, has_file, text_of
+from app.util.project_files import above, find_program, has_file, text_of
 
 Initialization = Callable[[Path, Path], Mapping[str, Any] | None]
 """Of a root and the checkout's top. None: the server cannot work there."""

@@ -8,8 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 
-from app.schema.browse import Symbol
-from app.schema.lsp import FileErrors
+from app.schema.project import FileErrors, Symbol
 
 _ERROR = 1
 _MAX_ERRORS = 20

@@ -17,10 +17,9 @@ from app.lsp.server import LanguageServer, LspTarget
 from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.browse import Symbol
 from app.schema.config import LspConfig
 from app.schema.event import AnnouncedEvent, DiagnosedFile, EventLspClientDiagnostics, EventLspUpdated, Nothing
-from app.schema.lsp import FileErrors, LSPStatus
+from app.schema.project import FileErrors, LSPStatus, Symbol
 from app.util.tasks import TaskSet
 
 ANSWER_SECONDS = 3.0

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 
 import httpx2
 
-from app.util.bounded_answer import IDENTITY, AnswerPassedLimit, EventBytes, body_of, require_few_values, require_identity
+from app.util.bounds import IDENTITY, AnswerPassedLimit, EventBytes, body_of, require_few_values, require_identity
 
 
 async def ask_uncompressed(request: httpx2.Request) -> None:

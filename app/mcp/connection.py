@@ -15,7 +15,7 @@ import anyio
 from app.mcp.target import McpTarget, takes_sign_in
 from app.mcp.values import Content, McpFailure, McpTimeout, Offers, SignInNeeded
 from app.mcp.watch import McpWatch
-from app.schema.mcp import (
+from app.schema.project import (
     MCPStatus,
     MCPStatusConnected,
     MCPStatusDisabled,

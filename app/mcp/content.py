@@ -22,7 +22,7 @@ from mcp_types import (
 )
 
 from app.mcp.values import Content, ServerPrompt, ServerResource, ServerTool
-from app.schema.file import FileContent
+from app.schema.part import FileContent
 
 UNTYPED = "application/octet-stream"
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from app.util.private_json import PrivateJson
+from app.util.data_files import PrivateJson
 
 
 class Credentials(BaseModel):

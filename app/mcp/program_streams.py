@@ -16,8 +16,8 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from app.util import bounded_answer
-from app.util.bounded_answer import AnswerPassedLimit, require_few_values
+from app.util import bounds
+from app.util.bounds import AnswerPassedLimit, require_few_values
 
 ReceivedMessage = SessionMessage | Exception
 STOP_SECONDS = 2.0
@@ -39,7 +39,7 @@ async def program_streams(program: StdioServerParameters, errors: TextIO) -> Asy
         env=get_default_environment() | (program.env or {}),
         cwd=program.cwd,
         start_new_session=True,
-        limit=bounded_answer.MAX_EVENT_BYTES,
+        limit=bounds.MAX_EVENT_BYTES,
     )
     received, messages = anyio.create_memory_object_stream[ReceivedMessage](0)
     outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
@@ -75,7 +75,7 @@ async def _line(output: asyncio.StreamReader) -> bytes | AnswerPassedLimit | Non
     except asyncio.IncompleteReadError:
         return None
     except asyncio.LimitOverrunError:
-        return AnswerPassedLimit(f"A line of the server has more than {bounded_answer.MAX_EVENT_BYTES} bytes")
+        return AnswerPassedLimit(f"A line of the server has more than {bounds.MAX_EVENT_BYTES} bytes")
 
 
 def _parsed(line: bytes) -> ReceivedMessage:

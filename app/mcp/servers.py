@@ -16,7 +16,7 @@ from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpConfig, McpEnabledConfig, McpLocalConfig
 from app.schema.errors import NotFound
 from app.schema.event import EventMcpToolsChanged, McpServerRef
-from app.schema.mcp import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
+from app.schema.project import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
 from app.storage.directory_state import DirectoryState, DirectoryStates
 from app.util.tasks import TaskSet
 

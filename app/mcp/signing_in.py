@@ -17,7 +17,7 @@ from app.schema.base import Wire
 from app.schema.config import McpRemoteConfig
 from app.schema.errors import BadRequest, NotFound
 from app.schema.event import EventMcpBrowserOpenFailed, McpPage
-from app.schema.mcp import MCPStatus, MCPStatusConnected
+from app.schema.project import MCPStatus, MCPStatusConnected
 from app.storage.directory_state import DirectoryState, DirectoryStates
 
 HAND_OVER_SECONDS = 30.0

@@ -17,9 +17,9 @@ from app.mcp.target import McpTarget
 from app.mcp.values import McpFailure
 from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig
-from app.util import marks
-from app.util.bounded_answer import AnswerPassedLimit
-from app.util.pipe_reader import PipeReader
+from app.util import processes
+from app.util.bounds import AnswerPassedLimit
+from app.util.processes import PipeReader
 
 MOST_UNREADABLE = 100
 """Lines that are no messages; some programs print a greeting, but one that prints for ever is no server."""
@@ -32,7 +32,7 @@ _STDERR_MOMENT = 0.2
 async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises McpFailure when the program cannot be started; tells the watch when its output ends, with its last words."""
     command = config.command[0]
-    mark = marks.new()
+    mark = processes.new()
     async with _stderr() as errors:
         try:
             program = await asyncio.to_thread(_program, target, config, mark)
@@ -42,7 +42,7 @@ async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) ->
             raise McpFailure(f"{command} could not be started: {error}") from error
         finally:
             with CancelScope(shield=True):  # the SDK ends the process group, but not what left it
-                await asyncio.to_thread(marks.end, lambda found: found == mark)
+                await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServerParameters:
@@ -50,7 +50,7 @@ def _program(target: McpTarget, config: McpLocalConfig, mark: str) -> StdioServe
     cwd = _working_directory(target, config.cwd) if config.cwd else None
     program = target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
     command, *arguments = program.argv
-    outside = {**(program.env or {}), marks.VARIABLE: mark}
+    outside = {**(program.env or {}), processes.VARIABLE: mark}
     return StdioServerParameters(command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.schema.file import FileContent
+from app.schema.part import FileContent
 
 
 class McpFailure(Exception):

@@ -11,7 +11,7 @@ from mcp.server.stdio import stdio_server
 
 from app.api_client.client import ApiClient
 from app.mcp_server.server import SessionsServer
-from app.util.pipe_reader import PipeReader
+from app.util.processes import PipeReader
 
 LONGEST_LINE = 32 * 1024 * 1024
 

@@ -16,14 +16,12 @@ from pydantic import ValidationError
 
 from app.bus.base import Event
 from app.schema.errors import Conflict, NotFound
-from app.schema.permission import PermissionRequest
-from app.schema.question import QuestionRequest
+from app.schema.permission import PermissionRequest, QuestionRequest
 from app.storage.engine import Connection, Database, StorageError
-from app.storage.repositories import pending_rows, session_rows
+from app.storage.repositories import session_rows, work_rows
 from app.storage.writer import Lease, Row, StaleLease, Tx, Writer
 from app.telemetry.observer import NOBODY, Observer
-from app.util.failure_log import FailureLog
-from app.util.tasks import TaskSet
+from app.util.tasks import FailureLog, TaskSet
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +164,7 @@ class PendingRequests(Generic[R, T]):
         pending = PendingRequest[R, T](directory, request)
 
         def put(tx: Tx) -> None:
-            if pending_rows.find_request(tx.connection, request.id):
+            if work_rows.find_request(tx.connection, request.id):
                 raise Conflict(f"There is a request {request.id} already: leave `id` out, or use another")
             tx.put(tx.sql.put_request, pending.row(self._kind.name))
             tx.announce(self._asked(pending))
@@ -205,7 +203,7 @@ class PendingRequests(Generic[R, T]):
 
         def ask(tx: Tx) -> None:
             tx.require(lease)
-            if pending_rows.is_pending(tx.connection, pending.request.id):
+            if work_rows.is_pending(tx.connection, pending.request.id):
                 tx.announce(self._asked(pending))
 
         await self._writer.commit(ask, pending.request.session_id)
@@ -228,7 +226,7 @@ class PendingRequests(Generic[R, T]):
     async def _poll_answers(self) -> None:
         """Wake the callers whose request was answered through another server."""
         waiting = [request_id for request_id, pending in self._pending.items() if not pending.answer.done()]
-        for row in await self._database.read(lambda connection: pending_rows.answered_requests(connection, waiting)):
+        for row in await self._database.read(lambda connection: work_rows.answered_requests(connection, waiting)):
             self._wake(row.id, self._kind.read_answer(row.answer))
 
     def _asked(self, pending: PendingRequest[R, T]) -> Event:
@@ -245,7 +243,7 @@ class PendingRequests(Generic[R, T]):
         """Deletes its row. The withdrawal of one that was answered is not announced: its answer was."""
 
         def delete(tx: Tx) -> None:
-            if pending_rows.is_pending(tx.connection, pending.request.id):
+            if work_rows.is_pending(tx.connection, pending.request.id):
                 tx.announce(self._kind.withdrawn(pending.directory, pending.request))
             self._delete(tx, pending.request.id)
 
@@ -263,7 +261,7 @@ class PendingRequests(Generic[R, T]):
 
     async def find(self, request_id: str) -> PendingRequest[R, T]:
         """One that waits, on whatever server. Raises RequestNotPending."""
-        row = await self._database.read(lambda connection: pending_rows.find_request(connection, request_id))
+        row = await self._database.read(lambda connection: work_rows.find_request(connection, request_id))
         is_waiting = row is not None and row.kind == self._kind.name and row.answer is None
         pending = next(self._read([row]), None) if is_waiting else None
         if pending is None:
@@ -288,7 +286,7 @@ class PendingRequests(Generic[R, T]):
         """`may_see` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
 
         def owner(connection: Connection) -> str | None:
-            request = pending_rows.find_request(connection, request_id)
+            request = work_rows.find_request(connection, request_id)
             return session_rows.owners(connection, [request.session_id]).get(request.session_id) if request else None
 
         found = await self._database.read(owner)
@@ -297,9 +295,7 @@ class PendingRequests(Generic[R, T]):
 
     async def of_session(self, session_id: str) -> list[PendingRequest[R, T]]:
         """Those that wait, on whatever server."""
-        rows = await self._database.read(
-            lambda connection: pending_rows.session_requests(connection, self._kind.name, session_id)
-        )
+        rows = await self._database.read(lambda connection: work_rows.session_requests(connection, self._kind.name, session_id))
         return list(self._read(rows))
 
     async def resolve(self, first: Resolution[T], others: Sequence[Resolution[T]] = (), approvals: Sequence[Row] = ()) -> None:
@@ -342,14 +338,14 @@ class PendingRequests(Generic[R, T]):
     async def all(self, directory: str, owner: str | None = None) -> list[R]:
         withdrawn = set(self._withdrawn)  # a row may be read that is gone, and forgotten here, when it has been read
         rows = await self._database.read(
-            lambda connection: pending_rows.pending_requests(connection, self._kind.name, directory, owner)
+            lambda connection: work_rows.pending_requests(connection, self._kind.name, directory, owner)
         )
         return [pending.request for pending in self._read(rows) if pending.request.id not in withdrawn]
 
     async def adopt_orphans(self, sessions: Collection[str] | None = None) -> list[R]:
         """Takes over the requests of dead servers in `sessions`, or in all sessions without a lease. An answer to one is kept
         until the resumed tool call asks again."""
-        rows = await self._database.read(lambda connection: pending_rows.orphaned_requests(connection, self._kind.name, sessions))
+        rows = await self._database.read(lambda connection: work_rows.orphaned_requests(connection, self._kind.name, sessions))
         orphans = [pending for pending in self._read(rows) if not pending.request.unattended]
         for pending in orphans:
             pending.is_orphaned = True

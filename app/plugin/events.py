@@ -6,7 +6,7 @@ from contextlib import closing
 
 import orjson
 
-from app.bus.listener import Listener
+from app.bus.memory import Listener
 from app.plugin.runner import HookRunner
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
+from app.bus.memory import Listener, MemoryBus
 from app.config.loader import LoadedConfig
 from app.plugin.api import PluginInput
 from app.plugin.events import forward

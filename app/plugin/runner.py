@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from app.plugin import limits
 from app.plugin.api import Hook
-from app.util.json_bounds import DEEPEST, plain_json
+from app.util.bounds import DEEPEST, plain_json
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from app.schema.errors import NotFound
 from app.schema.event import EventProjectUpdated
 from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
 from app.storage import tables
-from app.storage.bodies import parsed
 from app.storage.engine import Connection, Database
 from app.storage.repositories import directory_rows, session_rows
+from app.storage.tables import parsed
 from app.storage.writer import Tx, Writer
 from app.util import clock
 

@@ -21,7 +21,7 @@ from app.provider.base import (
     ToolInputStart,
 )
 from app.util import ids
-from app.util.bounded_answer import AnswerPassedLimit, require_few_values
+from app.util.bounds import AnswerPassedLimit, require_few_values
 
 
 def parse_json(text: str | bytes) -> Any:

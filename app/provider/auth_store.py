@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from app.schema.model import Auth, ProviderInfo
-from app.util.private_json import PrivateFileStamp, PrivateJson
+from app.util.data_files import PrivateFileStamp, PrivateJson
 from app.util.secrets import secrets_of
 
 _AUTH: TypeAdapter[Auth] = TypeAdapter(Auth)

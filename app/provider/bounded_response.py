@@ -11,8 +11,8 @@ import httpx2
 
 from app.provider.answers import parse_json
 from app.provider.errors import no_stream
-from app.util import bounded_answer
-from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit, require_few_values, require_identity
+from app.util import bounds
+from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, require_few_values, require_identity
 
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
 _CHARACTER = re.compile(rb"\\(?:\\|u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..))")
@@ -60,8 +60,8 @@ class WholeEvents(httpx2.AsyncByteStream):
             if end := _end_of_events(rest, sought):
                 yield self._looked_at(bytes(rest[:end]))
                 del rest[:end]
-            if len(rest) > bounded_answer.MAX_EVENT_BYTES:
-                raise AnswerPassedLimit(f"An event of the stream has more than {bounded_answer.MAX_EVENT_BYTES} bytes")
+            if len(rest) > bounds.MAX_EVENT_BYTES:
+                raise AnswerPassedLimit(f"An event of the stream has more than {bounds.MAX_EVENT_BYTES} bytes")
         last = bytes(rest)
         if _is_whole(last):
             yield self._looked_at(last)

@@ -11,8 +11,7 @@ from app.config.merge import deep_merge
 from app.provider import npm
 from app.provider.base import UnusableOption
 from app.provider.models.variants import gpt_version, openai_efforts
-from app.schema.agent import Agent
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 
 Options = dict[str, Any]
 

@@ -37,7 +37,7 @@ from app.provider.base import (
 from app.provider.models.cost import tokens_and_cost
 from app.telemetry.observer import Observer
 from app.telemetry.records import ModelCallEnd, ModelCallRecord, ModelContents
-from app.users.budgets import Budgets, BudgetUsedUp
+from app.users.accounts import Budgets, BudgetUsedUp
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """Ten times what models write at most; while it is stored and told, an answer takes many times its size."""

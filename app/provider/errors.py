@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from app.provider.answers import parse_json
 from app.provider.base import AnswerTooLarge, ApiFailure, ContextOverflow, MissingKey, ProviderFailure
-from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit
+from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit
 from app.util.secrets import redacted
 
 _RETRYABLE_STATUS = {408, 409, 429}

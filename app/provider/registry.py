@@ -15,7 +15,7 @@ from app.provider.calls import MAX_ANSWER_BYTES, bounded, metered, observed
 from app.provider.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.telemetry.observer import NOBODY, Observer
-from app.users.budgets import ModelAccount
+from app.users.accounts import ModelAccount
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 

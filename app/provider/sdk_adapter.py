@@ -19,9 +19,9 @@ import orjson
 from app import __version__
 from app.provider import errors
 from app.provider.base import ModelRequest, StreamEvent, StreamStart
-from app.util.bounded_answer import IDENTITY
+from app.util.bounds import IDENTITY
+from app.util.environment import system_tls
 from app.util.secrets import secrets_of
-from app.util.system_tls import system_tls
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

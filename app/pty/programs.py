@@ -12,7 +12,7 @@ from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest, DirectoryForbidden
-from app.schema.pty import PtyInput
+from app.schema.terminal import PtyInput
 
 _OWN_VARIABLES = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

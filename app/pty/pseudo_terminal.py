@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from app.sandbox.program import Program
-from app.schema.pty import PtySize
+from app.schema.terminal import PtySize
 from app.tool.process.process import end_group, marked, yield_processor
-from app.util import marks
+from app.util import processes
 
 DEFAULT_SIZE = PtySize(rows=24, cols=80)
 READ_BYTES = 64 * 1024
@@ -53,7 +53,7 @@ class PseudoTerminal:
         try:
             os.set_blocking(master, False)
             _resize(master, DEFAULT_SIZE)
-            mark = marks.new()
+            mark = processes.new()
             process = await _spawn(program, slave, mark)
         except BaseException:
             os.close(master)
@@ -90,7 +90,7 @@ class PseudoTerminal:
         """Ends the program with all that was started in the terminal. The kernel sends SIGHUP when the terminal is closed."""
         self._close()
         if not self._is_confined:
-            await asyncio.to_thread(marks.end, lambda found: found == self._mark)
+            await asyncio.to_thread(processes.end, lambda found: found == self._mark)
         await end_group(self._process, self._is_confined)
 
     def _readable(self) -> None:

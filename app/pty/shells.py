@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from app.schema.pty import PtyShell
+from app.schema.terminal import PtyShell
 from app.tool.process.environment import UNSUITABLE_SHELLS
 
 _LIST = Path("/etc/shells")

@@ -23,10 +23,10 @@ from app.schema.event import (
     PtyInfo,
     PtyRef,
 )
-from app.schema.pty import Pty, PtyInput, PtyUpdate
+from app.schema.terminal import Pty, PtyInput, PtyUpdate
 from app.settings import Settings
 from app.storage.writer import Writer
-from app.users.principal import Principal
+from app.users.users import Principal
 from app.util import ids
 
 MOST_EXITED = 20

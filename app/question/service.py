@@ -12,7 +12,7 @@ from app.schema.event import (
     QuestionRef,
     QuestionReply,
 )
-from app.schema.question import Answer, QuestionRequest
+from app.schema.permission import Answer, QuestionRequest
 from app.storage.engine import Database
 from app.storage.writer import Writer
 from app.telemetry.observer import NOBODY, Observer

@@ -4,8 +4,8 @@ import os
 
 from app.schema.errors import ServiceError
 from app.session.live import LiveSessions
-from app.storage.repositories import lease_rows
-from app.users.principal import is_within
+from app.storage.repositories import work_rows
+from app.users.users import is_within
 
 
 class DirectoryBusy(ServiceError):
@@ -25,6 +25,6 @@ class BusyDirectories:
     async def require_idle(self, tree: str) -> None:
         """Raises DirectoryBusy if a session works in a directory or below it."""
         here, real = self._live.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
-        for directory in here.union((await self._live.store.query(lease_rows.held_sessions)).values()):
+        for directory in here.union((await self._live.store.query(work_rows.held_sessions)).values()):
             if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
                 raise DirectoryBusy(directory)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from app.project.location import Location
 from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.service import SessionService
-from app.session.session_tasks import SessionTasks
+from app.session.summary import SessionTasks
 
 
 class Deletion:

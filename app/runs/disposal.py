@@ -9,7 +9,7 @@ from app.pty.terminals import Terminals
 from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory
 from app.session.live import LiveSessions
 from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryStates
-from app.storage.repositories import lease_rows
+from app.storage.repositories import work_rows
 from app.workspace.instances import Instances
 
 
@@ -21,7 +21,7 @@ class Disposal:
         self._terminals = terminals
 
     async def directory(self, directory: str) -> None:
-        held = await self._live.store.query(lease_rows.held_sessions, directory)
+        held = await self._live.store.query(work_rows.held_sessions, directory)
         await self._abort([*self._live.of_directory(directory), *held])
         await self._terminals.end_all(directory)
         disposed = EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
@@ -32,7 +32,7 @@ class Disposal:
         """Directories that are open on other servers alone are forgotten there without an event of their own."""
         for directory in self._instances.workspaces.open_directories():
             await self.directory(directory)
-        await self._abort(await self._live.store.query(lease_rows.held_sessions, None))
+        await self._abort(await self._live.store.query(work_rows.held_sessions, None))
         await self._terminals.end_all()
         await self._states.put(EVERYWHERE, DISPOSED)
         await self._states.announce("global", EventGlobalDisposed())

@@ -11,7 +11,7 @@ from app.session.live import LiveSessions
 from app.session.replay import Replay
 from app.session.replicas import Replicas
 from app.storage.engine import Database
-from app.storage.text_index import tidy_trigrams
+from app.storage.text_search import tidy_trigrams
 from app.tool.truncation import OutputStore
 from app.util import clock
 from app.util.tasks import TaskSet, every

@@ -22,11 +22,11 @@ from app.schema.part import ToolPart
 from app.session.lease import Interruption, Leases
 from app.session.live import LiveSessions
 from app.session.store import Store
-from app.storage.repositories import lease_rows, message_rows, session_rows
+from app.storage.repositories import message_rows, session_rows, work_rows
 from app.turn import stored_error
 from app.turn.errors import TurnFailure, to_message_error
 from app.turn.interrupted import mark_for_resumption, mark_interrupted
-from app.util import marks
+from app.util import processes
 from app.util.tasks import TaskSet, every
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
@@ -131,11 +131,11 @@ class Recovery:
 
     async def _recover_dead(self) -> bool:
         """Whether a server had died."""
-        dead = self._leases.find_dead(await self._store.query(lease_rows.leases))
+        dead = self._leases.find_dead(await self._store.query(work_rows.leases))
         if self._prompted_only:
             dead = [lease for lease in dead if self._live.get(lease.session_id).is_unfinished]
         if dead:
-            await asyncio.to_thread(marks.end_abandoned)  # a killed server's commands on this machine, before its turns go on
+            await asyncio.to_thread(processes.end_abandoned)  # a killed server's commands on this machine, before its turns go on
             self._taken_over |= await self._leases.take_over(dead)
         taken_over = dict(self._taken_over)
         if taken_over:
@@ -145,7 +145,7 @@ class Recovery:
     async def _start_abandoned(self) -> None:
         """Prompts whose server died between storing them and running them, and answers that no server goes on with."""
         now = time.monotonic()
-        found = {row.session_id: row for row in await self._store.query(lease_rows.abandoned_sessions)}
+        found = {row.session_id: row for row in await self._store.query(work_rows.abandoned_sessions)}
         waiting = [session_id for session_id in found if not self._live.get(session_id).is_unfinished]
         self._abandoned = {session_id: self._abandoned.get(session_id, now) for session_id in waiting}
         for_seconds = {session_id: now - since for session_id, since in self._abandoned.items()}
@@ -178,7 +178,7 @@ class Recovery:
     async def _orphans(self, sessions: Mapping[str, Interruption] | None) -> list[Orphans]:
         asked = None if sessions is None else frozenset(sessions)
         found: dict[str, Orphans] = {}
-        for session_id, message_id, role in await self._store.query(lease_rows.orphaned_messages, asked):
+        for session_id, message_id, role in await self._store.query(work_rows.orphaned_messages, asked):
             left = found.setdefault(session_id, Orphans(session_id, (sessions or {}).get(session_id)))
             (left.answers if role == "assistant" else left.prompts).append(message_id)
         return list(found.values())

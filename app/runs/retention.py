@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from app.schema.errors import NotFound, SessionBusy
-from app.schema.retention import PruneReport
-from app.schema.session import Session
+from app.schema.session import PruneReport, Session
 from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.service import SessionService
 from app.session.store import Store
 from app.snapshot.collection import collect_repositories
 from app.storage.engine import Connection, Database
-from app.storage.repositories import lease_rows, session_rows
+from app.storage.repositories import session_rows, work_rows
 from app.util import clock
 
 log = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ class Retention:
 
     async def _prune_some(self, trees: Sequence[Sequence[Session]], rule: PruneRule, dry_run: bool) -> list[KeptAs | int | None]:
         """Of each tree how many sessions were deleted, or what keeps it."""
-        held = frozenset(await self._store.query(lease_rows.held_among, [session.id for tree in trees for session in tree]))
+        held = frozenset(await self._store.query(work_rows.held_among, [session.id for tree in trees for session in tree]))
         return list(await asyncio.gather(*(self._prune_tree(tree, rule, held, dry_run) for tree in trees)))
 
     async def _prune_tree(

@@ -14,8 +14,7 @@ from app.runs.unstored_ends import UnstoredEnds
 from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy
-from app.session.live import LiveSession, LiveSessions, SessionWork, WorkKind
-from app.session.status import EndOfRun, busy_in
+from app.session.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind, busy_in
 from app.storage.engine import StorageError
 from app.storage.repositories import message_rows, session_rows
 from app.storage.writer import Lease, StaleLease

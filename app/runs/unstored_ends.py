@@ -8,7 +8,7 @@ from app.schema.message import MessagePath
 from app.session.live import LiveSession, LiveSessions
 from app.turn import stored_error
 from app.turn.errors import TurnFailure, to_message_error
-from app.util.failure_log import FailureLog
+from app.util.tasks import FailureLog
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,7 @@ from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import NO_WALLS, Walls
 from app.util import environment
 from app.util.git_obstacles import checkout_obstacle
-from app.util.held_directory import DirectoryReplaced, HeldDirectory
-from app.util.project_files import warn_once
+from app.util.project_files import DirectoryReplaced, HeldDirectory, warn_once
 from app.util.shared_threads import SharedThreads
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from app.sandbox.scope import (
 )
 from app.sandbox.trial import SandboxUnusable, usable
 from app.settings import Settings
-from app.util.held_directory import DirectoryReplaced, HeldDirectory
+from app.util.project_files import DirectoryReplaced, HeldDirectory
 
 RETENTION_SECONDS = 7 * 24 * 3600
 

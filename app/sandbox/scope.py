@@ -10,8 +10,8 @@ from typing import Self
 
 from app.sandbox.git_repository import repository_of
 from app.schema.config import SandboxConfig
-from app.util import paths
-from app.util.held_directory import DirectoryReplaced, HeldDirectory, Identity, located
+from app.util import environment
+from app.util.project_files import DirectoryReplaced, HeldDirectory, Identity, located
 
 _OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """The sandbox has its own of these, or none."""
@@ -275,7 +275,7 @@ def _others(walls: Walls) -> Iterator[Mask]:
 
 
 def _expanded(name: str) -> Path:
-    return paths.home() / name[2:] if name.startswith("~/") else Path(name)
+    return environment.home() / name[2:] if name.startswith("~/") else Path(name)
 
 
 def _real(path: Path) -> Path:

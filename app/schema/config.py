@@ -28,8 +28,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
 
-from app.schema.agent import AgentMode
 from app.schema.base import WHEN_USED, describe_absence
+from app.schema.model import AgentMode
 from app.schema.permission import EDITING_TOOLS, Action
 
 RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")

@@ -1,6 +1,6 @@
 """Everything the server announces, each a class below: `{"id": …, "type": …, "properties": {…}}` on the wire.
 
-The id is written when an event is sent, by `app.bus.event_id`.
+The id is written when an event is sent, by `app.bus.base`.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union
@@ -14,12 +14,10 @@ from app.schema.base import Wire
 from app.schema.errors import MessageError
 from app.schema.message import Message
 from app.schema.part import Part
-from app.schema.permission import PermissionRequest, Reply
+from app.schema.permission import Answer, PermissionRequest, QuestionRequest, Reply
 from app.schema.project import Project
-from app.schema.pty import Pty
-from app.schema.question import Answer, QuestionRequest
 from app.schema.session import FileDiff, RevertState, Session, SessionModel, SessionStatus, Todo
-from app.schema.steering import CommandExecute, PromptAppend, SessionSelect, ToastShow
+from app.schema.terminal import CommandExecute, PromptAppend, Pty, SessionSelect, ToastShow
 from app.util import clock
 
 

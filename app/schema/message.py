@@ -1,11 +1,13 @@
+"""Messages, closed in `Message`, what clients send to a session, and what a visitor of a share link is given."""
+
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, TypeAdapter, field_serializer, model_validator
 
-from app.schema.base import WHEN_USED, MessageID, Wire
+from app.schema.base import WHEN_USED, MessageID, SessionID, Wire
 from app.schema.errors import MessageError
 from app.schema.part import FilePartInput, ModelRef, Part, PartInput, Tokens
-from app.schema.session import FileDiff
+from app.schema.session import FileDiff, SessionSummary, SessionTime, Todo
 
 
 class UserTime(Wire):
@@ -191,3 +193,20 @@ class InitInput(Wire):
     provider_id: str
     model_id: str
     message_id: MessageID
+
+
+class SharedSession(Wire):
+    """What a visitor may know of a session: no directory, no project, no permission rules."""
+
+    id: SessionID
+    title: str
+    version: str
+    time: SessionTime
+    summary: SessionSummary | None = None
+
+
+class SharedConversation(Wire):
+    session: SharedSession
+    messages: list[MessageWithParts]
+    diff: list[FileDiff]
+    todo: list[Todo]

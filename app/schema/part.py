@@ -9,8 +9,120 @@ from pydantic import Field, StrictBool, TypeAdapter
 
 from app.schema.base import WHEN_USED, AnyID, Metadata, Wire
 from app.schema.errors import APIError
-from app.schema.file import FileContent, FilePart, PartIdentity, SourceText
-from app.schema.tool_state import ToolState
+
+# A file in a message, and where in the user's text it was named.
+
+
+class SourceText(Wire):
+    value: str
+    start: int
+    end: int
+
+
+class Position(Wire):
+    line: int
+    character: int
+
+
+class Range(Wire):
+    start: Position
+    end: Position
+
+
+class FileSource(Wire):
+    text: SourceText
+    type: Literal["file"] = "file"
+    path: str
+
+
+class SymbolSource(Wire):
+    text: SourceText
+    type: Literal["symbol"] = "symbol"
+    path: str
+    range: Range
+    name: str
+    kind: int
+
+
+class ResourceSource(Wire):
+    text: SourceText
+    type: Literal["resource"] = "resource"
+    client_name: str
+    uri: str
+
+
+FilePartSource = Annotated[FileSource | SymbolSource | ResourceSource, Field(discriminator="type")]
+
+
+class FileContent(Wire):
+    type: Literal["file"] = "file"
+    mime: str
+    filename: str | None = None
+    description: str | None = None
+    url: str
+    source: FilePartSource | None = None
+
+
+class PartIdentity(Wire):
+    id: str
+    session_id: str
+    message_id: str
+
+
+class FilePart(FileContent, PartIdentity):
+    pass
+
+
+# The four states of a tool call: pending → running → completed | error.
+
+
+class Started(Wire):
+    start: int
+
+
+class Ended(Started):
+    end: int
+
+
+class CompletedTime(Ended):
+    compacted: int | None = None
+
+
+class Pending(Wire):
+    sent_back = True
+
+    status: Literal["pending"] = "pending"
+    input: Metadata = {}
+    raw: str = ""
+
+
+class Running(Wire):
+    status: Literal["running"] = "running"
+    input: Metadata
+    title: str | None = None
+    metadata: Metadata | None = None
+    time: Started
+
+
+class Completed(Wire):
+    status: Literal["completed"] = "completed"
+    input: Metadata
+    output: str
+    title: str
+    metadata: Metadata
+    time: CompletedTime
+    attachments: list[FilePart] | None = None
+
+
+class Failed(Wire):
+    status: Literal["error"] = "error"
+    input: Metadata
+    error: str
+    metadata: Metadata | None = None
+    time: Ended
+
+
+ToolState = Annotated[Pending | Running | Completed | Failed, Field(discriminator="status")]
 
 
 class Span(Wire):

@@ -1,8 +1,10 @@
-from typing import Annotated, Literal
+"""What the user is asked: permissions, with their rules, and questions of the model."""
+
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from app.schema.base import Metadata, PermissionID, SessionID, Wire
+from app.schema.base import Metadata, PermissionID, QuestionID, SessionID, Wire
 
 Action = Literal["allow", "deny", "ask"]
 Reply = Literal["once", "always", "reject"]
@@ -79,3 +81,32 @@ class PermissionV2Request(Wire):
             metadata=request.metadata or None,
             source=PermissionV2Source(message_id=call.message_id, call_id=call.call_id) if call else None,
         )
+
+
+class QuestionOption(Wire):
+    label: str
+    description: str
+
+
+class QuestionInfo(Wire):
+    question: str
+    header: str
+    options: list[QuestionOption]
+    multiple: bool | None = None
+    custom: bool | None = None
+
+
+class QuestionRequest(Wire):
+    unattended: ClassVar[bool] = False
+
+    id: QuestionID
+    session_id: SessionID
+    questions: list[QuestionInfo]
+    tool: CallRef | None = None
+
+
+Answer = list[str]
+
+
+class AnswerInput(Wire):
+    answers: list[Answer]

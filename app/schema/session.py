@@ -1,3 +1,5 @@
+"""Sessions, what clients send to make and change them, and what is found in them, counted of them and pruned."""
+
 from typing import Annotated, Literal
 
 import orjson
@@ -226,3 +228,67 @@ class RevertInput(Wire):
     part_id: str | None = None
     dry_run: StrictBool = False
     files: Annotated[StrictBool, Field(description="false: only the messages are reverted")] = True
+
+
+class FoundPart(Wire):
+    """`snippet`: some of the part's text, as it is stored. `ranges`: where the words are in it, [start, end) in UTF-16 code
+    units, which JavaScript counts strings in. `time`: when the part began, in milliseconds; `title`: the session's."""
+
+    session_id: str
+    message_id: str
+    part_id: str
+    role: str
+    title: str
+    time: int
+    snippet: str
+    ranges: list[tuple[int, int]]
+
+
+class FoundParts(Wire):
+    """`next`: the cursor of the next page; absent on the last one."""
+
+    results: list[FoundPart]
+    next: str | None = None
+
+
+UsageGroup = Literal["model", "provider", "day", "session", "directory", "agent"]
+
+
+class UsageTotal(Wire):
+    """`cost` in dollars. `turns`: prompts that were answered; `toolCalls`: tool calls of the answers."""
+
+    tokens: Tokens = Field(default_factory=Tokens)
+    cost: float = 0
+    turns: int = 0
+    tool_calls: int = 0
+
+
+class GroupUsage(UsageTotal):
+    key: Annotated[str, Field(description="`provider/model`, a provider, a day (UTC, `2026-01-31`), a session, …")]
+
+
+class UsageReport(Wire):
+    """`groups` add up to `total`."""
+
+    group: UsageGroup
+    total: UsageTotal
+    groups: Annotated[list[GroupUsage], Field(description="The dearest first; days in their order")]
+
+
+class PruneInput(Wire):
+    older_than_days: Annotated[
+        float, Field(ge=0, le=36_500, description="Of a session and all below it, none has changed for so long")
+    ]
+    archived_only: StrictBool = False
+    dry_run: StrictBool = False
+
+
+class PruneReport(Wire):
+    """`trees`: root sessions that were deleted (of a dry run: that would be) with all below them, `sessions` altogether. The
+    others count trees that are as old, and stay."""
+
+    trees: int = 0
+    sessions: int = 0
+    running: int = 0
+    shared: int = 0
+    pinned: int = 0

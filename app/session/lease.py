@@ -18,12 +18,11 @@ from typing import Any
 
 from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
 from app.storage.engine import Connection, Database
-from app.storage.repositories import lease_rows
+from app.storage.repositories import work_rows
 from app.storage.statements import statements
 from app.storage.writer import Lease, Tx, Writer
-from app.util.failure_log import FailureLog
-from app.util.loop_heartbeat import LoopHeartbeat
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
+from app.util.tasks import FailureLog, LoopHeartbeat
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +125,7 @@ class Leases:
 
     def _held_elsewhere(self, connection: Connection, session_id: str) -> Any:
         """The row of a lease that another server has; None where none has it."""
-        held = lease_rows.lease_of(connection, session_id)
+        held = work_rows.lease_of(connection, session_id)
         return held if held is not None and held.owner not in ("", self.owner) else None
 
     # What other servers ask for.
@@ -167,7 +166,7 @@ class Leases:
         """Sessions held here whose run another server wants to end."""
         if not self._held:
             return []
-        return await self._database.read(lambda connection: lease_rows.aborting_leases(connection, self.owner))
+        return await self._database.read(lambda connection: work_rows.aborting_leases(connection, self.owner))
 
     def is_unconfirmed(self) -> bool:
         """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
@@ -245,7 +244,7 @@ class Leases:
         return None if generation is None else Lease(session_id, self.owner, generation)
 
     def _refusal(self, connection: Connection, session_id: str) -> ServiceError:
-        held = lease_rows.lease_of(connection, session_id)
+        held = work_rows.lease_of(connection, session_id)
         if held is None:
             return SessionNotFound(session_id)
         return LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
@@ -260,7 +259,7 @@ class Leases:
     # Takeover.
 
     def find_dead(self, leases: Sequence[Any]) -> list[Any]:
-        """Those of `lease_rows.leases` whose servers are dead, and what this server has abandoned."""
+        """Those of `work_rows.leases` whose servers are dead, and what this server has abandoned."""
         return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
 
     async def take_over(self, dead: Sequence[Any]) -> dict[str, Interruption]:

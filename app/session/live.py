@@ -10,21 +10,73 @@ Two things decide what waits, what is refused and what goes on side by side (doc
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
+from pydantic import TypeAdapter
+
 from app.schema.errors import SessionBusy
-from app.schema.session import Busy, Retry, SessionStatus
-from app.session.lease import POLL_SECONDS, Leases
+from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
+from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
+from app.session.lease import POLL_SECONDS, Leases, LeaseStatus
 from app.session.session_tx import SessionTx
-from app.session.status import EndOfRun, announce_status, end_of_run, statuses_elsewhere
 from app.session.store import Store
-from app.storage.repositories import lease_rows
+from app.storage.repositories import message_rows, work_rows
+from app.storage.repositories.message_rows import StoredMessages
 from app.util.tasks import TaskSet, every
+
+# What a session is shown as while something works on it: in its events, and to the readers of other servers.
+
+_STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
+SHOWN_FOR_MS = 60_000
+"""A session whose server is dead stays busy until another has taken it over, but not for ever."""
+
+
+def busy_in(directory: str) -> LeaseStatus:
+    """What other servers show of a session that is being answered."""
+    return LeaseStatus(directory, Busy().wire_json().decode())
+
+
+def statuses_elsewhere(leases: Sequence[Any]) -> dict[str, SessionStatus]:
+    """By session, of `work_rows.lease_statuses`."""
+    return {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
+
+
+class EndOfRun(NamedTuple):
+    """`waiting`: the prompt for which the session is not idle yet; `answer`: the newest in the session, if it was looked for."""
+
+    waiting: str | None = None
+    answer: StoredMessages | None = None
+
+
+def end_of_run(tx: SessionTx, joins: bool, tried: str | None) -> EndOfRun:
+    """Announces that the session is idle, unless it `joins` a prompt that has no answer and was not `tried`."""
+    end = _read_end(tx, tried) if joins else EndOfRun()
+    if end.waiting is None:
+        tx.close_prompts()
+        announce_status(tx, Idle())
+    return end
+
+
+def _read_end(tx: SessionTx, tried: str | None) -> EndOfRun:
+    waiting = message_rows.unanswered_prompt(tx.connection, tx.session_id)
+    return EndOfRun(None if waiting == tried else waiting, message_rows.newest_answer(tx.connection, tx.session_id))
+
+
+def announce_status(tx: SessionTx, status: SessionStatus) -> None:
+    tx.announce(EventSessionStatus(properties=StatusOfSession(session_id=tx.session_id, status=status)))
+    if isinstance(status, Idle):
+        tx.announce(EventSessionIdle(properties=OfSession(session_id=tx.session_id)))
+
+
+def compacting(session: Session, since: int | None) -> Session:
+    """A copy of the session with `time.compacting` set, or removed for None."""
+    return session.model_copy(update={"time": session.time.model_copy(update={"compacting": since})})
+
 
 log = logging.getLogger(__name__)
 
@@ -256,13 +308,13 @@ class LiveSessions:
 
     async def statuses(self, directory: str) -> dict[str, SessionStatus]:
         """Of those that are not idle, on whatever server."""
-        elsewhere = statuses_elsewhere(await self.store.query(lease_rows.lease_statuses, directory))
+        elsewhere = statuses_elsewhere(await self.store.query(work_rows.lease_statuses, directory))
         busy = ((live, live.status) for live in self._at_work.values() if live.directory == directory)
         return elsewhere | {live.id: status for live, status in busy if status is not None}
 
     async def busy_sessions(self) -> set[str]:
         """In whatever directory, on whatever server."""
-        elsewhere = await self.store.query(lease_rows.held_sessions, None)
+        elsewhere = await self.store.query(work_rows.held_sessions, None)
         return {*elsewhere, *(live.id for live in self._at_work.values() if live.status is not None)}
 
     # Aborts.

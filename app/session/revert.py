@@ -28,12 +28,19 @@ from app.schema.event import (
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
-from app.session.revert_state import revert_state
-from app.session.revert_target import RevertTarget, find_target, first_trees, outer_trees, reported_edits, unknown_changes
-from app.session.session_sums import NOTHING, sums_of, sums_of_messages
+from app.session.revert_target import (
+    RevertTarget,
+    find_target,
+    first_trees,
+    outer_trees,
+    reported_edits,
+    revert_state,
+    unknown_changes,
+)
 from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.session.summary import relative, totals
+from app.session.usage import NOTHING, sums_of, sums_of_messages
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.restore import NotRestored, RestoreReport
 from app.snapshot.snapshots import Snapshots

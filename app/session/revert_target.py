@@ -1,14 +1,14 @@
 """The target of a revert and the messages that it reverts. Pure."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.schema.message import MessageWithParts, UserMessage
-from app.schema.part import Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
+from app.schema.part import Completed, Failed, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, ToolPart
 from app.schema.permission import EDITING_TOOLS
-from app.schema.session import NotReverted
-from app.schema.tool_state import Completed, Failed
+from app.schema.session import NotReverted, Revert, RevertedFile, RevertState
 
 NO_SNAPSHOT = "there is no snapshot of this step"
 _RUNNING_ANYTHING = ("bash", "task")
@@ -136,3 +136,33 @@ def _edited_files(part: Part) -> Sequence[str]:
     changed = part.state.metadata.get("files")
     entries = [entry for entry in changed if isinstance(entry, dict)] if isinstance(changed, list) else []
     return [str(entry[key]) for entry in entries for key in ("filePath", "movePath") if entry.get(key)]
+
+
+# What a revert makes of the files, as the second API tells it. Pure.
+
+_FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
+_NAMES = re.compile(r'^(?:---|\+\+\+|rename to|Binary files .* and) "?(?:[ab]/)?(.+?)"?(?: differ)?$', re.MULTILINE)
+
+
+def revert_state(revert: Revert) -> RevertState:
+    diff = revert.diff or ""
+    return RevertState(
+        message_id=revert.message_id,
+        part_id=revert.part_id,
+        snapshot=revert.snapshot,
+        diff=diff,
+        files=[_file(patch) for patch in _FILE.split(diff) if patch.startswith("diff --git ")],
+    )
+
+
+def _file(patch: str) -> RevertedFile:
+    head, _, body = patch.partition("\n@@ ")
+    lines = body.splitlines()[1:]
+    names = [name for name in _NAMES.findall(head) if name != "/dev/null"]
+    return RevertedFile(
+        path=names[-1] if names else head.splitlines()[0].rpartition(" b/")[2],
+        status="added" if "\nnew file mode" in head else "deleted" if "\ndeleted file mode" in head else "modified",
+        additions=sum(line.startswith("+") for line in lines),
+        deletions=sum(line.startswith("-") for line in lines),
+        patch=patch if patch.endswith("\n") else f"{patch}\n",
+    )

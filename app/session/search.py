@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.schema.search import FoundPart
-from app.session.searched_text import encode, searched_text
+from app.schema.session import FoundPart
+from app.session.rows import encode, searched_text
 from app.session.store import Store
-from app.storage import part_texts
-from app.storage.bodies import parsed
-from app.storage.part_texts import TextFilter
-from app.util.folding import JOINED, fold
+from app.storage import text_search
+from app.storage.tables import parsed
+from app.storage.text_search import JOINED, TextFilter, fold
 
 MAX_WORDS = 20
 
@@ -27,7 +26,7 @@ def words_of(query: str) -> list[str]:
 async def find_parts(store: Store, words: Sequence[str], wanted: TextFilter) -> tuple[list[FoundPart], int | None]:
     """Newest first, with the sequence that the next page comes `before`; None on the last one."""
     asked = replace(wanted, words=tuple(encode(word) for word in words), limit=wanted.limit + 1)
-    rows = await store.query(part_texts.find_texts, asked)
+    rows = await store.query(text_search.find_texts, asked)
     page = rows[: wanted.limit]
     results = await asyncio.to_thread(lambda: [_found(row, words) for row in page])
     return results, page[-1].seq if len(rows) > wanted.limit else None

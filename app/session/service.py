@@ -6,7 +6,6 @@ from typing import Any
 
 import orjson
 
-from app import __version__
 from app.permission.inheritance import inherited_rules, with_rules_appended, within_limits
 from app.project.location import Location
 from app.schema.base import Wire
@@ -21,18 +20,18 @@ from app.schema.event import (
 from app.schema.message import AssistantMessage, UserMessage
 from app.schema.part import Part
 from app.schema.permission import Ruleset
-from app.schema.session import CreateInput, ProjectSummary, Session, SessionModel, SessionTime, UpdateInput
-from app.session import slug, title
+from app.schema.session import CreateInput, ProjectSummary, Session, SessionModel, UpdateInput
+from app.session.fork import new_session
 from app.session.live import LiveSessions
 from app.session.rows import json_array, part_row, session_values
-from app.session.session_sums import NOTHING, sums_of
 from app.session.session_tx import UNKNOWN_BASIS, SessionTx
 from app.session.store import Page, Store
+from app.session.usage import NOTHING, sums_of
 from app.storage import tables
-from app.storage.bodies import parsed
 from app.storage.engine import Connection
 from app.storage.repositories import directory_rows, message_rows, session_rows
 from app.storage.repositories.session_rows import SessionFilter
+from app.storage.tables import parsed
 from app.util import clock, ids
 
 
@@ -310,24 +309,6 @@ def _restrict_descendants(descendants: Iterable[Session], top: Session) -> list[
         if session.permission != before:
             changed.append(session)
     return changed
-
-
-def new_session(location: Location, name: str | None, parent_id: str | None = None, permission: Ruleset | None = None) -> Session:
-    """`name`: the title; None for the default, which contains the creation time."""
-    now = clock.now_ms()
-    return Session(
-        id=ids.descending("session"),
-        slug=slug.make(),
-        project_id=location.project_id,
-        directory=location.directory,
-        path=location.path,
-        parent_id=parent_id,
-        title=name if name is not None else title.default(child=parent_id is not None),
-        version=__version__,
-        time=SessionTime(created=now, updated=now),
-        permission=permission,
-        no_undo=location.no_undo,
-    )
 
 
 def check_part_size(part: Wire, most: int) -> None:

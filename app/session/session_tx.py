@@ -30,12 +30,11 @@ from app.schema.event import (
 from app.schema.message import MessageWithParts, UserMessage
 from app.schema.session import FileDiff, Session, SessionStatus, Todo
 from app.session import rows
-from app.session.searched_text import created_time, text_row
-from app.session.session_sums import NOTHING, Sums, sums_of_bodies
-from app.session.usage import StepUsage
+from app.session.rows import created_time, text_row
+from app.session.usage import NOTHING, StepUsage, Sums, sums_of_bodies
 from app.storage.engine import Connection
-from app.storage.history_copy import HistoryCopy
-from app.storage.repositories import message_rows, pending_rows, session_rows
+from app.storage.repositories import message_rows, session_rows, work_rows
+from app.storage.statements import HistoryCopy
 from app.storage.writer import Lease, Row, Tx
 from app.util import clock
 
@@ -215,7 +214,7 @@ class SessionTx:
 
     def dequeue_prompt(self, queued_id: str, message_id: str | None = None) -> None:
         """Raises NotQueued when the prompt waits no more."""
-        if not pending_rows.is_queued(self.connection, self.session_id, queued_id):
+        if not work_rows.is_queued(self.connection, self.session_id, queued_id):
             raise NotQueued(queued_id)
         self.tx.execute(self.tx.sql.delete_queued_prompt, {"gone": queued_id})
         dequeued = QueueRef(session_id=self.session_id, queued_id=queued_id, message_id=message_id)

@@ -15,18 +15,15 @@ from app.schema.message import MessageWithParts
 from app.schema.part import Part
 from app.schema.session import Session, Todo
 from app.session import rows
-from app.session.live_parts import LiveParts
-from app.session.prompted_session import PromptedSession
-from app.session.publisher import SessionPublisher
-from app.session.rows import DamagedMessage, DamagedSession
+from app.session.live_parts import LiveParts, SessionPublisher
+from app.session.rows import DamagedMessage, DamagedSession, PromptedSession
 from app.session.session_tx import SessionTx
 from app.storage import tables
 from app.storage.engine import Connection, Database, StorageError
-from app.storage.reconnecting import may_be_committed
+from app.storage.postgres import may_be_committed
 from app.storage.repositories import message_rows, session_rows
 from app.storage.repositories.message_rows import StoredMessages
-from app.storage.repositories.pages import PageBeside
-from app.storage.repositories.session_rows import SessionFilter
+from app.storage.repositories.session_rows import PageBeside, SessionFilter
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Lease, Tx, Writer
 from app.util import ids

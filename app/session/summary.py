@@ -1,30 +1,72 @@
-"""The diffs of a session and of a prompt, computed from the snapshots of their steps."""
+"""Diffs of a session and of a prompt, made of the snapshots of their steps; and the tasks that make them in the background."""
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import orjson
 
 from app.project.location import Location
+from app.schema.errors import NotFound
 from app.schema.message import UserMessage, UserSummary
 from app.schema.session import FileDiff, Session, SessionSummary
+from app.session.fork import is_default_title
 from app.session.rows import json_array, message_row
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.session.title import is_default
 from app.session.usage import StepUsage
-from app.storage.bodies import parsed
 from app.storage.engine import Connection
 from app.storage.repositories import message_rows
+from app.storage.tables import parsed
 from app.util import clock
+from app.util.tasks import TaskSet
+
+# Background tasks of sessions that may outlive their turn, titles and diffs; and of directories: new worktrees.
 
 log = logging.getLogger(__name__)
+
+
+class SessionTasks:
+    """Owns the tasks until they are done, their session is deleted, or the server stops. Logs their errors."""
+
+    def __init__(self) -> None:
+        self._tasks: defaultdict[str, TaskSet] = defaultdict(TaskSet)
+
+    def start(self, session_id: str, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks = self._tasks[session_id]
+        task = tasks.start(_logged(session_id, name, work), name)
+        task.add_done_callback(lambda _: None if tasks else self._tasks.pop(session_id, None))
+        task.add_done_callback(lambda _: work.close())  # for a task that is cancelled before it begins
+        return task
+
+    async def cancel(self, session_id: str) -> None:
+        """Cancels the session's tasks and waits for their end."""
+        await self._tasks.get(session_id, TaskSet()).cancel()
+
+    async def finished(self) -> None:
+        """Returns when all tasks of all sessions are done."""
+        while self._tasks:
+            await next(iter(self._tasks.values())).wait()
+
+    async def close(self) -> None:
+        """Cancels unfinished tasks. Their results are missing until the session's next turn."""
+        await asyncio.gather(*(tasks.cancel() for tasks in self._tasks.values()))
+
+
+async def _logged(session_id: str, name: str, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except NotFound as gone:
+        log.debug("the %s of %s is dropped: %s", name, session_id, gone)
+    except Exception:
+        log.exception("the %s of %s could not be brought up to date", name, session_id)
+
 
 Diffs = list[FileDiff] | None
 """None: unchanged."""
@@ -127,7 +169,7 @@ class Summaries:
 
         def put(tx: SessionTx) -> None:
             session, prompt, _ = tx.session_and_prompt(prompt_id)
-            if is_default(session.title):
+            if is_default_title(session.title):
                 session.title = title
                 tx.update(session)
             _summary_of(prompt).title = title

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.sandbox.git import Git, GitResult
 from app.sandbox.sandbox import OFF
 from app.snapshot.errors import SnapshotFailed
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 _TIMEOUT_SECONDS = 600
 _HASH = re.compile("[0-9a-f]{40}")

@@ -6,9 +6,9 @@ from pathlib import Path
 from app.sandbox.git import Git
 from app.sandbox.sandbox import OFF
 from app.snapshot.lock import repository_lock
-from app.storage.locks import Locks
-from app.util.finding import Finding
-from app.util.held_directory import HeldDirectory
+from app.storage.maintenance import Finding
+from app.storage.postgres import Locks
+from app.util.project_files import HeldDirectory
 
 SUBJECT = "snapshots"
 _TIMEOUT_SECONDS = 600

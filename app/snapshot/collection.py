@@ -7,8 +7,8 @@ from app.sandbox.git import Git
 from app.sandbox.sandbox import OFF
 from app.snapshot.lock import collection_lock
 from app.snapshot.repository import Repository
-from app.storage.locks import Locks
-from app.util.held_directory import HeldDirectory
+from app.storage.postgres import Locks
+from app.util.project_files import HeldDirectory
 
 
 async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks: Locks) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from app.snapshot.errors import SnapshotFailed
-from app.storage.locks import Locks
+from app.storage.postgres import Locks
 
 _POLL_SECONDS = 0.01
 _in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()

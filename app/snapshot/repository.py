@@ -19,8 +19,7 @@ from app.sandbox.git import TIMED_OUT, Git, GitResult
 from app.snapshot.diffs import TreeChange, changes, names
 from app.snapshot.errors import SnapshotFailed
 from app.util import clock
-from app.util.held_directory import HeldDirectory
-from app.util.project_files import is_below, read_bytes, warn_once
+from app.util.project_files import HeldDirectory, is_below, read_bytes, warn_once
 
 log = logging.getLogger(__name__)
 

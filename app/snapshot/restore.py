@@ -9,7 +9,7 @@ from typing import assert_never
 from app.snapshot import files
 from app.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk
 from app.snapshot.repository import Entry
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 IGNORED = "it is ignored, so no snapshot holds it"
 OTHER_REPOSITORY = "it belongs to another git repository inside this one"

@@ -43,7 +43,7 @@ from app.snapshot.restore import (
     decide_restore,
 )
 from app.snapshot.stat_cache import MOST_PATHS, PathState, StatCache, rule_states, searched
-from app.storage.locks import Locks, ProcessLocks
+from app.storage.postgres import Locks, ProcessLocks
 from app.util import clock
 
 T = TypeVar("T")

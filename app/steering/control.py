@@ -9,8 +9,7 @@ from collections import deque
 
 import orjson
 
-from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
+from app.bus.memory import Listener, MemoryBus
 from app.schema.errors import ServiceError
 
 LINGER_SECONDS = 60.0

@@ -5,7 +5,7 @@ when a laptop wakes up is not what anybody asked for.
 """
 
 from app.bus.base import Event
-from app.schema.steering import SteeringRequest
+from app.schema.terminal import SteeringRequest
 from app.steering.control import ControlQueues
 from app.storage.writer import Writer
 

@@ -10,7 +10,7 @@ from sqlalchemy import Column, Connection, Engine, MetaData, PrimaryKeyConstrain
 from app import __version__
 from app.storage.engine import DatabaseUnusable, hold_writer_lock, transaction, writer_lock
 from app.storage.tables import COUNTER, METADATA
-from app.storage.text_index import LACKS_FTS5, create_text_index, lacks_fts5
+from app.storage.text_search import LACKS_FTS5, create_text_index, lacks_fts5
 
 HEAD = "0023"
 """The newest revision in migrations/versions; a test compares them."""

@@ -1,29 +1,126 @@
-"""The PostgreSQL engine. psycopg is the extra `postgres`: this module is imported only for a PostgreSQL URL."""
+"""What PostgreSQL needs beside SQLAlchemy: its engine, transactions that begin again when it is restarted, and locks among the
+servers of one database. psycopg is the extra `postgres`: it is imported with the first engine.
+"""
 
+import asyncio
+import hashlib
 import logging
+import math
 import time
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from typing import Any, Literal, TypeVar
+from weakref import WeakValueDictionary
 
-from psycopg.abc import Buffer
-from psycopg.errors import LockNotAvailable
-from psycopg.types.string import StrDumperUnknown
-from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 
-from app.storage.reconnecting import TRANSACTION
+from app.util.tasks import LoopHeartbeat
+
+T = TypeVar("T")
+
+Begin = Callable[[], AbstractContextManager[Connection]]
+
+RECONNECT_SECONDS = 5.0
+"""Longer than a server goes on with its turns without a heartbeat: they are taken over then, rather than ended with an error."""
+RECONNECT_PAUSE_SECONDS = 0.1
+
+TRANSACTION = "transaction"
+"""What a connection notes the number of its transaction by."""
+
+_OUTCOME = text("SELECT txid_status(:number)")
+
+
+class OutcomeUnknown(SQLAlchemyError):
+    """The connection broke during a commit, and nobody could be asked whether that is stored. It must not be repeated."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection to the database broke during a commit, and whether it is stored could not be found out")
+
+
+def may_be_committed(error: Exception) -> bool:
+    """Of an error of a transaction: whether that must not be run again."""
+    return isinstance(error, OutcomeUnknown) or (isinstance(error, DBAPIError) and error.connection_invalidated)
+
+
+class Reconnecting:
+    """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. When it is lost
+    during the commit, the database is asked for the outcome."""
+
+    def __init__(self, engine: Engine, begin: Begin) -> None:
+        self._engine = engine
+        self._begin = begin
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Raises OutcomeUnknown."""
+        deadline = time.monotonic() + RECONNECT_SECONDS
+        while True:
+            committing: list[int | None] = []
+            try:
+                with self._begin() as connection:
+                    result = work(connection)
+                    committing.append(connection.info.pop(TRANSACTION, None))
+                return result
+            except SQLAlchemyError as error:
+                if not is_disconnected(error):
+                    raise
+                if any(self._is_committed(number) for number in committing):
+                    return result
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(RECONNECT_PAUSE_SECONDS)
+
+    def _is_committed(self, number: int | None) -> bool:
+        """A transaction that only read has no number: it is run again. Raises OutcomeUnknown."""
+        if number is None:
+            return False
+        deadline = time.monotonic() + RECONNECT_SECONDS
+        while (outcome := self._outcome(number)) == "in progress":
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown
+            time.sleep(RECONNECT_PAUSE_SECONDS)
+        return outcome == "committed"
+
+    def _outcome(self, number: int) -> Literal["committed", "aborted", "in progress"]:
+        """In progress also while the database does not answer."""
+        try:
+            with self._engine.connect() as connection:
+                outcome: Literal["committed", "aborted", "in progress"] | None = connection.execute(
+                    _OUTCOME, {"number": number}
+                ).scalar_one()
+        except SQLAlchemyError as error:
+            if is_disconnected(error):
+                return "in progress"
+            raise OutcomeUnknown from error  # this database never had it: another has taken the place of the one that broke
+        if outcome is None:
+            raise OutcomeUnknown
+        return outcome
+
+
+def is_disconnected(error: SQLAlchemyError) -> bool:
+    """No connection could be made, or it broke."""
+    is_unmade = isinstance(error, OperationalError | InterfaceError) and error.statement is None
+    return is_unmade or (isinstance(error, DBAPIError) and error.connection_invalidated)
+
 
 log = logging.getLogger(__name__)
 
+_LOCK_NOT_AVAILABLE = "55P03"
 _WRITERS_LOCK = 7_363_736_911_502_291
 """The key of the advisory lock. Any number that no other program uses in the same database."""
 
 
-class _WithoutNul(StrDumperUnknown):
-    """Replaces NUL, which PostgreSQL's text cannot hold, by U+FFFD, so that a lookup finds nothing instead of failing. JSON
-    bodies escape it."""
+def _text_without_nul() -> Any:
+    """A dumper that replaces NUL, which PostgreSQL's text cannot hold, by U+FFFD, so that a lookup finds nothing instead of
+    failing. JSON bodies escape it."""
+    from psycopg.types.string import StrDumperUnknown
 
-    def dump(self, obj: str) -> Buffer | None:
-        return super().dump(obj.replace("\0", "\ufffd"))
+    class TextWithoutNul(StrDumperUnknown):
+        def dump(self, obj: str) -> Any:
+            return super().dump(obj.replace("\0", "\ufffd"))
+
+    return TextWithoutNul
 
 
 IDLE_IN_TRANSACTION_MS = 2_500
@@ -39,8 +136,10 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
     """`timeout_ms` limits the wait for a lock, for a connection and for the acknowledgement of sent data. Without it, a network
     that drops packets would block all writes for a quarter of an hour."""
 
+    dumper = _text_without_nul()
+
     def configure(connection: Any, _record: object) -> None:
-        connection.adapters.register_dumper(str, _WithoutNul)
+        connection.adapters.register_dumper(str, dumper)
         connection.autocommit = True
         connection.execute(f"SET lock_timeout = {timeout_ms}")
         connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
@@ -76,7 +175,7 @@ def _wait_for_writers(connection: Connection, timeout_ms: int) -> int:
             number: int = connection.exec_driver_sql(lock).one()[1]
             return number
         except OperationalError as error:
-            if not isinstance(error.orig, LockNotAvailable) or time.monotonic() > deadline:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise
         connection.connection.rollback()  # to PostgreSQL the transaction is over, and nothing was done in it yet
         if connection.exec_driver_sql(_END_STANDSTILL).all():
@@ -91,3 +190,128 @@ _END_STANDSTILL = f"""
 """
 """PostgreSQL itself ends what is idle in a transaction, but not what waits for the rest of a message, for the next one of several
 that are sent together, or for its answer to be read: that counts as active."""
+
+
+# Locks by name, held while a value is read, changed and written back: in this process, or among the servers of a database.
+
+KEEP_ALIVE_SECONDS, IDLE_MS = 2.0, 6_000
+"""The database closes a connection that is idle for longer than IDLE_MS."""
+_UNLOCK = "pg_advisory_unlock(:key)"
+FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
+
+
+class ProcessLocks:
+    is_shared = False
+    """Whether they keep servers apart, and not only what works in this one."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, name: str) -> asyncio.Lock:
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    def close(self) -> None:
+        pass
+
+
+class DatabaseLocks:
+    """PostgreSQL's advisory locks, all on one connection: they go with it when this server dies, or is frozen or cut off for some
+    seconds. Who waits here waits in the order of asking; among servers the first that looks gets the lock. Raises StorageError
+    where the database cannot be asked."""
+
+    is_shared = True
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._here = ProcessLocks()
+        self._thread = ThreadPoolExecutor(1, "database-locks")
+        self._connection: Connection | None = None
+        self._keep_alive: LoopHeartbeat | None = None
+
+    @asynccontextmanager
+    async def lock(self, name: str) -> AsyncIterator[None]:
+        key = _key(name)
+        if self._keep_alive is None:
+            self._keep_alive = LoopHeartbeat("database locks", KEEP_ALIVE_SECONDS, self._show_life)
+        async with self._here.lock(name):
+            await self._acquire(key)
+            try:
+                yield
+            finally:
+                await asyncio.shield(self._unlock(key))
+
+    async def _acquire(self, key: int) -> None:
+        """A connection that breaks meanwhile took nothing from who waits: it is made again, for a while."""
+        pause, broken_since = FIRST_POLL_SECONDS, math.inf
+        while True:
+            try:
+                if await self._take(key):
+                    return
+                broken_since = math.inf
+            except SQLAlchemyError as error:
+                broken_since = min(broken_since, time.monotonic())
+                if not is_disconnected(error) or time.monotonic() - broken_since > RECONNECT_SECONDS:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_POLL_SECONDS)
+
+    async def _take(self, key: int) -> bool:
+        """What is got though its waiter was cancelled meanwhile is given back."""
+        got: list[bool] = []
+
+        def take(connection: Connection) -> bool:
+            got.append(_ask(connection, "pg_try_advisory_lock(:key)", key=key))
+            return got[-1]
+
+        try:
+            return await self._run(take)
+        except asyncio.CancelledError:
+            # The thread does one thing after another: this one knows how the attempt ended.
+            self._thread.submit(self._on_connection, lambda connection: got == [True] and _ask(connection, _UNLOCK, key=key))
+            raise
+
+    async def _unlock(self, key: int) -> None:
+        with suppress(SQLAlchemyError):  # the lock went with its connection
+            await self._run(lambda connection: _ask(connection, _UNLOCK, key=key))
+
+    def _show_life(self) -> None:
+        with suppress(SQLAlchemyError):  # the next one that locks is told
+            self._thread.submit(self._on_connection, lambda connection: _ask(connection, "true")).result()
+
+    async def _run(self, work: Callable[[Connection], bool]) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._on_connection, work)
+
+    def _on_connection(self, work: Callable[[Connection], bool]) -> bool:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            self._connection.execute(text(f"SET idle_session_timeout = {IDLE_MS}"))
+        try:
+            return work(self._connection)
+        except SQLAlchemyError:
+            log.warning("the connection that holds locks is broken: they are free for others now")
+            self._connection.invalidate()
+            self._connection.close()
+            self._connection = None
+            raise
+
+    def close(self) -> None:
+        if self._keep_alive is not None:
+            self._keep_alive.close()
+        self._thread.shutdown()
+        if self._connection is not None:
+            self._connection.close()
+
+
+Locks = ProcessLocks | DatabaseLocks
+
+
+def locks_of(engine: Engine) -> Locks:
+    return DatabaseLocks(engine) if engine.dialect.name == "postgresql" else ProcessLocks()
+
+
+def _ask(connection: Connection, query: str, **values: int) -> bool:
+    return bool(connection.execute(text(f"SELECT {query}"), values).scalar_one())
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)

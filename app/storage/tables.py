@@ -9,6 +9,7 @@ times as much.
 
 from typing import Any, ClassVar
 
+import orjson
 from sqlalchemy import BigInteger, Index, Integer, Text, UniqueConstraint, false, text
 from sqlmodel import Field, SQLModel
 
@@ -156,7 +157,7 @@ class PartRow(SQLModel, table=True):
 
 
 class PartTextRow(SQLModel, table=True):
-    """What searches look at: the `text` of a finished part, encoded; app/storage/text_index.py has an index of it. `time` in
+    """What searches look at: the `text` of a finished part, encoded; app/storage/text_search.py has an index of it. `time` in
     epoch milliseconds."""
 
     __tablename__: ClassVar[str] = "part_text"
@@ -474,3 +475,12 @@ WEBHOOK = _table(WebhookRow)
 WEBHOOK_DELIVERY = _table(WebhookDeliveryRow)
 IMPORTED_SESSION = _table(ImportedSessionRow)
 COUNTER = _table(CounterRow)
+
+
+def parsed(body: Any) -> dict[str, Any] | None:
+    """None of a damaged one: what is no JSON, something else than an object, or an empty one."""
+    try:
+        value = orjson.loads(body) if isinstance(body, str) else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and value else None

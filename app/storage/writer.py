@@ -21,7 +21,7 @@ from app.bus.base import Event
 from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent
 from app.storage.engine import Database, StorageError
-from app.storage.reconnecting import may_be_committed
+from app.storage.postgres import may_be_committed
 from app.storage.repositories import session_rows
 from app.storage.statements import Put, Statements
 from app.telemetry.observer import NOBODY, Observer
@@ -71,57 +71,29 @@ class Chain:
     failure: Exception | None = None
 
 
-class Batch:
+class Tx:
     """The transaction that several changes share. Rows that they put are written together, parents first, before anything else is
     asked of the database."""
 
     def __init__(self, connection: Connection, sql: Statements) -> None:
         self._connection = connection
         self.sql = sql
+        self.events: list[Event] = []
+        """Of the change that runs now."""
         self._pending: dict[Put, list[Row]] = {}
         self._required: set[Lease] = set()
 
-    def put(self, put: Put, rows: Sequence[Row]) -> None:
-        self._pending.setdefault(put, []).extend(rows)
-
+    @property
     def connection(self) -> Connection:
-        """With all that was put so far."""
+        """For queries: with what was put so far, by earlier changes too."""
         for put in sorted(self._pending, key=lambda put: put.order):
             self._connection.execute(put.statement, self._pending[put])
         self._pending.clear()
         return self._connection
 
-    def require(self, lease: Lease) -> None:
-        """Asked of the database once, however many changes are made under it."""
-        if lease not in self._required:
-            self._update_lease(self.sql.check_lease, lease)
-            self._required.add(lease)
-
-    def release(self, lease: Lease) -> None:
-        self._update_lease(self.sql.release_lease, lease)
-        self._required.discard(lease)
-
-    def _update_lease(self, statement: Executable, lease: Lease) -> None:
-        if not self._connection.execute(statement, lease.key()).rowcount:
-            raise StaleLease(f"another server runs {lease.session_id} now")
-
-
-class Tx:
-    """What one change sees of the transaction."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self.sql = batch.sql
-        self.events: list[Event] = []
-
-    @property
-    def connection(self) -> Connection:
-        """For queries: with what was put so far, by earlier changes too."""
-        return self._batch.connection()
-
     def put(self, put: Put, *rows: Row) -> None:
         if rows:
-            self._batch.put(put, rows)
+            self._pending.setdefault(put, []).extend(rows)
 
     def execute(self, statement: Executable, values: Row | Sequence[Row]) -> CursorResult[*tuple[Any, ...]]:
         result: CursorResult[*tuple[Any, ...]] = self.connection.execute(statement, values)
@@ -132,13 +104,20 @@ class Tx:
         self.events.append(event)
 
     def require(self, lease: Lease | None) -> None:
-        """The fence. Raises StaleLease if that generation no longer holds the session. None: nothing is to be held."""
-        if lease is not None:
-            self._batch.require(lease)
+        """The fence, asked of the database once, however many changes are made under it. Raises StaleLease if that generation no
+        longer holds the session. None: nothing is to be held."""
+        if lease is not None and lease not in self._required:
+            self._update_lease(self.sql.check_lease, lease)
+            self._required.add(lease)
 
     def release(self, lease: Lease) -> None:
         """Nobody holds the session from then on. Raises StaleLease."""
-        self._batch.release(lease)
+        self._update_lease(self.sql.release_lease, lease)
+        self._required.discard(lease)
+
+    def _update_lease(self, statement: Executable, lease: Lease) -> None:
+        if not self._connection.execute(statement, lease.key()).rowcount:
+            raise StaleLease(f"another server runs {lease.session_id} now")
 
 
 Work = Callable[[Tx], T]
@@ -315,13 +294,11 @@ class Writer:
 
     def _run(self, connection: Connection, changes: Sequence[_Posted[Any]]) -> list[_Committed]:
         """In the transaction, on the writer's thread."""
-        batch = Batch(connection, self._sql)
-        stored: list[_Committed] = []
+        tx, stored = Tx(connection, self._sql), list[_Committed]()
         for posted in changes:
-            tx = Tx(batch)
+            tx.events = []
             stored.append(_Committed(posted.work(tx), tx.events))
-        batch.connection()
-        owners = self._owners(connection, [event for each in stored for event in each.events])
+        owners = self._owners(tx.connection, [event for each in stored for event in each.events])
         return self._journal(connection, stored, owners)
 
     def _owners(self, connection: Connection, events: Sequence[Event]) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from app import __version__
 from app.telemetry.labels import BoundedLabels
 from app.telemetry.observer import Observer
 from app.telemetry.records import ModelCallRecord, ToolCallRecord, TurnEnd, TurnRecord
-from app.util.failure_log import FailureLog
+from app.util.tasks import FailureLog
 
 log = logging.getLogger(__name__)
 

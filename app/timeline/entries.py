@@ -6,14 +6,20 @@ A message that this API does not have, such as the request for a summary, is Non
 from collections.abc import Iterable, Sequence
 
 from app.schema.errors import MessageError
-from app.schema.file import FilePart, FileSource, SourceText
 from app.schema.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage, UserTime
 from app.schema.part import (
     AgentPart,
     CompactionPart,
+    Completed,
+    Failed,
+    FilePart,
+    FileSource,
     Part,
     PatchPart,
+    Pending,
     ReasoningPart,
+    Running,
+    SourceText,
     StepFinishPart,
     StepStartPart,
     SubtaskPart,
@@ -50,8 +56,7 @@ from app.schema.timeline import (
     ToolTextContent,
     ToolTime,
 )
-from app.schema.tool_state import Completed, Failed, Pending, Running
-from app.session.revert_state import revert_state
+from app.session.revert_target import revert_state
 
 SHELL_TOOL = "bash"
 

@@ -2,16 +2,16 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
 
-from app.bus.base import Event, StreamingParts
-from app.bus.frames import HEARTBEAT, EventFrame
-from app.bus.listener import Listener
+from app.bus.base import Event, EventId, StreamingParts
+from app.bus.frames import HEARTBEAT, EventFrame, Format, Frame, PartFrame, pieces
+from app.bus.memory import Listener
 from app.schema.errors import BadRequest, MessageNotFound, SessionNotFound
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
@@ -19,20 +19,26 @@ from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
 from app.session import rows
 from app.session.store import Store
 from app.storage.engine import Connection, Database
-from app.storage.repositories import journal_rows, message_rows, pending_rows, session_rows
-from app.storage.repositories.pages import PageBeside
-from app.timeline import numbers
+from app.storage.repositories import journal_rows, message_rows, session_rows, work_rows
+from app.storage.repositories.session_rows import PageBeside
 from app.timeline.entries import entries, entry, summary_request
-from app.timeline.events import Happening, happenings
-from app.timeline.journal import (
+from app.timeline.events import (
     ADMITTED,
+    PREFIX,
     PROMPTED,
+    Happening,
     JournalEvent,
+    JournalPlace,
     JournalTranslation,
+    digest_of,
+    happenings,
+    id_of_number,
     is_telling,
     mention,
+    place_of,
     session_event,
 )
+from app.util import clock
 
 KEEP_SECONDS = 30.0
 """How long a history waits for its next page to be asked for."""
@@ -194,7 +200,7 @@ def _require(connection: Connection, session_id: str) -> None:
 
 
 def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
-    queued = [row.message for row in pending_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
+    queued = [row.message for row in work_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
     stored = _read(session_id, message_rows.some_messages(connection, session_id, [message_id]))
     return [*stored, *(MessageWithParts.model_validate_json(message) for message in queued)]
 
@@ -214,7 +220,7 @@ def _events(
     """And the whole history, where the page is of it and it is none of those that are `kept`."""
     _require(connection, session_id)
     oldest, newest = journal_rows.journal_span(connection)
-    at = numbers.place(after)
+    at = place_of(after)
     if at.journal_seq >= oldest - 1 and at.journal_seq:
         journal = _journal(connection, session_id, at.journal_seq - 1)
         return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), {}
@@ -245,11 +251,11 @@ def _first(
         size *= 4
 
 
-def _behind(whole: _WholeHistory, at: numbers.JournalPlace, after: int) -> list[TimelineEvent]:
+def _behind(whole: _WholeHistory, at: JournalPlace, after: int) -> list[TimelineEvent]:
     """An event that the journal has forgotten is found by its digest."""
     if not at.journal_seq:
         return whole.events[bisect_right(whole.events, after, key=lambda event: event.durable.seq) :]
-    found = [n for n, each in enumerate(whole.before) if numbers.digest(each.moment.record, each.type) == at.digest]
+    found = [n for n, each in enumerate(whole.before) if digest_of(each.moment.record, each.type) == at.digest]
     if not found:
         raise BadRequest(f"The server does not remember the event {after} any more: begin again without it", ["after"], after)
     return whole.events[found[-1] + 1 :]
@@ -276,7 +282,7 @@ def _translated(connection: Connection, session_id: str, journal: Sequence[Journ
 def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
     """By message, in their order; behind them what waits in the queue, which is admitted and no message yet."""
     found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
-    for row in pending_rows.queued_prompts(connection, session_id):
+    for row in work_rows.queued_prompts(connection, session_id):
         prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
         if prompt is not None:
             found.setdefault(prompt.id, [each for each in happenings(prompt, "queue") if each.type == ADMITTED])
@@ -292,7 +298,7 @@ def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, li
     for session_id, seqs in of_session.items():
         journal = [event for event in _journal(connection, session_id, min(seqs) - 1, max(seqs)) if event.seq in seqs]
         for each in _translated(connection, session_id, journal):
-            told.setdefault(numbers.place(each.durable.seq).journal_seq, []).append(each)
+            told.setdefault(place_of(each.durable.seq).journal_seq, []).append(each)
     return told
 
 
@@ -322,3 +328,60 @@ def _entries(
 
 def _read(session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None) -> list[MessageWithParts]:
     return rows.read_messages(session_id, stored, live or {})
+
+
+# The events of `session.next.*` on a stream of all events: those of the journal behind the event that they are made of, and what
+# a text gains, which the journal does not have.
+
+_STREAMED = {"text": "textID", "reasoning": "reasoningID"}
+_ALREADY_TOLD = frozenset(f"{PREFIX}{kind}.started" for kind in _STREAMED)
+"""With the first of what the text gained. The journal has it, with its number, when the text is complete."""
+
+
+async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes]:
+    """What a listener takes, and behind each event what is made of it. Until it is closed."""
+    while (frames := await listener.take()) is not None:
+        async for piece in with_session_events(timeline, frames, listener.form):
+            yield piece
+
+
+async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[bytes]:
+    await timeline.tell(frame for frame in frames if isinstance(frame, EventFrame))
+    for frame in frames:
+        if isinstance(frame, PartFrame) or not frame.event.is_second_only:
+            for piece in pieces([frame], form):
+                yield piece
+        yield b"".join(_beside(frame, form))
+
+
+def _beside(frame: Frame, form: Format) -> Iterator[bytes]:
+    if isinstance(frame, PartFrame):
+        yield from _gained(frame, form)
+        return
+    for event in frame.told or ():
+        if event.type not in _ALREADY_TOLD:
+            content = {"type": event.type, "durable": event.durable.wire(), "data": event.data}
+            yield _encoded(id_of_number(event.durable.seq), content, frame.directory, form)
+
+
+def _gained(frame: PartFrame, form: Format) -> Iterator[bytes]:
+    delta = frame.delta
+    name = _STREAMED.get(delta.part_type)
+    if name is None or not frame.text:
+        return
+    of = {
+        "timestamp": clock.now_ms(),
+        "sessionID": delta.session_id,
+        "assistantMessageID": delta.message_id,
+        name: delta.part_id,
+    }
+    if delta.size == len(frame.text):
+        started = {"type": f"{PREFIX}{delta.part_type}.started", "data": of}
+        yield _encoded(EventId.behind(frame.id.seq), started, frame.directory, form)
+    gained = {"type": f"{PREFIX}{delta.part_type}.delta", "data": {**of, "delta": frame.text}}
+    yield _encoded(EventId.behind(frame.id.seq), gained, frame.directory, form)
+
+
+def _encoded(event_id: EventId, content: Mapping[str, object], directory: str | None, form: Format) -> bytes:
+    id_ = event_id.wire(form.cursors).decode()
+    return b"data: %b\n\n" % orjson.dumps({"id": id_, "location": {"directory": directory}, **content})

@@ -11,11 +11,10 @@ from pydantic import BaseModel, RootModel
 
 from app.permission.rules import Subject
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.agent import Agent
-from app.schema.file import FileContent
-from app.schema.lsp import FileErrors
-from app.schema.model import Model
-from app.schema.question import Answer, QuestionInfo
+from app.schema.model import Agent, Model
+from app.schema.part import FileContent
+from app.schema.permission import Answer, QuestionInfo
+from app.schema.project import FileErrors
 from app.schema.session import Todo
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.permission.boundary import Boundary
 from app.permission.wildcard import is_plain
 from app.tool.base import ToolContext, ToolError, ToolPermission
-from app.util.held_directory import DirectoryReplaced, HeldDirectory
+from app.util.project_files import DirectoryReplaced, HeldDirectory
 
 
 def locate(ctx: ToolContext, name: str) -> Path:

@@ -17,7 +17,7 @@ from app.sandbox.sandbox import Sandbox
 from app.tool.base import Arguments, Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.process import process
 from app.tool.process.transcript import Transcript
-from app.util.json_bounds import plain_json
+from app.util.bounds import plain_json
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,9 @@ from typing import Any
 from app.config.flags import Flags
 from app.permission.rules import evaluate, hidden_tools
 from app.sandbox.sandbox import Sandbox
-from app.schema.agent import Agent, Skill
 from app.schema.config import Config
-from app.schema.model import Model
-from app.storage.locks import Locks
+from app.schema.model import Agent, Model, Skill
+from app.storage.postgres import Locks
 from app.tool.base import Tool
 from app.tool.builtin.apply_patch import ApplyPatchTool
 from app.tool.builtin.bash import DEFAULT_TIMEOUT_MS, BashTool

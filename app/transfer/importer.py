@@ -10,11 +10,10 @@ from app.schema.errors import ServiceError
 from app.schema.message import MessageWithParts
 from app.schema.session import Session
 from app.session import rows
-from app.session.quota import ProjectQuota
-from app.session.session_sums import session_sums, sums_of_messages
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.storage.repositories import lease_rows, session_rows
+from app.session.usage import ProjectQuota, session_sums, sums_of_messages
+from app.storage.repositories import session_rows, work_rows
 from app.storage.writer import Tx
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.unfinished import finished_message, finished_session
@@ -114,7 +113,7 @@ class Importer:
         message_rows, part_rows = _rows(by)
 
         def replace(tx: SessionTx) -> None:
-            if session_rows.session_state(tx.connection, tx.session_id) != state or lease_rows.held_among(
+            if session_rows.session_state(tx.connection, tx.session_id) != state or work_rows.held_among(
                 tx.connection, [tx.session_id]
             ):
                 raise SessionChanged(tx.session_id)

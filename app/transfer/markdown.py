@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from app.schema.file import FilePart
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import (
     AgentPart,
     CompactionPart,
+    Completed,
+    Failed,
+    FilePart,
     Part,
     PatchPart,
     ReasoningPart,
@@ -20,9 +22,9 @@ from app.schema.part import (
     SubtaskPart,
     TextPart,
     ToolPart,
+    ToolState,
 )
 from app.schema.session import FileDiff, Session
-from app.schema.tool_state import Completed, Failed, ToolState
 from app.tool.files.diff_text import compare
 
 if TYPE_CHECKING:

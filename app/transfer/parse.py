@@ -13,7 +13,7 @@ from app.schema.part import PART, StepFinishPart, StepStartPart
 from app.schema.session import FileDiff, Session, SessionMetadata, Title, Todo
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.newer_shapes import as_stored
-from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
+from app.util.bounds import DEEPEST, has_more_values, is_deeper
 
 T = TypeVar("T")
 FieldPath = tuple[str | int, ...]

@@ -13,14 +13,13 @@ from app.context.shortening import cut_middle, shortened
 from app.context.system import assemble
 from app.context.tokens import estimate_messages
 from app.provider.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
-from app.schema.agent import Agent
 from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.schema.part import CompactionPart, ModelRef, Span, TextPart
+from app.session.live import compacting
 from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
-from app.session.status import compacting
 from app.turn import hooks, stored_error
 from app.turn.decide import is_final, last_assistant
 from app.turn.errors import TurnFailure, to_message_error

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from app.schema.part import ToolPart
-from app.schema.tool_state import Pending
+from app.schema.part import Pending, ToolPart
 
 THRESHOLD = 3
 

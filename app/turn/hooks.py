@@ -12,9 +12,9 @@ from app.agent.definitions import find as find_agent
 from app.permission.service import PluginDecision
 from app.plugin.runner import HookFailed, HookRunner
 from app.provider.base import ModelRequest
-from app.schema.agent import Agent
 from app.schema.base import Wire
 from app.schema.message import CommandInput, MessageWithParts, PromptInput, UserMessage
+from app.schema.model import Agent
 from app.schema.part import Part, PartInput, TextPart, ToolPart
 from app.schema.permission import Action, PermissionRequest
 from app.tool.base import ToolError, ToolResult

@@ -5,10 +5,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.provider.base import Metadata
-from app.schema.file import FilePart
 from app.schema.message import AssistantMessage
-from app.schema.part import Part, PatchPart, ReasoningPart, Span, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
-from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started
+from app.schema.part import (
+    Completed,
+    CompletedTime,
+    Ended,
+    Failed,
+    FilePart,
+    Part,
+    PatchPart,
+    Pending,
+    ReasoningPart,
+    Running,
+    Span,
+    Started,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
 from app.session.live_parts import LivePart
 from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx

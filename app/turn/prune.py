@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from app.context.tokens import estimate
 from app.schema.message import MessageWithParts
-from app.schema.part import ToolPart
-from app.schema.tool_state import Completed
+from app.schema.part import Completed, ToolPart
 from app.session.rows import part_row
 from app.session.session_tx import SessionTx
 from app.storage.writer import Row

@@ -30,9 +30,8 @@ from app.provider.base import (
 from app.provider.models.cost import tokens_and_cost
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.part import Part, StepStartPart, ToolPart
+from app.schema.part import Part, Running, StepStartPart, ToolPart
 from app.schema.session import Busy, Retry
-from app.schema.tool_state import Running
 from app.turn import hooks, retry
 from app.turn.errors import to_message_error
 from app.turn.tool_calls import ToolCalls

@@ -10,8 +10,7 @@ from typing import Any
 from app.agent.definitions import prompt_text
 from app.provider.base import TextBlock, UserTurn
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
-from app.schema.part import ToolPart
-from app.schema.tool_state import Failed
+from app.schema.part import Failed, ToolPart
 from app.tool.base import Tool
 from app.tool.structured_output import STRUCTURED_OUTPUT, StructuredOutputTool
 

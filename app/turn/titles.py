@@ -23,10 +23,9 @@ from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import CompactionPart, ModelRef, Part, SubtaskPart, TextPart
 from app.schema.session import Session
-from app.session import title
-from app.session.session_tasks import SessionTasks
+from app.session.fork import is_default_title
 from app.session.store import Store
-from app.session.summary import Summaries
+from app.session.summary import SessionTasks, Summaries
 from app.session.usage import StepUsage
 from app.turn import hooks
 from app.util import ids
@@ -79,7 +78,7 @@ class Titles:
         with suppress(TimeoutError):
             async with asyncio.timeout(PAUSE_SECONDS):
                 await answered.wait()
-        if not title.is_default((await self._store.session(prompt.session_id)).title):
+        if not is_default_title((await self._store.session(prompt.session_id)).title):
             return
         with instance.resources.in_use():
             answer = await self._ask(instance, prompt, context)
@@ -146,7 +145,7 @@ async def _read(events: AsyncIterator[StreamEvent], model: Model) -> _TitleAnswe
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:
     """The messages that the title is generated from, up to the first user prompt whose answer did not fail. None for a session
     with a title, for a child session, and without a prompt."""
-    if session.parent_id is not None or not title.is_default(session.title):
+    if session.parent_id is not None or not is_default_title(session.title):
         return None
     failed = {m.info.parent_id for m in history if isinstance(m.info, AssistantMessage) and m.info.error is not None}
     for position, message in enumerate(history):

@@ -15,13 +15,11 @@ from app.permission.errors import PermissionNotGranted, PermissionRejected
 from app.permission.service import PermissionCheck
 from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
-from app.schema.agent import Agent
 from app.schema.event import EventFileEdited, FileRef
-from app.schema.lsp import FileErrors
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.schema.part import ToolPart
-from app.schema.permission import CallRef, PermissionRequest
-from app.schema.question import Answer, QuestionInfo, QuestionRequest
+from app.schema.permission import Answer, CallRef, PermissionRequest, QuestionInfo, QuestionRequest
+from app.schema.project import FileErrors
 from app.schema.session import Todo
 from app.storage.engine import StorageError
 from app.storage.writer import Lease

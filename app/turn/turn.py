@@ -11,10 +11,9 @@ from app.context import instructions, reminders, system, window
 from app.context.call_options import request_options
 from app.context.history import to_model_messages
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
-from app.schema.agent import Agent
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy
 from app.storage.writer import StaleLease

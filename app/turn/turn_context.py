@@ -15,10 +15,9 @@ from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Busy, Retry, Session
 from app.session.live import LiveSession
 from app.session.rows import message_row, part_row
-from app.session.session_tasks import SessionTasks
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.session.summary import Summaries
+from app.session.summary import SessionTasks, Summaries
 from app.telemetry.observer import NOBODY, Observer
 from app.telemetry.records import TurnRecord
 from app.tool.base import SubagentRequest, ToolResult

@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeVar
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.part import PatchPart
-from app.session.session_tasks import SessionTasks
-from app.session.summary import Summaries, goes_up_to
+from app.session.summary import SessionTasks, Summaries, goes_up_to
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from app.question.errors import QuestionRejected
-from app.schema.lsp import FileErrors
-from app.schema.question import Answer, QuestionInfo
+from app.schema.permission import Answer, QuestionInfo
+from app.schema.project import FileErrors
 from app.schema.session import Todo
 from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.workspace.instance import Instance

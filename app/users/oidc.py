@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from app.users.principal import Principal, Role, highest_role
-from app.users.users import Users
-from app.util.bounded_answer import IDENTITY, body_of, require_few_values, require_identity
-from app.util.failure_log import FailureLog
+from app.users.users import Principal, Role, Users, highest_role
+from app.util.bounds import IDENTITY, body_of, require_few_values, require_identity
+from app.util.tasks import FailureLog
 
 if TYPE_CHECKING:
     import httpx2

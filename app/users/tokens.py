@@ -1,19 +1,138 @@
-"""Bearer tokens of clients: `tokens.json` in the data directory holds their names and SHA-256 hashes, never the tokens.
+"""The server's own secret, of which users' keys are encrypted and event ids are sealed; and the tokens that clients have."""
 
-A token is 256 random bits, so that its hash needs no salt and no slowness: there is nothing to guess.
-"""
-
+import base64
+import binascii
 import hashlib
 import hmac
 import secrets
+import struct
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import orjson
+
+from app.bus.base import NEVER_GIVEN, PREFIX
+from app.storage.writer import Tx, Writer
+from app.users.users import OPERATOR, Principal, Role
 from app.util import clock
-from app.util.private_json import PrivateFileStamp, PrivateJson
+from app.util.data_files import PrivateFileStamp, PrivateJson
 
-PREFIX = "ost_"
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+
+# The server's own secret, of which users' keys are encrypted and event ids are sealed.
+#
+# OPENSESSION_SECRET_KEY, or a random one that is made on first use in `secret.json` in the data directory, which only its owner
+# can read. Of several keys (in the setting separated by commas) the first encrypts; all of them decrypt, so that they can be
+# rotated.
+
+
+class ServerSecret:
+    """Reads the file again when another process has replaced it."""
+
+    def __init__(self, setting: str | None, data_dir: Path) -> None:
+        self._setting = [key.strip() for key in (setting or "").split(",") if key.strip()]
+        self._file = PrivateJson(data_dir / "secret.json")
+        self._stamp: PrivateFileStamp | None = None
+        self._keys: tuple[bytes, ...] = tuple(map(_hashed, self._setting))
+
+    @property
+    def is_in_file(self) -> bool:
+        return not self._setting
+
+    def all_keys(self) -> Sequence[bytes]:
+        """Of 32 bytes each; the first is the one in force."""
+        if not self.is_in_file:
+            return self._keys
+        stamp = self._file.stamp()
+        if stamp is None or stamp != self._stamp or not self._keys:
+            self._keys = tuple(map(_hashed, self._stored()))
+            self._stamp = self._file.stamp()
+        return self._keys
+
+    def _stored(self) -> list[str]:
+        with self._file.updating() as content:
+            keys: list[str] = content.setdefault("keys", [secrets.token_urlsafe(32)])
+        return list(keys)
+
+    def box(self) -> "MultiFernet":
+        from cryptography.fernet import Fernet, MultiFernet
+
+        return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in self.all_keys()])
+
+    def add_key(self) -> None:
+        """A new one, which encrypts from now on."""
+        with self._file.updating() as content:
+            content["keys"] = [secrets.token_urlsafe(32), *content.get("keys", [])]
+
+    def drop_old_keys(self) -> None:
+        with self._file.updating() as content:
+            content["keys"] = content["keys"][:1]
+
+
+def _hashed(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+# Event ids for users who do not hear of everybody's sessions: the journal's numbers would tell how much others do.
+#
+# An id is one block of AES: the sequence; random bits, so that two ids of one place in the journal differ, or zeros for the id
+# that an event of the journal keeps; and a mark of the user, so that only the user who was given an id can resume from it.
+# Whoever makes one up resumes at a random place of their own events.
+
+_BLOCK = struct.Struct(">Q4s4s")
+_PURPOSE = b"event ids"
+
+
+class UserCursors:
+    def __init__(self, keys: tuple[bytes, ...], name: str) -> None:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        ciphers = [Cipher(algorithms.AES(key), modes.ECB()) for key in keys]
+        self._encrypt = ciphers[0].encryptor().update
+        self._decrypt = [cipher.decryptor().update for cipher in ciphers]
+        self._mark = hashlib.sha256(name.encode()).digest()[:4]
+
+    def seal(self, seq: int, *, stable: bool = False) -> bytes:
+        tail = bytes(4) if stable else secrets.token_bytes(4)
+        return base64.urlsafe_b64encode(self._encrypt(_BLOCK.pack(seq, tail, self._mark))).rstrip(b"=")
+
+    def open(self, cursor: str) -> int:
+        block = _decoded(cursor.removeprefix(PREFIX))
+        for decrypt in self._decrypt if block else ():
+            seq, _, mark = _BLOCK.unpack(decrypt(block))
+            if mark == self._mark and seq < 2**62:
+                return int(seq)
+        return NEVER_GIVEN
+
+
+class EventCursors:
+    def __init__(self, secret: ServerSecret) -> None:
+        self._secret = secret
+
+    def for_user(self, name: str) -> UserCursors:
+        return _cursors(tuple(hmac.digest(key, _PURPOSE, "sha256") for key in self._secret.all_keys()), name)
+
+
+@lru_cache(1024)
+def _cursors(keys: tuple[bytes, ...], name: str) -> UserCursors:
+    return UserCursors(keys, name)
+
+
+def _decoded(cursor: str) -> bytes:
+    try:
+        block = base64.b64decode(cursor.encode("ascii") + b"==", altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        return b""
+    return block if len(block) == _BLOCK.size else b""
+
+
+TOKEN_PREFIX = "ost_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +181,7 @@ class TokenStore:
 
     def create(self, name: str, lifetime_ms: int | None = None, *, user: str | None = None, read_only: bool = False) -> str:
         """Returns the new token, which cannot be read later. Raises TokenNameTaken."""
-        token = PREFIX + secrets.token_urlsafe(32)
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         now = clock.now_ms()
         fields = {
             "hash": _hash(token),
@@ -107,3 +226,85 @@ def _entries(content: dict[str, Any]) -> list[TokenEntry]:
         for name, fields in content.items()
         if isinstance(fields, dict) and isinstance(fields.get("hash"), str) and fields["hash"].isascii() and "created" in fields
     ]
+
+
+# Tokens that open one thing each, an event stream or a terminal: a browser's EventSource and WebSocket can send no header, and
+# what stands in an address gets into logs.
+
+T = TypeVar("T")
+
+LIFETIME_MS = 30_000
+MOST = 1_000
+
+
+class EventTokens(Protocol):
+    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
+        """A token for a stream of the principal, and when it expires (epoch milliseconds)."""
+        ...
+
+    async def redeem(self, token: str) -> Principal | None:
+        """Whose stream it opens. Only once. Takes no time that tells more than whether there is such a token."""
+        ...
+
+
+class OneTimeTokens(Generic[T]):
+    """Of one server. Of too many that wait, the oldest goes."""
+
+    def __init__(self, lifetime_ms: int) -> None:
+        self._lifetime_ms = lifetime_ms
+        self._issued: OrderedDict[str, tuple[int, T]] = OrderedDict()
+        """When each expires, and what it opens."""
+
+    def issue(self, opened: T) -> tuple[str, int]:
+        """A token, and when it expires (epoch milliseconds)."""
+        token, expires = secrets.token_urlsafe(32), clock.now_ms() + self._lifetime_ms
+        self._issued[token] = expires, opened
+        if len(self._issued) > MOST:
+            self._issued.popitem(last=False)
+        return token, expires
+
+    def redeem(self, token: str) -> T | None:
+        """What it opens. Only once."""
+        expires, opened = self._issued.pop(token, (0, None))
+        return opened if expires > clock.now_ms() else None
+
+
+class MemoryEventTokens:
+    def __init__(self) -> None:
+        self._tokens = OneTimeTokens[Principal](LIFETIME_MS)
+
+    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
+        return self._tokens.issue(principal)
+
+    async def redeem(self, token: str) -> Principal | None:
+        return self._tokens.redeem(token)
+
+
+class StoredEventTokens:
+    """Of all servers of a database, by its clock. It has the hashes alone."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
+        """Raises StorageError."""
+        token = secrets.token_urlsafe(32)
+        row = {"hash": _hash(token), "principal": orjson.dumps(principal).decode()}
+
+        def issue(tx: Tx) -> None:
+            tx.execute(tx.sql.delete_old_event_tokens, {"lifetime": LIFETIME_MS})
+            tx.execute(tx.sql.put_event_token, row)
+
+        await self._writer.commit(issue)
+        return token, clock.now_ms() + LIFETIME_MS
+
+    async def redeem(self, token: str) -> Principal | None:
+        """Raises StorageError."""
+        wanted = {"given": _hash(token), "lifetime": LIFETIME_MS}
+        redeemed = await self._writer.commit(lambda tx: tx.execute(tx.sql.redeem_event_token, wanted).scalar_one_or_none())
+        return _principal(redeemed) if redeemed else None
+
+
+def _principal(stored: str) -> Principal:
+    fields = orjson.loads(stored)
+    return Principal(fields["name"], Role(fields["role"]), fields["read_only"], tuple(fields["roots"]))

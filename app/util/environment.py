@@ -1,7 +1,12 @@
-"""The environment variables for programs that the server runs for itself (git, rg): only what they need, so no credentials."""
+"""What surrounds the server: the variables that its programs get, the XDG directories, the system's certificates.
+OPENCODE_TEST_HOME replaces the home directory in tests.
+"""
 
 import os
+import ssl
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 _NEEDED = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "SUDO_UID", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"}
 _PREFIXES = ("XDG_", "LC_")
@@ -16,3 +21,36 @@ def is_servers_own(name: str) -> bool:
     """Whether a variable is a setting of this server, as its password and its secrets are: nobody else gets it, and it is
     nobody's key. The server reads its settings in capitals and in small letters."""
     return name.upper().startswith(_SERVERS_OWN)
+
+
+def home() -> Path:
+    return Path(os.environ.get("OPENCODE_TEST_HOME") or os.path.expanduser("~"))  # noqa: PTH111  a fifth of `Path.home`
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    return Path(os.environ.get(variable) or home() / fallback)
+
+
+def data_home() -> Path:
+    return _xdg("XDG_DATA_HOME", ".local/share")
+
+
+def config_home() -> Path:
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def state_home() -> Path:
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def opencode_config_dir() -> Path:
+    """`~/.config/opencode`: OpenCode's global configuration."""
+    return config_home() / "opencode"
+
+
+@cache
+def system_tls() -> ssl.SSLContext:
+    """Cached: loading the certificates takes tens of milliseconds."""
+    import httpx2
+
+    return httpx2.create_ssl_context()

@@ -7,11 +7,13 @@ judged, and that very file is opened, whatever the name leads to by then. Nothin
 
 import errno
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch, fnmatchcase
 from functools import lru_cache
 from logging import Logger
 from pathlib import Path
@@ -214,4 +216,154 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:  # a link to itself
+        return False
+
+
+# A directory that is held open: a path may lead elsewhere later, as when a command puts a link in its place.
+
+Identity = tuple[int, int]
+"""Device and inode. They name the directory for as long as something holds it open."""
+
+_FLAGS = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+
+
+class DirectoryReplaced(OSError):
+    """Something else stands where a directory in use was."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError if it is no directory."""
+        super().__init__(errno.ESTALE, "another directory stands there than when the work began", str(path))
+
+
+class HeldDirectory:
+    """`path` as it was named; `real` is where it was when it was opened, without symlinks."""
+
+    __slots__ = ("__weakref__", "_descriptor", "identity", "path", "real")
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError if it is no directory."""
+        self._descriptor = -1
+        self._descriptor = os.open(path, _FLAGS)
+        self.path = path
+        self.real = Path(path_of(self._descriptor))
+        self.identity = identity_of(self._descriptor)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HeldDirectory) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Path, Path, Identity]:
+        return self.path, self.real, self.identity
+
+    def __repr__(self) -> str:
+        return f"HeldDirectory({str(self.path)!r})"
+
+    def is_in_place(self) -> bool:
+        """Whether both its names still lead to it."""
+        try:
+            return identity_of(self.path) == identity_of(self.real) == self.identity
+        except OSError:
+            return False
+
+    def opened(self) -> int:
+        """A descriptor of its own for the caller, which closes it. Raises DirectoryReplaced."""
+        if not self.is_in_place():
+            raise DirectoryReplaced(self.path)
+        return os.dup(self._descriptor)
+
+
+def identity_of(file: int | Path) -> Identity:
+    """Links followed. Raises OSError."""
+    found = os.stat(file)  # noqa: PTH116  a descriptor, too
+    return found.st_dev, found.st_ino
+
+
+def located(path: Path) -> tuple[Path, Identity]:
+    """Where a file or directory is, without symlinks, and what it is, of one moment. Raises OSError."""
+    descriptor = os.open(path, os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
+    try:
+        return Path(path_of(descriptor)), identity_of(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Patterns of files, as `glob` has them, found by the bounded reader.
+
+_MAGIC = frozenset("*?[")
+
+
+def matches(reader: BoundedReader, folder: str, pattern: str) -> list[str]:
+    """Paths below `folder` that match, hidden ones too, sorted; `**` stands for any number of folders. Whether one is a file, and
+    may be read, is for who reads it."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")]
+    return sorted(set(_matches(reader, folder.rstrip("/"), parts, 0)))
+
+
+def _matches(reader: BoundedReader, folder: str, parts: Sequence[str], depth: int) -> Iterator[str]:
+    if not parts:
+        yield folder
+    elif parts[0] == "**":
+        yield from _any_depth(reader, folder, parts, depth)
+    elif _MAGIC.isdisjoint(parts[0]):
+        yield from _matches(reader, f"{folder}/{parts[0]}", parts[1:], depth)
+    else:
+        for entry in reader.entries(folder or "/"):
+            if fnmatchcase(entry.name, parts[0]) and (entry.is_directory or len(parts) == 1):
+                yield from _matches(reader, f"{folder}/{entry.name}", parts[1:], depth)
+
+
+def _any_depth(reader: BoundedReader, folder: str, parts: Sequence[str], depth: int) -> Iterator[str]:
+    if len(parts) > 1:
+        yield from _matches(reader, folder, parts[1:], depth)
+    for entry in reader.entries(folder or "/"):
+        if entry.is_directory and depth < MAX_DEPTH:
+            yield from _matches(reader, f"{folder}/{entry.name}", parts, depth + 1)
+        elif len(parts) == 1:
+            yield f"{folder}/{entry.name}"
+
+
+# Programs that a project is worked on with: its own, or those of `PATH`, and the files that say which it uses.
+
+_OWN = ("node_modules/.bin", ".venv/bin", "venv/bin")
+
+
+def above(path: Path, top: Path) -> Iterator[Path]:
+    """The directories of `path`, from its own up to `top`."""
+    for place in path.parents:
+        yield place
+        if place == top:
+            return
+
+
+def find_program(name: str, directory: Path, top: Path, search_path: str | None, *, is_configured: bool = False) -> str | None:
+    """The program's absolute path: that of the project before that of `search_path`. A name with a `/` starts at `directory`. One
+    that is configured is not looked for in the project, whose the variables are not that are configured with it."""
+    if "/" in name:
+        program = directory / name
+        return str(program) if os.access(program, os.X_OK) else None
+    own = os.pathsep.join(str(place / folder) for place in above(directory / name, top) for folder in _OWN)
+    return (not is_configured and shutil.which(name, path=own)) or shutil.which(name, path=search_path)
+
+
+def text_of(path: Path, top: Path) -> str:
+    """Empty for what is no file of the project, and no short one."""
+    try:
+        return (read_bytes(path, lambda real: is_below(real, str(top))) or b"").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def has_file(folder: Path, pattern: str, top: Path) -> bool:
+    """Whether there is one whose name matches; `*` for any letters."""
+    if "*" not in pattern:
+        return (folder / pattern).exists()
+    try:
+        return any(fnmatch(entry.name, pattern) for entry in list_folder(folder, lambda real: is_below(real, str(top))))
+    except OSError:
         return False

@@ -1,5 +1,8 @@
-"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them."""
+"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And what clients may write into
+the log.
+"""
 
+import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -97,3 +100,17 @@ def _alone(secret: str) -> Iterator[str]:
     bare = secret.rpartition(" ")[2]
     if len(bare) >= SHORTEST:
         yield bare
+
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+_LONGEST = 4_000
+
+
+def client_log(service: str, level: str, message: str, extra: dict[str, Any] | None) -> None:
+    """Logs a client's entry as one line."""
+    logging.getLogger("client").log(_LEVELS[level], "%s", one_line(f"{service}: {message} {extra or ''}"))
+
+
+def one_line(text: str) -> str:
+    """What a client sent, of bounded length and with line breaks escaped, so that it cannot forge entries."""
+    return text.replace("\n", "\\n").replace("\r", "\\r")[:_LONGEST]

@@ -1,11 +1,32 @@
-"""Background tasks. The event loop keeps only weak references to tasks, so something must hold them."""
+"""Background tasks, and what must be done again and again. The event loop keeps only weak references to tasks, so something must
+hold them.
+"""
 
 import asyncio
 import logging
+import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from app.util.failure_log import FailureLog
+
+class FailureLog:
+    def __init__(self, log: logging.Logger, what: str) -> None:
+        """`what` is the subject of "… failed"."""
+        self._log = log
+        self._what = what
+        self._failures = 0
+
+    def failed(self, error: BaseException) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            self._log.error("%s failed; retrying, further failures are not logged", self._what, exc_info=error)
+
+    def worked(self) -> None:
+        if self._failures:
+            self._log.warning("%s works again, after %d failures", self._what, self._failures)
+        self._failures = 0
+
 
 log = logging.getLogger(__name__)
 
@@ -60,3 +81,50 @@ class TaskSet:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
+
+
+# What must be done every few seconds though the event loop stands still meanwhile: it is done in a thread of its own.
+
+HANGS_AFTER_SECONDS = 60.0
+"""A loop that has stood still for longer is given up on, as a dead server is: what it holds must not be held for good."""
+
+
+class LoopHeartbeat:
+    """`beat` is called in the thread, and `on_loop` on the loop each time when that gets to it. Neither raises anything."""
+
+    def __init__(
+        self,
+        name: str,
+        seconds: float,
+        beat: Callable[[], None],
+        on_loop: Callable[[], None] = lambda: None,
+        hangs_after: float = HANGS_AFTER_SECONDS,
+    ) -> None:
+        self._seconds = seconds
+        self._beat = beat
+        self._on_loop = on_loop
+        self._hangs_after = hangs_after
+        self._ends = threading.Event()
+        self._seen = time.monotonic()
+        """When the loop last ran."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Waits for a beat that is under way."""
+        self._ends.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ends.wait(self._seconds):
+            try:
+                self._loop.call_soon_threadsafe(self._see)
+            except RuntimeError:  # the loop is closed
+                return
+            if time.monotonic() - self._seen < self._hangs_after:
+                self._beat()
+
+    def _see(self) -> None:
+        self._seen = time.monotonic()
+        self._on_loop()

@@ -24,7 +24,7 @@ from app.tool.base import ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import open_file, remove_folder
 from app.tool.files.locks import FileLocks
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 from app.vcs.errors import PatchRefused
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024

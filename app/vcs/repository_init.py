@@ -6,7 +6,7 @@ from app.runs.busy_directories import BusyDirectories
 from app.runs.disposal import Disposal
 from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 from app.vcs.errors import GitFailed
 from app.workspace.workspace import Workspace
 

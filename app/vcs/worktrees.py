@@ -17,10 +17,10 @@ from app.runs.busy_directories import BusyDirectories
 from app.runs.disposal import Disposal
 from app.sandbox.git import NOT_STARTED, Git, GitResult
 from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
-from app.schema.worktree import CreatedWorktree, WorktreeCreateInput
-from app.session import slug
-from app.session.session_tasks import SessionTasks
-from app.storage.locks import Locks
+from app.schema.project import CreatedWorktree, WorktreeCreateInput
+from app.session.fork import make_slug
+from app.session.summary import SessionTasks
+from app.storage.postgres import Locks
 from app.vcs import worktree_git
 from app.vcs.default_branch import default_branch
 from app.vcs.errors import WorktreeNameTaken, WorktreeNotCreated, WorktreeNotGit, WorktreeNotRemoved, WorktreeNotReset
@@ -135,7 +135,7 @@ class Worktrees:
         wanted = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
         folder = self._places.of_project(location.project_id)
         for number in range(_TRIES):
-            words = [wanted, slug.make()] if wanted and number else [wanted or slug.make()]
+            words = [wanted, make_slug()] if wanted and number else [wanted or make_slug()]
             directory = folder / "-".join(words)
             if await worktree_git.is_free(git, directory):
                 return directory

@@ -15,8 +15,7 @@ from app.bus.memory import MemoryBus
 from app.session.replicas import Replicas
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import journal_rows, webhook_rows
-from app.util.failure_log import FailureLog
-from app.webhook.journal_pages import JournalPages
+from app.util.tasks import FailureLog
 from app.webhook.worker import ClaimLost, WebhookWorker
 
 log = logging.getLogger(__name__)
@@ -37,7 +36,6 @@ class WebhookDispatcher:
         replicas: Replicas,
         server: str,
         make_worker: MakeWorker,
-        pages: JournalPages,
         *,
         is_shared: bool,
         look_seconds: float = LOOK_SECONDS,
@@ -47,7 +45,6 @@ class WebhookDispatcher:
         self._replicas = replicas
         self._server = server
         self._make_worker = make_worker
-        self._pages = pages
         self._is_shared = is_shared
         self._look_seconds = look_seconds
         self._workers: dict[str, tuple[WebhookWorker, asyncio.Task[None]]] = {}
@@ -77,7 +74,6 @@ class WebhookDispatcher:
             await self._database.write(partial(webhook_rows.release, server=self._server))
 
     def _wake(self) -> None:
-        self._pages.note_events()
         for worker, _ in self._workers.values():
             worker.wake()
 

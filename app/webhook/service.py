@@ -21,14 +21,11 @@ from app.schema.webhook import (
 from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, webhook_rows
 from app.tool.web.pinned import AddressDenied, PinnedRequests
-from app.users.principal import Principal, Role
-from app.users.server_secret import ServerSecret
+from app.users.tokens import ServerSecret
+from app.users.users import Principal, Role
 from app.util import clock, ids
-from app.webhook.event_patterns import problem
-from app.webhook.message import WebhookMessage, message, message_id
-from app.webhook.owners import WebhookOwners
-from app.webhook.sender import WebhookSender, is_secret, new_secret
-from app.webhook.worker import WebhookWorker, WorkerServices, delivery_row
+from app.webhook.message import WebhookMessage, WebhookSender, is_secret, message, message_id, new_secret, problem
+from app.webhook.worker import WebhookOwners, WebhookWorker, WorkerServices, delivery_row
 
 RESOLVE_SECONDS = 5.0
 TEST = "webhook.test"

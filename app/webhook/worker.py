@@ -10,27 +10,93 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import orjson
 
-from app.bus.base import Event
-from app.bus.event_id import EventId
+from app.bus.base import Audience, Event, EventId
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.writer import Tx, Writer
+from app.users.oidc import PREFIX as OIDC_PREFIX
+from app.users.tokens import EventCursors
+from app.users.users import OPERATOR, Principal, Role, Users
 from app.util import clock
-from app.util.failure_log import FailureLog
-from app.webhook.event_patterns import matches
-from app.webhook.journal_pages import JournalPages
-from app.webhook.message import WebhookMessage, message, message_id
-from app.webhook.owners import WebhookEnds, WebhookOwners
-from app.webhook.retry import next_attempt
-from app.webhook.sender import SendResult
+from app.util.tasks import FailureLog
+from app.webhook.message import SendResult, WebhookMessage, matches, message, message_id
+
+# When a message that was not accepted is sent again. Pure; times in epoch milliseconds.
+
+FIRST_DELAY_MS = 5_000
+LONGEST_DELAY_MS = 3_600_000
+GIVE_UP_AFTER_MS = 24 * 3_600_000
+
+
+def next_attempt(attempts: int, failed_since: int, now: int) -> int | None:
+    """When to try again after `attempts` failures: the delay doubles up to an hour, the last attempt is a day after the first.
+    None: no more."""
+    end = failed_since + GIVE_UP_AFTER_MS
+    if now >= end:
+        return None
+    delay = min(FIRST_DELAY_MS << min(attempts - 1, 30), LONGEST_DELAY_MS)
+    return min(now + delay, end)
+
+
+# Whose webhook it is decides what it is sent: what its owner may see now, looked up with each message.
+
+
+class WebhookEnds(Exception):
+    """It is sent nothing more; the message says why. `removes`: it is deleted, not switched off."""
+
+    def __init__(self, reason: str, *, removes: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.removes = removes
+
+
+class WebhookOwners:
+    def __init__(self, users: Users, cursors: EventCursors, admits: Callable[[Principal, str], bool]) -> None:
+        """`admits`: whether a principal may work in a directory."""
+        self._users = users
+        self._cursors = cursors
+        self._admits = admits
+
+    async def find(self, name: str) -> Principal | None:
+        """As of a second ago at most. One of an identity provider who is not stored counts as a member: only a token of theirs
+        could say more."""
+        if name == OPERATOR.name:
+            return OPERATOR
+        if user := await self._users.get(name):
+            return user.principal()
+        return Principal(name, Role.MEMBER) if name.startswith(OIDC_PREFIX) else None
+
+    async def require(self, webhook: Any) -> Principal:
+        """Raises WebhookEnds where the owner is gone, or has another role than the webhook was switched on with."""
+        principal = await self.find(webhook.owner)
+        if principal is None:
+            raise WebhookEnds("Its owner was removed.")
+        if principal.role.value != webhook.role:
+            raise WebhookEnds(f"The role of its owner was changed from {webhook.role} to {principal.role.value}.")
+        return principal
+
+    def may_hear(self, principal: Principal, event: Event) -> bool:
+        if event.steers:
+            return event.owner == principal.name
+        if principal.may_see_all:
+            return True
+        cursors = self._cursors.for_user(principal.name)
+        return Audience(principal.name, lambda path: self._admits(principal, path), cursors).receives(event)
+
+    def event_id(self, principal: Principal, event_id: EventId) -> bytes:
+        """As on the principal's event streams."""
+        return event_id.wire(None if principal.may_see_all else self._cursors.for_user(principal.name))
+
 
 log = logging.getLogger(__name__)
 
+PAGE_BYTES = 256 * 1024
 STORE_SECONDS = 0.25
 """The longest delay between an acceptance and its being stored, while more is sent."""
 STORE_SKIPPED = 500
@@ -63,7 +129,6 @@ class WorkerServices:
     database: Database
     writer: Writer
     owners: WebhookOwners
-    pages: JournalPages
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
 
@@ -149,8 +214,9 @@ class WebhookWorker:
                 await self.store_progress()
 
     async def _next_page(self) -> journal_rows.JournalPage:
-        principal = await self._principal()
-        return await self._services.pages.after(self._at.cursor, self._webhook.directory, principal.visible_owner)
+        owner = (await self._principal()).visible_owner
+        wanted = partial(journal_rows.journal_page, directory=self._webhook.directory, owner=owner, max_bytes=PAGE_BYTES)
+        return await self._services.database.read(partial(wanted, cursor=self._at.cursor))
 
     async def _tell_of_gap(self) -> None:
         """Whatever events it wants: those that it missed may be among them."""

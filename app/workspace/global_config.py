@@ -6,7 +6,7 @@ from typing import Any
 from app.config.loader import load_global
 from app.config.patch import patch_global
 from app.schema.config import Config
-from app.storage.locks import Locks
+from app.storage.postgres import Locks
 
 
 class GlobalConfig:

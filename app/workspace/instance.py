@@ -16,9 +16,8 @@ from app.project.location import Location
 from app.provider.models.selection import find
 from app.provider.registry import Providers
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.agent import Agent, Command, Skill
 from app.schema.config import Config
-from app.schema.model import Model, ProviderInfo
+from app.schema.model import Agent, Command, Model, ProviderInfo, Skill
 from app.schema.part import ModelRef
 from app.schema.session import FileDiff
 from app.snapshot.snapshots import Snapshots

@@ -24,17 +24,16 @@ from app.provider.models.catalogue import Catalogue
 from app.provider.models.selection import Connected, ProviderModelNotFoundError, default_model, find
 from app.provider.registry import Providers, shared_scripted
 from app.sandbox.scope import SandboxWorkspace, Walls
-from app.schema.agent import Agent
 from app.schema.config import Config
-from app.schema.model import Auth, Model
+from app.schema.model import Agent, Auth, Model
 from app.schema.session import FileDiff
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
-from app.storage.locks import ProcessLocks
+from app.storage.postgres import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
 from app.tool.custom import custom_tools
-from app.users.budgets import ModelAccount, ModelAccounts
-from app.users.principal import OPERATOR, Principal
+from app.users.accounts import ModelAccount, ModelAccounts
+from app.users.users import OPERATOR, Principal
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
 from app.workspace.resources import Resources

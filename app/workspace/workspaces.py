@@ -10,9 +10,8 @@ from app.project.discovery import OUTSIDE_GIT, checkout_of, discover
 from app.project.registry import Projects
 from app.sandbox.scope import Walls
 from app.schema.errors import BadRequest, DirectoryForbidden
-from app.users.principal import Principal, is_within, may_enter, roots_of
-from app.util.held_directory import HeldDirectory
-from app.util.project_files import ProjectBounds
+from app.users.users import Principal, is_within, may_enter, roots_of
+from app.util.project_files import HeldDirectory, ProjectBounds
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings
 from app.workspace.worktree_places import WorktreePlaces

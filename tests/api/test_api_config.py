@@ -9,7 +9,7 @@ import pytest
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
 
-from app.util.paths import opencode_config_dir
+from app.util.environment import opencode_config_dir
 
 SECRET = "sk-very-secret-value"
 PROVIDER: dict[str, Any] = {

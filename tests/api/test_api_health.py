@@ -14,7 +14,7 @@ from running_app import RunningApp, running_app
 from turns import bash, until
 
 from app import __version__
-from app.session import health
+from app.session import replicas
 from app.session.lease import DEAD_AFTER_MS, HEARTBEAT_SECONDS
 from app.session.replicas import FORGET_AFTER_MS
 
@@ -22,8 +22,8 @@ from app.session.replicas import FORGET_AFTER_MS
 @pytest.fixture
 def unsure(monkeypatch: pytest.MonkeyPatch) -> None:
     """No heartbeat is new enough, and a failure is not remembered: every check tries a write."""
-    monkeypatch.setattr(health, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(health, "TRY_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(replicas, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(replicas, "TRY_AGAIN_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_a_database_that_hangs_is_not_waited_for(tmp_path: Path, unsure: N
             holder.execute("BEGIN IMMEDIATE")
             asked = time.monotonic()
             answers = await asyncio.gather(*(app.client.get("/global/health") for _ in range(5)))
-            assert time.monotonic() - asked < 5 * health.WRITE_SECONDS, "one after the other"
+            assert time.monotonic() - asked < 5 * replicas.WRITE_SECONDS, "one after the other"
             holder.execute("ROLLBACK")
         assert {answer.status_code for answer in answers} == {503}
         assert "has stored no heartbeat of this server for" in answers[0].json()["reason"]

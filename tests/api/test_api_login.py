@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from running_app import RunningApp, running_app
 
-from app.users.rate_limits import FAILURES
+from app.users.login import FAILURES
 from app.users.tokens import TokenStore
 
 PAGE = "https://app.example.com"

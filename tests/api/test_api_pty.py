@@ -19,8 +19,8 @@ from user_logins import add_user, bearer, user
 
 from app.pty.pseudo_terminal import INPUT_BYTES
 from app.pty.terminals import MOST_EXITED
-from app.users import event_tokens
-from app.users.principal import OPERATOR
+from app.users import tokens
+from app.users.users import OPERATOR
 
 READY = "echo rea''dy\n"
 
@@ -350,7 +350,7 @@ async def test_a_ticket_opens_one_terminal_once(tmp_path: Path, monkeypatch: pyt
         assert await refusal(port, second, ticket=(other := await ticket(first))) == 403
         assert await refusal(port, first, ticket=other) == 403
         old = await ticket(first)
-        monkeypatch.setattr(event_tokens.clock, "now_ms", lambda: 2**60)
+        monkeypatch.setattr(tokens.clock, "now_ms", lambda: 2**60)
         assert await refusal(port, first, ticket=old) == 403
 
 

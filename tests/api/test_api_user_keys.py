@@ -94,7 +94,6 @@ async def test_a_secret_is_rotated_while_a_server_runs(tmp_path: Path, monkeypat
         rotated = await asyncio.to_thread(CliRunner().invoke, command, ["secret", "rotate"])
         assert rotated.exit_code == 0 and rotated.output.startswith("1 keys"), rotated.output
         assert await stored_bodies(app) != before and (app.data_dir / "secret.json").read_text() != secret
-        app.services.user_keys._read.clear()
         assert await connected(anna) == ["anthropic"]
 
 

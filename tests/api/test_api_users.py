@@ -6,7 +6,7 @@ import pytest
 from running_app import running_app, text_part
 from user_logins import user
 
-from app.bus.event_id import NEVER_GIVEN, read_cursor
+from app.bus.base import NEVER_GIVEN, read_cursor
 
 TURN = [{"text": "the secret of anna"}]
 

@@ -17,7 +17,7 @@ from running_app import RunningApp, make_workspace, running_app
 from user_logins import add_user, bearer
 
 from app.http_server import LAST_SECONDS
-from app.session import health
+from app.session import replicas
 from app.util.shared_threads import SharedThreads
 
 Figure = Callable[[str], None]
@@ -108,7 +108,7 @@ def make_git(directory: Path) -> Path:
 
 
 async def test_the_health_check_says_that_no_thread_is_free(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "THREAD_SECONDS", 0.2)
+    monkeypatch.setattr(replicas, "THREAD_SECONDS", 0.2)
     threads, free = SharedThreads(3, 9, 9, "test"), threading.Event()
     asyncio.get_running_loop().set_default_executor(threads)
     assert (await app.client.get("/global/health")).status_code == 200

@@ -18,7 +18,7 @@ from model_server import ModelServer, model_server
 from processes import running_in
 from turns import assert_finished, bash, call, say, texts, tools
 
-from app.util import marks
+from app.util import processes
 
 Figure = Callable[[str], None]
 
@@ -216,7 +216,7 @@ def left_behind(client: Client, servers: Servers) -> list[str]:
 def mark_of(pid: int) -> str | None:
     """None of a process that has ended meanwhile."""
     try:
-        return psutil.Process(pid).environ().get(marks.VARIABLE, "")
+        return psutil.Process(pid).environ().get(processes.VARIABLE, "")
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return None
 

@@ -11,8 +11,7 @@ from every_route import WRITING, every_route, unknown
 from long_form import LONG
 from running_app import RunningApp, running_app
 
-from app.users.login import Login, LoginDenied
-from app.users.rate_limits import FAILURES, RateLimits, Throttle
+from app.users.login import FAILURES, Login, LoginDenied, RateLimits, Throttle
 from app.users.tokens import TokenStore
 
 PASSWORD = "a password that nobody guesses"

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from app import cli
 from app.snapshot.lock import collection_lock
-from app.storage.locks import ProcessLocks
+from app.storage.postgres import ProcessLocks
 
 SESSIONS = 20
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
@@ -105,15 +105,14 @@ async def backed_up_at_work(busy: Busy, directory: Path, name: str) -> tuple[Pat
     raise AssertionError("nobody worked meanwhile")
 
 
-@pytest.mark.parametrize("name", ["backup", "backup.tar.gz"])
-async def test_a_backup_of_twenty_sessions_at_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_backup_of_twenty_sessions_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = tmp_path / "elsewhere"
     async with running_app(tmp_path) as app:
         session, prompt = await changed_file(app)
         (app.data_dir / "auth.json").write_text("{}")
         monkeypatch.setenv("OPENSESSION_DATA_DIR", str(app.data_dir))
         async with at_work(app) as busy:
-            target, acknowledged = await backed_up_at_work(busy, tmp_path, name)
+            target, acknowledged = await backed_up_at_work(busy, tmp_path, "backup.tar.gz")
         assert "stop it first" in await asyncio.to_thread(refused, "restore", target, "--force")
     shutil.rmtree(app.data_dir)
     monkeypatch.setenv("OPENSESSION_DATA_DIR", str(elsewhere))
@@ -134,11 +133,12 @@ async def test_snapshots_are_not_collected_while_they_are_copied(tmp_path: Path,
             copying = asyncio.create_task(asyncio.to_thread(_backup_process, app.data_dir, tmp_path / "backup"))
             await asyncio.sleep(0)
             async with asyncio.timeout(WAIT_SECONDS):
-                while not list(tmp_path.glob(".backup.partial/backup/data/snapshot/*")):
+                while not list(tmp_path.glob(".backup.partial/backup")):
                     await asyncio.sleep(0.01)
+            await asyncio.sleep(2)  # all but the snapshots takes a part of it
             assert not copying.done() and not (tmp_path / "backup").exists()
         await copying
-        assert (tmp_path / "backup" / "manifest.json").exists()
+        assert (tmp_path / "backup").is_file()
 
 
 def _backup_process(data_dir: Path, target: Path) -> None:

@@ -12,7 +12,7 @@ from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from turns import call, configured, pending, priced, requests, say, tools, until
 
-from app.util.json_bounds import DEEPEST
+from app.util.bounds import DEEPEST
 
 DICE = """
     from pydantic import BaseModel, Field

@@ -12,7 +12,7 @@ from sqlalchemy import make_url, text
 
 from app.cli import server_checks
 from app.settings import Settings
-from app.storage import server_facts
+from app.storage import maintenance
 from app.storage.engine import make_engine
 
 
@@ -72,7 +72,7 @@ def test_a_database_that_is_read_only(tmp_path: Path, url: str) -> None:
 
 @pytest.mark.parametrize(("ahead", "said"), [(0.4, "fine clocks"), (90.0, "note clocks: the database's is 90 s ahead of")])
 def test_clocks_that_differ(ahead: float, said: str, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_facts, "clock_ahead_seconds", lambda _: ahead)
+    monkeypatch.setattr(maintenance, "clock_ahead_seconds", lambda _: ahead)
     assert reported(tmp_path, url)[1].startswith(said)
 
 

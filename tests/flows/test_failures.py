@@ -25,7 +25,7 @@ from app.provider.base import (
     ToolInputStart,
 )
 from app.provider.scripted.adapter import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
 

@@ -23,7 +23,7 @@ from turns import bash, call, requests, say, until
 from app.session.store import Store
 from app.telemetry.log_lines import JsonLines, TextLines
 from app.turn import decide, retry
-from app.users.rate_limits import FAILURES
+from app.users.login import FAILURES
 from app.users.tokens import TokenStore
 
 Line = dict[str, Any]

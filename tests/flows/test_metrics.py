@@ -13,7 +13,7 @@ from scrape import parsed, scrape
 from turns import bash, call, configured, pending, priced, say, task, titled, until
 from user_logins import add_user, bearer
 
-from app.bus import listener as listening
+from app.bus import memory as listening
 from app.storage.engine import StorageError
 from app.telemetry import metrics as counting
 from app.users.tokens import TokenStore

@@ -8,8 +8,7 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import call, configured, priced, requests, say, tools
 
-from app.schema.part import ToolPart
-from app.schema.tool_state import Completed
+from app.schema.part import Completed, ToolPart
 from app.session.rows import part_row
 
 NEAR, DEEP = "Tabs here.", "No globals here."

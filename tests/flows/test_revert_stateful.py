@@ -24,9 +24,19 @@ from session_parts import putting
 
 from app.project.location import Location
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
-from app.schema.part import ModelRef, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
+from app.schema.part import (
+    Completed,
+    CompletedTime,
+    ModelRef,
+    Part,
+    PatchPart,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
 from app.schema.session import CreateInput, RevertInput, Session
-from app.schema.tool_state import Completed, CompletedTime
 from app.session.revert import Reverts
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir

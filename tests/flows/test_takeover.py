@@ -14,7 +14,7 @@ from running_app import RunningApp, running_app
 from turns import Message, Step, assert_finished, bash, call, configured, pending, requests, say, statuses, texts, tools, until
 
 from app.session.lease import DEAD_AFTER_MS
-from app.storage.repositories import lease_rows
+from app.storage.repositories import work_rows
 from app.util import clock
 
 ASK = {"permission": {"bash": {"*": "allow", "make *": "ask"}}}
@@ -188,11 +188,11 @@ async def test_a_turn_that_does_not_go_on_ends_with_an_error(tmp_path: Path, lea
 async def test_takeovers_are_counted_until_the_run_ends(tmp_path: Path) -> None:
     left, session = await cut_off(tmp_path, LONG_TURN, "shown")
     async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.", chunks=50, delay=0.1)]]) as app:
-        (taken,) = await app.services.store.query(lease_rows.leases)
+        (taken,) = await app.services.store.query(work_rows.leases)
         assert taken.session_id == session and taken.takeovers == 1
         await app.post(f"/session/{session}/abort")
         await ended(app, session)
-        free = await app.services.store.query(lease_rows.lease_of, session)
+        free = await app.services.store.query(work_rows.lease_of, session)
         assert free is not None and free.takeovers == 0
 
 

@@ -16,7 +16,7 @@ from app.bus.base import Event
 from app.session import replay
 from app.storage.engine import Connection
 from app.timeline import service
-from app.timeline.numbers import place
+from app.timeline.events import place
 from app.timeline.service import _WholeHistory
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}

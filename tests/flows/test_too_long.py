@@ -13,9 +13,9 @@ from app.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
 from app.provider.scripted.adapter import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.schema.message import AssistantMessage, AssistantTime
+from app.session.live import compacting
 from app.session.rows import message_row
 from app.session.session_tx import SessionTx
-from app.session.status import compacting
 from app.turn.compaction import MAX_TRIES, REPEATED_TOKENS
 from app.util import ids
 

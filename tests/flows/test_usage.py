@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from user_logins import user
 
 from app import cli
-from app.schema.usage import UsageGroup
+from app.schema.session import UsageGroup
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
 

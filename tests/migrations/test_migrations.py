@@ -21,9 +21,9 @@ from app import __version__, cli
 from app.session.session_tx import UNKNOWN_BASIS
 from app.storage.engine import make_engine
 from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
-from app.storage.repositories import directory_rows, journal_rows, lease_rows, pending_rows, session_rows, webhook_rows
+from app.storage.repositories import directory_rows, journal_rows, session_rows, webhook_rows, work_rows
 from app.storage.tables import METADATA
-from app.storage.text_index import FTS
+from app.storage.text_search import FTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,8 +128,8 @@ def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> No
             connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
     upgrade(engine)
     with engine.begin() as connection:
-        assert pending_rows.is_pending(connection, "a")
-        (held,) = lease_rows.leases(connection)
+        assert work_rows.is_pending(connection, "a")
+        (held,) = work_rows.leases(connection)
         assert (held.owner, held.generation) == ("gone", 7)
 
 

@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from app.bus.base import Event, PartDelta
-from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
+from app.bus.memory import Listener, MemoryBus
 
 
 def payloads(written: bytes | None) -> list[Any]:

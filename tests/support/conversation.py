@@ -3,25 +3,31 @@
 from collections.abc import Sequence
 from typing import Any
 
-from app.schema.agent import Agent
 from app.schema.errors import MessageError
-from app.schema.file import FilePart
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
-from app.schema.model import Model, ModelApi
+from app.schema.model import Agent, Model, ModelApi
 from app.schema.part import (
     CompactionPart,
+    Completed,
+    CompletedTime,
+    Ended,
+    Failed,
+    FilePart,
     ModelRef,
     Part,
+    Pending,
     ReasoningPart,
+    Running,
     Span,
+    Started,
     StepFinishPart,
     StepStartPart,
     SubtaskPart,
     TextPart,
     Tokens,
     ToolPart,
+    ToolState,
 )
-from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started, ToolState
 from app.util import ids
 
 SESSION = "ses_1"

@@ -8,7 +8,7 @@ from pathlib import Path
 from app.sandbox.git import Git, git_of
 from app.sandbox.git_repository import find_repository
 from app.sandbox.sandbox import OFF, Sandbox
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 _OPTIONS = {"user.name": "Test", "user.email": "test@example.com", "commit.gpgsign": "false", "protocol.file.allow": "always"}
 

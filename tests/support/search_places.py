@@ -4,7 +4,7 @@ from pathlib import Path
 
 from app.sandbox.sandbox import OFF, Sandbox
 from app.tool.search.ripgrep import SearchPlace
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 
 def search_place(folder: Path, sandbox: Sandbox = OFF) -> SearchPlace:

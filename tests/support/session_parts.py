@@ -17,12 +17,11 @@ from app.session.fork import Forks
 from app.session.lease import Leases
 from app.session.live import LiveSessions
 from app.session.live_parts import LivePart
-from app.session.quota import ProjectQuota
 from app.session.rows import message_row, part_row
 from app.session.service import SessionService
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.session.usage import StepUsage
+from app.session.usage import ProjectQuota, StepUsage
 
 DIRECTORY = "/d"
 PLACE = Location(DIRECTORY, "p", "/d", is_git=False)
@@ -149,7 +148,7 @@ def more_sessions(storage: Storage) -> Sessions:
         store,
         live,
         SessionService(store, live),
-        Forks(store, ProjectQuota(store, 2**40), live),
+        Forks(store, ProjectQuota(storage.database, 2**40), live),
         leases,
     )
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.sql.base import Executable
 
 from app.bus.base import Event, PartDelta
-from app.session.publisher import SessionPublisher
+from app.session.live_parts import SessionPublisher
 from app.storage.engine import Database, StorageError
 from app.storage.statements import Put, Statements
 from app.storage.tables import LEASE

@@ -9,7 +9,7 @@ from typing import Any
 from running_app import RunningApp, make_workspace
 
 from app.provider.base import ModelRequest
-from app.session.title import is_default
+from app.session.fork import is_default
 
 PATIENCE = 60.0
 

@@ -9,9 +9,8 @@ import httpx2
 from running_app import RunningApp
 
 from app.api_client.asgi_transport import StreamingTransport
-from app.users.principal import Role
 from app.users.tokens import TokenStore
-from app.users.users import User
+from app.users.users import Role, User
 
 
 def bearer(token: str) -> dict[str, str]:

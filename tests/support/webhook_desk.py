@@ -12,22 +12,17 @@ from storage_parts import writing
 
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
-from app.session.publisher import SessionPublisher
+from app.session.live_parts import SessionPublisher
 from app.storage.engine import Database
 from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.tool.web.pinned import PinnedRequests
-from app.users.event_cursors import EventCursors
-from app.users.principal import OPERATOR, Principal
-from app.users.server_secret import ServerSecret
-from app.users.users import Users
+from app.users.tokens import EventCursors, ServerSecret
+from app.users.users import OPERATOR, Principal, Users
 from app.util import clock
-from app.webhook.journal_pages import JournalPages
-from app.webhook.message import WebhookMessage
-from app.webhook.owners import WebhookOwners
-from app.webhook.sender import SendResult
-from app.webhook.worker import WebhookWorker, WorkerServices
+from app.webhook.message import SendResult, WebhookMessage
+from app.webhook.worker import WebhookOwners, WebhookWorker, WorkerServices
 
 PATIENCE = 60.0
 START = 1_700_000_000.0
@@ -151,12 +146,7 @@ class WebhookDesk:
     @asynccontextmanager
     async def working(self, row: Any, sender: Any, **options: Any) -> AsyncIterator["asyncio.Task[None]"]:
         worker = self.worker(row, sender, **options)
-
-        def wake() -> None:
-            self.services.pages.note_events()
-            worker.wake()
-
-        self.bus.notify(wake)
+        self.bus.notify(worker.wake)
         task = asyncio.create_task(worker.run())
         try:
             async with asyncio.timeout(PATIENCE):
@@ -179,10 +169,9 @@ async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> Async
     database, bus = Database(url), MemoryBus()
     sql = Statements(database.dialect)
     writer, users = Writer(database, sql, SessionPublisher(bus)), Users(database)
-    pages = JournalPages(database)
     owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), _admits)
     try:
-        yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, pages, jumping.sleep))
+        yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, jumping.sleep))
     finally:
         await writer.barrier()
         database.close()

@@ -12,8 +12,7 @@ from app.intake.client_permission import ClientPermission, ask
 from app.pending.requests import PendingRequest, PendingRequests, R, T
 from app.permission.saved import SavedApproval
 from app.schema.base import PermissionID, Wire
-from app.schema.permission import Action, PermissionV2Request, ReplyInput
-from app.schema.question import AnswerInput, QuestionRequest
+from app.schema.permission import Action, AnswerInput, PermissionV2Request, QuestionRequest, ReplyInput
 from app.server import Server
 
 _SESSION = "/session/{sessionID}"

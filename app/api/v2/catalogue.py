@@ -7,8 +7,8 @@ from app.api.v2.errors import ForbiddenError
 from app.api.v2.shapes import Located, PlaceInstance, located, router
 from app.intake.mcp_commands import all_commands
 from app.provider.models.selection import parse_model
-from app.schema.agent import Agent, AgentMode, Command, Skill
 from app.schema.base import Wire
+from app.schema.model import Agent, AgentMode, Command, Skill
 from app.schema.part import ModelRef
 from app.schema.permission import Action, Ruleset
 from app.schema.session import SessionModel

@@ -16,8 +16,8 @@ from app.api.v2.shapes import Located, PlaceWorkspace, located, router
 from app.browse.content import read
 from app.browse.listing import list_directory
 from app.schema.base import Wire
-from app.schema.browse import FileNode
 from app.schema.errors import BadRequest
+from app.schema.project import FileNode
 
 routes = router("", ForbiddenError, tags=["fs"])
 

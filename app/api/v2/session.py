@@ -26,9 +26,8 @@ from app.schema.errors import BadRequest, Conflict, MessageNotFound
 from app.schema.part import ModelRef
 from app.schema.session import CreateInput, NoWorkspace, RevertInput, RevertState, SessionModel
 from app.schema.timeline import LocationRef, SessionInputAdmitted, SessionPromptInput, SessionV2Info
-from app.session.revert_state import revert_state
-from app.storage.repositories.pages import PageBeside, UnknownAnchor
-from app.storage.repositories.session_rows import SessionFilter
+from app.session.revert_target import revert_state
+from app.storage.repositories.session_rows import PageBeside, SessionFilter, UnknownAnchor
 from app.timeline.entries import session_info
 from app.workspace.instance import Instance
 

@@ -15,8 +15,8 @@ from app.api.v2.session import DEFAULT_LIMIT
 from app.api.v2.shapes import Data, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
 from app.schema.base import MessageID, Wire
 from app.schema.timeline import SessionMessage, TimelineEvent
-from app.storage.repositories.pages import PageBeside, UnknownAnchor
-from app.timeline.numbers import LARGEST
+from app.storage.repositories.session_rows import PageBeside, UnknownAnchor
+from app.timeline.events import LARGEST
 
 routes = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
 

@@ -9,9 +9,9 @@ from app.api.terminal_connection import OutputCursor, Ticket
 from app.api.terminals import PtyIdPath, UpgradeRequired, issue_ticket, open_terminal
 from app.api.v2.errors import ForbiddenError, PtyNotFoundError, TaggedAnswer
 from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
-from app.schema.pty import Pty, PtyInput, PtyTicket, PtyUpdate
+from app.schema.terminal import Pty, PtyInput, PtyTicket, PtyUpdate
 from app.server import Server
-from app.users.principal import Principal
+from app.users.users import Principal
 
 routes = router("/pty", ForbiddenError, tags=["pty"])
 of_one = router("/pty/{ptyID}", ForbiddenError, PtyNotFoundError, tags=["pty"])

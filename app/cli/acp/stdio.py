@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from acp import RequestError
 
-from app.util.pipe_reader import PipeReader
+from app.util.processes import PipeReader
 
 Json = dict[str, Any]
 

@@ -30,16 +30,15 @@ def _bytes(connection: Connection, body: ColumnElement[str]) -> ColumnElement[in
     return func.length(cast(body, LargeBinary)) if connection.dialect.name == "sqlite" else func.octet_length(body)
 
 
-_APPROVAL_COLUMNS = (APPROVAL.c.project_id, APPROVAL.c.permission, APPROVAL.c.pattern)
-_ALL_APPROVALS = select(*_APPROVAL_COLUMNS).order_by(*_APPROVAL_COLUMNS)
-
-
 def all_approvals(connection: Connection) -> Sequence[Row[Any]]:
     """(project_id, permission, pattern), in the order of these."""
-    return connection.execute(_ALL_APPROVALS).all()
+    columns = (APPROVAL.c.project_id, APPROVAL.c.permission, APPROVAL.c.pattern)
+    return connection.execute(select(*columns).order_by(*columns)).all()
 
 
-_APPROVALS = _ALL_APPROVALS.where(APPROVAL.c.project_id == bindparam("project"))
+_APPROVALS = (
+    select(APPROVAL).where(APPROVAL.c.project_id == bindparam("project")).order_by(APPROVAL.c.permission, APPROVAL.c.pattern)
+)
 
 
 def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
@@ -50,12 +49,11 @@ def approvals(connection: Connection, project_id: str) -> list[tuple[str, str]]:
 # Directories.
 
 _STATES = select(DIRECTORY_STATE).order_by(DIRECTORY_STATE.c.revision)
-_OF_DIRECTORY = _STATES.where(DIRECTORY_STATE.c.directory == bindparam("directory"))
 
 
 def directory_states(connection: Connection, directory: str) -> Sequence[Row[Any]]:
     """The oldest first."""
-    return connection.execute(_OF_DIRECTORY, {"directory": directory}).all()
+    return connection.execute(_STATES.where(DIRECTORY_STATE.c.directory == directory)).all()
 
 
 def directory_state(connection: Connection, directory: str, name: str) -> Row[Any] | None:
@@ -75,9 +73,6 @@ def directory_states_after(connection: Connection, revision: int) -> Sequence[Ro
     return connection.execute(_NEWER, {"after": revision}).all()
 
 
-_NEWEST = select(func.coalesce(func.max(DIRECTORY_STATE.c.revision), 0))
-
-
 def newest_directory_state(connection: Connection) -> int:
     """A revision; 0 where there are none."""
-    return int(connection.execute(_NEWEST).scalar_one())
+    return connection.execute(select(func.max(DIRECTORY_STATE.c.revision))).scalar_one() or 0

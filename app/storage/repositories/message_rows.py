@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, literal_column, select
 
-from app.storage.repositories.pages import PageBeside, UnknownAnchor
+from app.storage.repositories.session_rows import PageBeside, UnknownAnchor
 from app.storage.statements import newest_answered
 from app.storage.tables import MESSAGE, PART, SESSION
 

@@ -22,11 +22,36 @@ from sqlalchemy import (
     select,
 )
 
-from app.storage.bodies import parsed
-from app.storage.repositories.lease_rows import HELD_SESSIONS
-from app.storage.repositories.pages import PageBeside, UnknownAnchor
-from app.storage.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO
-from app.util.folding import fold
+from app.schema.errors import NotFound
+from app.storage.repositories.work_rows import HELD_SESSIONS
+from app.storage.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO, parsed
+from app.storage.text_search import fold
+
+# Pages of what has an order, from one that a client has seen.
+
+
+class UnknownAnchor(NotFound):
+    """Of a page that begins beside it."""
+
+    def __init__(self, anchor: str) -> None:
+        super().__init__(f"{anchor} is not there any more")
+
+
+@dataclass(frozen=True, slots=True)
+class PageBeside:
+    """`limit` of them beside the one with the id `anchor`, `newer` or older than it; without an anchor the first ones in the
+    order that is wanted."""
+
+    limit: int
+    newest_first: bool = True
+    anchor: str | None = None
+    newer: bool = False
+
+    @property
+    def upward(self) -> bool:
+        """From older ones to newer ones."""
+        return self.newer if self.anchor is not None else not self.newest_first
+
 
 SESSION_COLUMNS: tuple[Any, ...] = (SESSION.c.body, *(SESSION.c[name] for name in SUMS))
 """All that a session is shown by."""

@@ -9,7 +9,7 @@ from app.tool import descriptions
 from app.tool.base import LanguageQuestion, Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.tool.files import text_file
-from app.util.json_bounds import plain_json
+from app.util.bounds import plain_json
 
 Operation = Literal[
     "goToDefinition",

@@ -3,7 +3,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.schema.base import Wire
-from app.schema.question import Answer, QuestionInfo, QuestionOption
+from app.schema.permission import Answer, QuestionInfo, QuestionOption
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolResult
 

@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 from pydantic import Field
 
 from app.schema.base import Wire
-from app.schema.file import FileContent
+from app.schema.part import FileContent
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of

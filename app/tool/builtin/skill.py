@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.schema.agent import Skill
 from app.schema.base import Wire
+from app.schema.model import Skill
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 

@@ -3,8 +3,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.schema.agent import Agent
 from app.schema.base import Wire
+from app.schema.model import Agent
 from app.tool import descriptions
 from app.tool.base import SubagentRequest, Tool, ToolContext, ToolPermission, ToolResult
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 Root = HeldDirectory | Path
 ROOT = Path("/")

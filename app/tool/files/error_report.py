@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.schema.lsp import FileErrors
+from app.schema.project import FileErrors
 
 MAX_ERRORS = 20
 MAX_OTHER_FILES = 5

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from app.storage.locks import Locks, ProcessLocks
+from app.storage.postgres import Locks, ProcessLocks
 
 
 class FileLocks:

@@ -1,7 +1,7 @@
 """Runs programs in process groups, so that their child processes end with them.
 
 A process that leaves the group (`setsid`), such as a server in the background, outlives the program. It is killed too, found by
-its mark (app.util.marks), if the program is stopped early or this server was killed. In the sandbox it ends with the program.
+its mark (app.util.processes), if the program is stopped early or this server was killed. In the sandbox it ends with the program.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from app.sandbox.program import Program
-from app.util import marks
-from app.util.pipe_reader import PipeReader
+from app.util import processes
+from app.util.processes import PipeReader
 
 TERM_GRACE_SECONDS = 0.2
 """Seconds between SIGTERM and SIGKILL."""
@@ -51,7 +51,7 @@ async def run(
     `on_output` receives standard output and, unless `stderr` says otherwise, standard error, interleaved. Standard input is
     empty. Cancellation kills the group too. Raises OSError if the program cannot be started.
     """
-    mark = marks.new()
+    mark = processes.new()
     async with _pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
@@ -86,7 +86,7 @@ class Child:
 @asynccontextmanager
 async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[Child]:
     """Runs the program during the block and kills its process group at the end. Raises OSError as `run` does."""
-    async with _pipe() as (output, write_end), _group(program, marks.new(), stdout=write_end, stderr=stderr) as process:
+    async with _pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
         yield Child(process, output)
 
 
@@ -116,12 +116,12 @@ async def _end_confined(process: Process) -> None:
 
 def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
     """The environment of a program, None for the server's, with the mark by which it is found again."""
-    return {**(os.environ if env is None else env), marks.VARIABLE: mark}
+    return {**(os.environ if env is None else env), processes.VARIABLE: mark}
 
 
 async def _end_marked(program: Program, mark: str) -> None:
     if not program.is_confined:
-        await asyncio.to_thread(marks.end, lambda found: found == mark)
+        await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 @asynccontextmanager

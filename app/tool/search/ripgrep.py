@@ -23,7 +23,7 @@ from app.tool.base import ToolError, ToolTimeout
 from app.tool.files.beneath import open_file
 from app.tool.process import process
 from app.util import environment
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 TIMEOUT_SECONDS = 60.0
 """Seconds per search."""

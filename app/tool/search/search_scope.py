@@ -14,7 +14,7 @@ from app.tool.base import ToolContext, ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import status_of
 from app.tool.search.ripgrep import SearchPlace
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from app.tool.web import addresses
 from app.tool.web.addresses import Address, Resolve
-from app.util.system_tls import system_tls
+from app.util.environment import system_tls
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar

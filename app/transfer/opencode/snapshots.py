@@ -6,7 +6,7 @@ from app.project.discovery import ProjectInfo
 from app.snapshot.adopt import complete_trees
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir
-from app.storage.locks import Locks
+from app.storage.postgres import Locks
 from app.transfer.opencode.records import Problem
 from app.transfer.opencode.report import ImportReport
 

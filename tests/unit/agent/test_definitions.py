@@ -5,9 +5,9 @@ import pytest
 
 from app.agent.definitions import default_agent, define, find, prompt_text, subagents_for
 from app.permission.rules import evaluate
-from app.schema.agent import Agent
 from app.schema.config import Config
 from app.schema.errors import BadRequest
+from app.schema.model import Agent
 
 OUTPUTS = Path("/data/tool-output")
 

@@ -11,11 +11,9 @@ import pytest
 from storage_parts import open_storage
 
 from app.storage.tables import EVENT_TOKEN
-from app.users import rate_limits
-from app.users.event_tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens
-from app.users.login import ANYONE, AcceptedLogin, Login, LoginDenied
-from app.users.rate_limits import FAILURES, WINDOW_SECONDS, RateLimits, Throttle
-from app.users.tokens import TokenNameTaken, TokenStore
+from app.users import login as login_module
+from app.users.login import ANYONE, FAILURES, WINDOW_SECONDS, AcceptedLogin, Login, LoginDenied, RateLimits, Throttle
+from app.users.tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens, TokenNameTaken, TokenStore
 from app.util import clock
 
 
@@ -39,7 +37,7 @@ async def test_without_a_password_or_a_token_anyone_is_let_in(tokens: TokenStore
 
 
 async def test_a_password_is_compared_as_bytes_whatever_was_sent(tokens: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rate_limits, "LIMIT", "1000/minute")
+    monkeypatch.setattr(login_module, "LIMIT", "1000/minute")
     login = Login("opencode", "pässword", tokens)
     for odd in (None, "", "Basic", "Basic \x00", "Basic ====", "basic " + "A" * 100_000, "Digest x", "Bearer \udcff", "Bearer"):
         assert isinstance(await login.check(visit(), odd), LoginDenied), odd

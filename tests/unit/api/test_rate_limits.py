@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis_server import running_redis
 
-from app.users.rate_limits import RateLimits
+from app.users.login import RateLimits
 
 
 async def test_a_window_begins_with_its_first_hit(time_of_limits: list[float]) -> None:

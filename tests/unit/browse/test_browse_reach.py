@@ -15,7 +15,7 @@ from app.browse.content import read, view_file
 from app.browse.listing import list_directory
 from app.browse.reach import AllowedPaths, FileForbidden
 from app.project.location import Location
-from app.util.held_directory import HeldDirectory, path_of
+from app.util.project_files import HeldDirectory, path_of
 
 
 @pytest.fixture

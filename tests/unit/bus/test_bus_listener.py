@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from bus_parts import Text, gained, has_ended, heard, named, numbered, payloads, written
 
-from app.bus import listener as listening
+from app.bus import memory as listening
 from app.bus.base import ENDED, Event, StreamingParts
 from app.bus.frames import PIECE_BYTES
-from app.bus.listener import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener
-from app.bus.memory import MemoryBus
+from app.bus.memory import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener, MemoryBus
 
 MB = 1_000_000
 

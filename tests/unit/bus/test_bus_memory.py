@@ -8,17 +8,7 @@ from storage_parts import delta
 
 from app.bus.base import PartDelta
 from app.bus.frames import Frame
-from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
-
-
-async def test_a_listener_hears_its_directory_and_a_global_one_everything() -> None:
-    bus = MemoryBus()
-    here, everywhere = Listener(bus, "/d"), Listener(bus, None)
-    for name, directory in (("here", "/d"), ("there", "/e"), ("server", None)):
-        bus.publish(named(name, directory=directory))
-    assert await heard(here) == ["here"]
-    assert [said["payload"] for said in await heard(everywhere)] == ["here", "there", "server"]
+from app.bus.memory import Listener, MemoryBus
 
 
 @pytest.mark.parametrize("deltas", [False, True])
@@ -41,15 +31,6 @@ async def test_an_event_of_another_session_flushes_nothing() -> None:
     text.gain("b")
     bus.publish(named("end", {"at": 1}, session_id="ses_2"))
     assert gained(await heard(listener)) == "a"
-
-
-async def test_delta_listeners_get_only_what_a_part_gained() -> None:
-    bus = MemoryBus()
-    whole, gains = Listener(bus, "/d"), Listener(bus, "/d", deltas=True)
-    Text(bus).gain("Hello")
-    assert [frame["type"] for frame in await heard(whole)] == ["message.part.updated"]
-    [frame] = await heard(gains)
-    assert frame["type"] == "message.part.delta" and "part" not in frame["properties"]
 
 
 async def test_delta_listeners_hear_of_progress_that_is_no_text() -> None:
@@ -80,27 +61,6 @@ async def test_a_frame_is_made_once_for_all_listeners() -> None:
     bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, render))
     written = [await anext(aiter(listener)) for listener in listeners]
     assert len(made) == 1 and len(set(written)) == 1
-
-
-async def test_a_disposed_directory_ends_its_streams_and_no_other() -> None:
-    bus = MemoryBus()
-    here, gains, there, everywhere = (
-        Listener(bus, "/d"),
-        Listener(bus, "/d", deltas=True),
-        Listener(bus, "/e"),
-        Listener(bus, None),
-    )
-    bus.disconnect("/d")
-    assert await has_ended(here) and await has_ended(gains)
-    bus.publish(named("on", directory="/e"))
-    assert await heard(there) == ["on"] and len(await heard(everywhere)) == 1
-
-
-async def test_closing_the_bus_ends_all_streams() -> None:
-    bus = MemoryBus()
-    listeners = [Listener(bus, "/d"), Listener(bus, None, deltas=True)]
-    bus.close()
-    assert [await has_ended(listener) for listener in listeners] == [True, True]
 
 
 async def test_deltas_of_a_session_are_heard_in_order_beside_another_session() -> None:

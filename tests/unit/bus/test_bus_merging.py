@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.bus.base import PartDelta
-from app.bus.event_id import EventId
-from app.bus.frames import PartFrame
-from app.bus.merging import BYTES_PER_SECOND, SHORTEST_INTERVAL, PartMerger, interval
+from app.bus.base import EventId, PartDelta
+from app.bus.frames import BYTES_PER_SECOND, SHORTEST_INTERVAL, PartFrame, PartMerger
 
 
 def next_id() -> EventId:
@@ -78,11 +76,6 @@ async def test_a_part_costs_a_bounded_number_of_bytes_a_second_however_long_it_i
     elapsed = loop.time() - began
     assert sum(frame.size for frame in streaming.frames[1:-1]) <= BYTES_PER_SECOND * elapsed
     assert len(streaming.frames) > 3
-
-
-def test_short_parts_are_sent_often_and_long_ones_rarely() -> None:
-    assert interval(100) == SHORTEST_INTERVAL
-    assert interval(BYTES_PER_SECOND) == 1.0
 
 
 async def test_a_flush_sends_what_waits_and_leaves_nothing_behind() -> None:

@@ -3,8 +3,8 @@
 import pytest
 from bus_parts import named
 
-from app.bus.event_id import NEVER_GIVEN, EventId, read_cursor
-from app.users.event_cursors import UserCursors
+from app.bus.base import NEVER_GIVEN, EventId, read_cursor
+from app.users.tokens import UserCursors
 
 
 def wire(event_id: EventId) -> str:

@@ -8,7 +8,7 @@ import pytest
 from bus_parts import numbered
 
 from app.bus.base import Event
-from app.bus.ordered_events import OrderedEvents
+from app.bus.shared import OrderedEvents
 
 
 def event(seq: int) -> Event:

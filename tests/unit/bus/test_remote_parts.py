@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from app.bus.base import Event, PartDelta
-from app.bus.remote_parts import RemoteParts
+from app.bus.shared import RemoteParts
 
 
 def whole(text: str) -> str:

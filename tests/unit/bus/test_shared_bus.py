@@ -6,7 +6,7 @@ import pytest
 from bus_parts import heard, named
 
 from app.bus.base import Event
-from app.bus.listener import Listener
+from app.bus.memory import Listener
 from app.bus.shared import SharedBus
 
 

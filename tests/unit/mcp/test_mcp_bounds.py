@@ -15,7 +15,7 @@ from test_mcp_servers import Directory
 from app.mcp import client, signing_in
 from app.mcp.values import McpFailure
 from app.schema.errors import BadRequest
-from app.util import bounded_answer
+from app.util import bounds
 
 FLOOD = 60_000_000
 TAKEN = 20_000_000
@@ -39,8 +39,8 @@ def flood() -> Iterator[Flood]:
 
 @pytest.fixture(autouse=True)
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_answer, "MAX_BODY_BYTES", 500_000)
-    monkeypatch.setattr(bounded_answer, "MAX_EVENT_BYTES", 500_000)
+    monkeypatch.setattr(bounds, "MAX_BODY_BYTES", 500_000)
+    monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 500_000)
     monkeypatch.setattr(client, "MOST_LISTED_BYTES", 300_000)
 
 
@@ -163,7 +163,7 @@ async def test_a_program_s_line_has_a_bound(directory: Directory) -> None:
 
 
 async def test_a_program_s_line_of_very_many_values_is_no_message(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_answer, "MAX_EVENT_BYTES", 5_000_000)
+    monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 5_000_000)
     servers = directory.configure(one=plain(timeout=2000))
     with pytest.raises(McpFailure):
         await servers.call_tool("one", "tiny", {})

@@ -12,7 +12,7 @@ from mcp_types import (
 )
 
 from app.mcp import content
-from app.schema.file import FileContent
+from app.schema.part import FileContent
 
 
 def test_texts_stand_apart_and_links_are_named() -> None:

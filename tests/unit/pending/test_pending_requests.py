@@ -11,7 +11,7 @@ from storage_parts import HeldDatabase, Storage, open_storage_at, session_row, w
 from app.bus.base import Event
 from app.pending import requests
 from app.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
-from app.schema.question import QuestionRequest
+from app.schema.permission import QuestionRequest
 from app.storage.engine import StorageError
 from app.storage.tables import APPROVAL, PENDING_REQUEST
 
@@ -69,26 +69,6 @@ async def asking(storage: Storage) -> AsyncIterator[Asking]:
     asking.database.gate.set()
     await storage.writer.barrier()
     await asking.pending.close()
-
-
-async def test_the_caller_gets_the_answer_after_it_was_announced(asking: Asking) -> None:
-    caller = await asking.ask("que_1")
-    assert await asking.listed() == ["que_1"]
-    await asking.answer("que_1", "yes")
-    assert await caller == "yes"
-    assert asking.storage.bus.order == ["asked que_1", "yes que_1"]
-    assert await asking.listed() == []
-    with pytest.raises(RequestNotPending):
-        await asking.pending.find("que_1")
-
-
-async def test_of_ten_answers_at_once_one_is_accepted(asking: Asking) -> None:
-    caller = await asking.ask("que_1")
-    outcomes = await asyncio.gather(*(asking.answer("que_1", f"{n}") for n in range(10)), return_exceptions=True)
-    accepted = [str(n) for n, outcome in enumerate(outcomes) if outcome is None]
-    assert {type(outcome) for outcome in outcomes} == {type(None), RequestNotPending}
-    assert [await caller] == accepted
-    assert asking.storage.bus.order == ["asked que_1", f"{accepted[0]} que_1"]
 
 
 async def test_of_answers_that_two_servers_accept_one_counts(asking: Asking, url: str) -> None:
@@ -164,14 +144,6 @@ async def cancelled(caller: asyncio.Task[str]) -> None:
     caller.cancel()
     await asyncio.wait({caller}, timeout=60)
     assert caller.cancelled()
-
-
-async def test_a_caller_that_is_cancelled_withdraws_its_request(asking: Asking) -> None:
-    await cancelled(await asking.ask("que_1"))
-    assert await asking.listed() == []
-    await asking.storage.writer.barrier()
-    assert asking.storage.bus.order == ["asked que_1", "withdrawn que_1"]
-    assert await asking.storage.count(PENDING_REQUEST) == 0
 
 
 async def test_a_request_that_is_withdrawn_on_its_way_to_the_disk_leaves_no_row(asking: Asking) -> None:
@@ -263,16 +235,6 @@ async def test_an_answer_while_the_call_asks_again_reaches_it(asking: Asking) ->
     await answering
     assert await caller == "yes"
     assert asking.storage.bus.order == ["asked que_1", "yes que_1"] and await later.listed() == []
-
-
-async def test_what_no_call_asks_again_is_withdrawn(asking: Asking) -> None:
-    later = await restarted(asking)
-    later.pending.withdraw_orphans({"ses_2"})
-    assert await later.listed() == ["que_1"]
-    later.pending.withdraw_orphans({"ses_1"})
-    assert await later.listed() == []
-    await asking.storage.writer.barrier()
-    assert asking.storage.bus.order[-1] == "withdrawn que_1"
 
 
 async def test_a_call_that_need_not_ask_again_gets_the_answer_there_is(asking: Asking) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from app.bus.base import Event
-from app.bus.listener import DISCONNECT_ABOVE, Listener
-from app.bus.memory import MemoryBus
+from app.bus.memory import DISCONNECT_ABOVE, Listener, MemoryBus
 from app.plugin.events import forward
 from app.plugin.runner import HookRunner, NamedHooks
 

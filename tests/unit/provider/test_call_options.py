@@ -3,8 +3,7 @@ import pytest
 from app.config.flags import Flags
 from app.provider import npm
 from app.provider.call_options import CallOptions, call_options
-from app.schema.agent import Agent
-from app.schema.model import Capabilities, Model, ModelApi, ModelLimit
+from app.schema.model import Agent, Capabilities, Model, ModelApi, ModelLimit
 
 
 def model(model_id: str, provider: str = "p", package: str = npm.OPENAI_COMPATIBLE, **more: object) -> Model:

@@ -7,7 +7,7 @@ from fake_provider import ask
 
 from app.provider.base import ModelRequest, StreamEvent, StreamStart, TextDelta
 from app.provider.calls import metered
-from app.users.budgets import Budgets
+from app.users.accounts import Budgets
 
 
 class Endless:

@@ -35,8 +35,8 @@ from app.provider.base import (
 from app.provider.openai_chat import OpenAIChat
 from app.provider.openai_responses import OpenAIResponses
 from app.provider.registry import Connection
-from app.util import bounded_answer
-from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
+from app.util import bounds
+from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
 
 ADAPTERS = {"chat": OpenAIChat, "responses": OpenAIResponses, "messages": Anthropic}
 FLOOD = 4_000_000
@@ -53,7 +53,7 @@ def connection(adapter: Provider, most_bytes: int) -> Connection:
 
 @pytest.fixture
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_answer, "MAX_EVENT_BYTES", 500_000)
+    monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 500_000)
     monkeypatch.setattr(answers, "MAX_GATHERED_BYTES", 500_000)
     monkeypatch.setattr(calls, "MAX_ANSWER_BYTES", 500_000)
 
@@ -134,7 +134,7 @@ async def test_an_honest_answer_of_a_megabyte(server: FakeServer) -> None:
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_a_stream_may_have_any_size(monkeypatch: pytest.MonkeyPatch, end: bytes, size: int) -> None:
-    monkeypatch.setattr(bounded_answer, "MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 100)
     count, stream = EventBytes(), (b"data: " + b"x" * 80 + end) * 50
     for at in range(0, len(stream), size):
         count.add(stream[at : at + size]) if size < 100 else count.add(stream)

@@ -11,7 +11,7 @@ from app.pty.shells import installed_shells
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest, DirectoryForbidden
-from app.schema.pty import PtyInput
+from app.schema.terminal import PtyInput
 from app.settings import Settings
 
 PROGRAMS = TerminalPrograms(OFF, "/bin/bash", lambda: {"PATH": os.environ["PATH"], "TERM": "dumb"})

@@ -12,11 +12,10 @@ from app.runs.turns import Turns, TurnWork
 from app.schema.errors import SessionBusy
 from app.schema.session import Busy
 from app.session.lease import Leases
-from app.session.live import LiveSession, LiveSessions, SessionWork, WorkKind
+from app.session.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
 from app.session.rows import message_row
-from app.session.status import EndOfRun
 from app.storage.engine import StorageError
-from app.storage.repositories import lease_rows
+from app.storage.repositories import work_rows
 from app.storage.writer import Lease
 from app.workspace.instance import Instance
 
@@ -96,7 +95,7 @@ async def test_a_prompt_starts_a_turn_and_returns_when_the_session_is_idle(runni
     assert not running.live.is_running(running.id)
     assert running.sessions.announced[-1]["type"] == "session.idle"
     await running.sessions.store.barrier()
-    assert (await running.sessions.store.query(lease_rows.lease_of, running.id)).owner == ""
+    assert (await running.sessions.store.query(work_rows.lease_of, running.id)).owner == ""
 
 
 async def test_a_prompt_that_comes_meanwhile_joins(running: Running) -> None:
@@ -260,7 +259,7 @@ async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_
     with pytest.raises(SessionBusy):
         await alone
     await running.sessions.store.barrier()
-    assert await running.sessions.store.query(lease_rows.lease_of, running.id) is not None
+    assert await running.sessions.store.query(work_rows.lease_of, running.id) is not None
     assert running.live.is_running(running.id)
     turn.may_end.set()
     await prompt
@@ -297,7 +296,7 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
     """Another server has taken the session over: what the first one still has to say is refused."""
     prompt = running.prompt()
     turn = await running.next_turn()
-    held = await running.sessions.store.query(lease_rows.lease_of, running.id)
+    held = await running.sessions.store.query(work_rows.lease_of, running.id)
     assert held is not None
     await running.sessions.database.write(lambda connection: put_lease(connection, running.id, "another", held.generation + 1))
     late = session().model_copy(update={"title": "too late"})
@@ -348,7 +347,7 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
     monkeypatch.setattr(running.leases, "heartbeat_age", lambda: 5.0)
     await asyncio.wait_for(prompt, 60)
     assert len(running.sessions.announced) == announced, "it is not idle: another server goes on"
-    held = await running.sessions.store.query(lease_rows.lease_of, running.id)
+    held = await running.sessions.store.query(work_rows.lease_of, running.id)
     assert held is not None and held.owner == running.leases.owner, "until it is stale"
     assert await running.live.statuses("/w") == {running.id: Busy()}
     await running.live.close()

@@ -12,7 +12,7 @@ from app.sandbox.git import NOT_STARTED, TIMED_OUT, TOO_MUCH_OUTPUT, Git, _GitPr
 from app.sandbox.program import Program
 from app.sandbox.sandbox import OFF
 from app.settings import Settings
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 # A git alias runs a shell, with git's own process waiting for it: a git command that takes as long as we like.
 WAIT = ("-c", "alias.wait=!touch up; exec sleep 3671", "wait")

@@ -9,9 +9,9 @@ from session_parts import DIRECTORY, Sessions, more_sessions, user
 from storage_parts import open_storage
 
 from app.schema.errors import SessionBusy
+from app.session.live import busy_in
 from app.session.rows import message_row
 from app.session.session_tx import SessionTx
-from app.session.status import busy_in
 from app.storage.engine import StorageError
 from app.storage.tables import LEASE
 from app.storage.writer import Lease

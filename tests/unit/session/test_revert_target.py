@@ -13,8 +13,22 @@ from app.schema.message import (
     UserMessage,
     UserTime,
 )
-from app.schema.part import ModelRef, Part, PatchPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
-from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Running, Started
+from app.schema.part import (
+    Completed,
+    CompletedTime,
+    Ended,
+    Failed,
+    ModelRef,
+    Part,
+    PatchPart,
+    Running,
+    Started,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
 from app.session.revert_target import (
     NO_SNAPSHOT,
     RevertTarget,
@@ -120,19 +134,6 @@ def test_a_revert_goes_back_to_a_prompt_or_to_a_part_with_something_before_it(
     assert len(found.undone) == undone
 
 
-def test_what_nothing_is_called_is_no_target() -> None:
-    assert find_target(HISTORY, "msg_nope", None) is None
-    assert find_target(HISTORY, "msg_a1", "prt_nope") is None
-    assert find_target([], "msg_u1", None) is None
-
-
-def test_a_part_level_target_keeps_what_stands_before_the_part() -> None:
-    found = find_target(HISTORY, "msg_a2", "prt_e2")
-    assert found is not None
-    assert [part.type for part in found.kept] == ["step-start", "text"]
-    assert [part.type for part in found.undone[0].parts] == ["tool", "step-finish", "patch"]
-
-
 def test_an_answer_without_a_prompt_is_its_own_target() -> None:
     found = find_target([answer("msg_a", "msg_gone", text("prt_t"))], "msg_a", None)
     assert found is not None
@@ -142,13 +143,6 @@ def test_an_answer_without_a_prompt_is_its_own_target() -> None:
 def test_of_each_file_the_oldest_snapshot_counts() -> None:
     messages = [answer("msg_a", "msg_0", patch(A, "/w/x")), answer("msg_b", "msg_0", patch(B, "/w/x", "/w/y"))]
     assert first_trees(target(*messages)) == {Path("/w/x"): A, Path("/w/y"): B}
-
-
-def test_only_what_follows_the_part_is_reverted() -> None:
-    found = find_target(HISTORY, "msg_a2", "prt_e2")
-    assert found is not None
-    assert first_trees(found) == {Path("/w/b"): B}
-    assert outer_trees(found) == (B, A)
 
 
 def test_the_outer_trees_are_from_the_first_step_that_has_one_to_the_last() -> None:

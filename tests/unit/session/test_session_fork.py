@@ -6,11 +6,9 @@ import pytest
 from database_meter import metered
 from session_parts import PLACE, Sessions, assistant, session, text_part, user
 
-from app.schema.errors import NotFound
 from app.schema.message import AssistantTime
 from app.schema.permission import Rule
 from app.session.live_parts import WRITE_BEHIND_SECONDS
-from app.storage.tables import PART, PART_TEXT
 from app.util import ids
 
 
@@ -49,15 +47,6 @@ async def test_ids_ascend_and_those_that_are_made_later_are_newer(talked: Sessio
     assert all(re.fullmatch(r"(msg|prt)_[0-9a-f]{12}[0-9A-Za-z]{14}", made) for made in (*messages, *parts))
 
 
-async def test_what_is_searched_is_copied(talked: Sessions) -> None:
-    fork = await talked.forks.fork(PLACE, "ses_1", "msg_4")
-    of_part = {row.seq: row.session_id for row in await talked.storage.rows(PART)}
-    texts: dict[str, list[str]] = {"ses_1": [], fork.id: []}
-    for row in await talked.storage.rows(PART_TEXT):
-        texts[of_part[row.part_seq]].append(row.text)
-    assert texts[fork.id] == texts["ses_1"][:4] and len(texts["ses_1"]) == 6
-
-
 async def test_a_fork_and_what_is_announced_of_it_are_whose_the_session_is(talked: Sessions) -> None:
     await talked.store.write("ses_1", "/d", lambda tx: tx.edit(lambda session: session.model_copy(update={"owner": "anna"})))
     talked.store.note_owners()
@@ -86,12 +75,6 @@ async def test_everything_else_is_copied_as_it_is(talked: Sessions) -> None:
         assert {k: v for k, v in before["info"].items() if k not in ids} == {
             k: v for k, v in after["info"].items() if k not in ids
         }
-
-
-@pytest.mark.parametrize(("boundary", "count"), [("msg_1", 0), ("msg_2", 1), ("msg_3", 2), ("msg_4", 3)])
-async def test_a_fork_at_a_message_has_what_stands_before_it(talked: Sessions, boundary: str, count: int) -> None:
-    copy = await talked.read((await talked.forks.fork(PLACE, "ses_1", boundary)).id)
-    assert len(copy) == count
 
 
 async def test_order_counts_and_not_the_id(sessions: Sessions) -> None:
@@ -130,19 +113,6 @@ async def test_what_streams_is_copied_as_it_stands(sessions: Sessions) -> None:
     assert copy[0]["parts"][0]["text"] == "not written yet"
 
 
-async def test_events_tell_the_session_then_each_message_with_its_parts(talked: Sessions) -> None:
-    await talked.forks.fork(PLACE, "ses_1", "msg_3")
-    assert [event["type"] for event in talked.announced] == [
-        "session.created",
-        "session.updated",
-        "message.updated",
-        "message.part.updated",
-        "message.updated",
-        "message.part.updated",
-        "message.part.updated",
-    ]
-
-
 async def test_events_tell_what_a_read_of_the_fork_shows(talked: Sessions) -> None:
     await talked.put(user("msg_5"), text_part("prt_5", 'a "quoted" text\n\u2028 of \U0001f600', "msg_5"))
     talked.storage.bus.published.clear()
@@ -166,12 +136,3 @@ async def test_a_longer_history_takes_no_more_statements(talked: Sessions) -> No
     for n in range(5, 45):
         await talked.put(user(f"msg_{n:03}"), text_part(f"prt_{n}", "more", f"msg_{n:03}"))
     assert await statements() <= of_four_messages <= 16
-
-
-@pytest.mark.parametrize(("session_id", "message_id"), [("ses_none", None), ("ses_1", "msg_none")])
-async def test_an_unknown_session_or_message_is_not_found_and_nothing_is_stored(
-    talked: Sessions, session_id: str, message_id: str | None
-) -> None:
-    with pytest.raises(NotFound):
-        await talked.forks.fork(PLACE, session_id, message_id)
-    assert talked.announced == []

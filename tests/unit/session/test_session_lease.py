@@ -16,11 +16,11 @@ from app.schema.errors import SessionBusy
 from app.session.lease import DEAD_AFTER_MS, Leases
 from app.session.session_tx import SessionTx
 from app.storage.engine import Connection
-from app.storage.repositories import lease_rows
+from app.storage.repositories import work_rows
 from app.storage.tables import LEASE
 from app.storage.writer import StaleLease
 from app.util import clock
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def hold_as(sessions: Sessions, owner: str, age: int = 0, generation: int 
 
 
 async def take_over_dead(sessions: Sessions) -> set[str]:
-    return {*await sessions.leases.take_over(sessions.leases.find_dead(await sessions.store.query(lease_rows.leases)))}
+    return {*await sessions.leases.take_over(sessions.leases.find_dead(await sessions.store.query(work_rows.leases)))}
 
 
 async def generation(sessions: Sessions) -> int:
@@ -76,7 +76,7 @@ async def test_a_change_releases_its_lease_together_with_what_it_stores(sessions
     ending = sessions.live.get("ses_1").set_idle("/d", releases_lease=True)
     sessions.leases.release("ses_1", ending)
     await asyncio.gather(earlier, ending)
-    assert await sessions.store.query(lease_rows.leases) == []
+    assert await sessions.store.query(work_rows.leases) == []
     assert (await other.leases.acquire("ses_1")).generation == 2
     await other.close()
 
@@ -86,7 +86,7 @@ async def test_a_change_that_is_to_release_a_lease_of_the_past_is_refused(sessio
     await hold_as(sessions, "elsewhere")
     with pytest.raises(StaleLease):
         await sessions.live.get("ses_1").set_idle("/d", releases_lease=True)
-    (held,) = await sessions.store.query(lease_rows.leases)
+    (held,) = await sessions.store.query(work_rows.leases)
     assert held.owner == "elsewhere"
 
 
@@ -102,7 +102,7 @@ async def test_a_lease_is_released_though_the_change_that_is_to_release_it_is_re
     with pytest.raises(SessionBusy):
         await refused
     await sessions.store.barrier()
-    assert await sessions.store.query(lease_rows.leases) == []
+    assert await sessions.store.query(work_rows.leases) == []
 
 
 async def test_a_lease_is_taken_over_when_its_heartbeat_is_stale(sessions: Sessions) -> None:
@@ -117,12 +117,12 @@ async def test_a_recovered_session_has_no_lease(sessions: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
     await take_over_dead(sessions)
     await sessions.leases.mark_recovered({"ses_1"})
-    assert await sessions.store.query(lease_rows.leases) == [], "an unfinished revert is looked for without one"
+    assert await sessions.store.query(work_rows.leases) == [], "an unfinished revert is looked for without one"
 
 
 async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
-    dead = sessions.leases.find_dead(await sessions.store.query(lease_rows.leases))
+    dead = sessions.leases.find_dead(await sessions.store.query(work_rows.leases))
     assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     with pytest.raises(SessionBusy):
         await other.leases.acquire("ses_1")
@@ -155,9 +155,9 @@ async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
     await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
     with pytest.raises(SessionBusy):
         await guarded.acquire("ses_1")
-    assert guarded.find_dead(await sessions.store.query(lease_rows.leases)) == []
+    assert guarded.find_dead(await sessions.store.query(work_rows.leases)) == []
     living.release()
-    assert len(guarded.find_dead(await sessions.store.query(lease_rows.leases))) == 1, "without a file the heartbeat decides"
+    assert len(guarded.find_dead(await sessions.store.query(work_rows.leases))) == 1, "without a file the heartbeat decides"
 
 
 async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessions, locks: ServerLocks, tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessi
     (tmp_path / "servers" / "killed.lock").touch()
     guarded = Leases(sessions.storage.database, sessions.storage.writer, locks)
     await hold_as(sessions, "killed")
-    assert len(guarded.find_dead(await sessions.store.query(lease_rows.leases))) == 1
+    assert len(guarded.find_dead(await sessions.store.query(work_rows.leases))) == 1
 
 
 async def test_the_heartbeat_is_by_the_clock_that_judges_it(sessions: Sessions) -> None:
     await sessions.leases.acquire("ses_1")
-    (held,) = await sessions.store.query(lease_rows.leases)
+    (held,) = await sessions.store.query(work_rows.leases)
     assert 0 <= held.age < DEAD_AFTER_MS
 
 
@@ -234,10 +234,6 @@ async def test_an_abort_is_seen_by_the_owner_and_returns_when_the_lease_is_relea
     await other.close()
 
 
-async def test_an_abort_where_nobody_works_returns_at_once(sessions: Sessions) -> None:
-    await asyncio.wait_for(sessions.leases.request_abort("ses_1"), 1)
-
-
 async def test_an_edit_meets_no_run_of_another_server(sessions: Sessions, other: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await sessions.leases.acquire("ses_1")
@@ -266,10 +262,10 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
     sessions.database.full = True
     sessions.leases.release("ses_1")
     await sessions.store.barrier()
-    assert await sessions.store.query(lease_rows.leases)
+    assert await sessions.store.query(work_rows.leases)
     sessions.database.full = False
     async with asyncio.timeout(60):
-        while await sessions.store.query(lease_rows.leases):
+        while await sessions.store.query(work_rows.leases):
             await asyncio.sleep(0.01)
 
 
@@ -328,7 +324,7 @@ async def test_a_run_goes_on_with_the_lease_of_the_request_that_started_it(sessi
 
 async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessions: Sessions, other: Sessions) -> None:
     await asyncio.wait_for(asyncio.gather(sessions.leases.offer(["ses_1", "ses_gone"]), other.leases.offer(["ses_1"])), 5)
-    dead = other.leases.find_dead(await other.store.query(lease_rows.leases))
+    dead = other.leases.find_dead(await other.store.query(work_rows.leases))
     assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
     await other.close()
 

@@ -13,7 +13,7 @@ from storage_parts import HeldDatabase, RecordingBus, Storage, delta, event, ope
 
 from app.bus.base import Event, PartDelta
 from app.schema.errors import Conflict
-from app.session.publisher import MOST_OWNERS, SessionPublisher
+from app.session.live_parts import MOST_OWNERS, SessionPublisher
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Tx, Writer
 
@@ -33,13 +33,6 @@ def let_go(storage: Storage) -> None:
     storage.database.gate.set()
 
 
-async def test_a_delta_is_published_at_once_while_its_session_has_no_change_on_its_way(storage: Storage) -> None:
-    storage.post(saying("other", session_id="ses_other"), "ses_other")
-    storage.writer.post(saying("of no session", session_id=None))
-    storage.delta(delta("at once"))
-    assert storage.bus.order == ["at once"]
-
-
 async def test_a_delta_is_published_between_the_changes_that_it_was_streamed_between(storage: Storage) -> None:
     storage.post(saying("begins", "again"))
     storage.delta(delta("Hel"))
@@ -50,24 +43,6 @@ async def test_a_delta_is_published_between_the_changes_that_it_was_streamed_bet
     let_go(storage)
     await storage.writer.barrier()
     assert storage.bus.order == ["begins", "again", "Hel", "lo", "ends", "next"]
-
-
-async def test_a_delta_waits_for_no_change_of_another_session(storage: Storage) -> None:
-    first = storage.post(saying("first"))
-    second = storage.post(saying("second", session_id="ses_2"), "ses_2")
-    storage.delta(delta("Hello"))
-    let_go(storage)
-    await asyncio.gather(first, second)
-    assert storage.bus.order == ["first", "Hello", "second"]
-
-
-async def test_behind_a_change_the_next_delta_is_published_at_once(storage: Storage) -> None:
-    let_go(storage)
-    await storage.post(saying("stored"))
-    storage.delta(delta("at once"))
-    await asyncio.gather(storage.post(saying("refused", then=refuse)), return_exceptions=True)
-    storage.delta(delta("again"))
-    assert storage.bus.order == ["stored", "at once", "again"]
 
 
 async def test_behind_a_failed_change_the_deltas_of_its_chain_alone_are_dropped(storage: Storage) -> None:

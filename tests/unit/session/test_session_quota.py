@@ -5,20 +5,21 @@ import asyncio
 import pytest
 from session_parts import Sessions
 
-from app.session.quota import ProjectQuota
+from app.session.usage import ProjectQuota
 
 
 @pytest.mark.parametrize(("most", "looks"), [(2**40, 1), (2**19, 5)])
 async def test_prompts_that_come_at_once_look_once_at_a_roomy_database(
     sessions: Sessions, monkeypatch: pytest.MonkeyPatch, most: int, looks: int
 ) -> None:
-    quota, asked, ask = ProjectQuota(sessions.store, most), 0, sessions.store.query
+    database, asked = sessions.storage.database, 0
+    quota, read = ProjectQuota(database, most), database.read
 
-    async def counted(*query: object) -> object:
+    async def counted(query: object) -> object:
         nonlocal asked
         asked += 1
-        return await ask(*query)  # type: ignore[arg-type]
+        return await read(query)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sessions.store, "query", counted)
+    monkeypatch.setattr(database, "read", counted)
     await asyncio.gather(*(quota.require_room("p") for _ in range(5)))
     assert asked == looks

@@ -22,41 +22,6 @@ async def replay(sessions: Sessions) -> Replay:
     return Replay(sessions.database, sessions.store, MemoryBus(), 10**9)
 
 
-async def test_the_head_is_the_newest_number(replay: Replay) -> None:
-    assert await replay.head() == 5
-
-
-async def test_what_came_after_a_cursor(replay: Replay) -> None:
-    missed = await replay.page(3, DIRECTORY)
-    assert ([event.seq for event in missed.events], missed.upto, missed.resync) == ([4, 5], 5, False)
-    assert orjson.loads(missed.events[0].payload)["properties"]["info"]["id"] == "msg_1"
-
-
-async def test_nothing_was_missed(replay: Replay) -> None:
-    missed = await replay.page(5, DIRECTORY)
-    assert (missed.events, missed.resync) == ([], False)
-
-
-async def test_another_directorys_events_are_not_replayed_and_yet_covered(replay: Replay) -> None:
-    missed = await replay.page(0, "/elsewhere")
-    assert (missed.events, missed.upto, missed.resync) == ([], 5, False)
-
-
-async def test_all_directories(replay: Replay) -> None:
-    assert len((await replay.page(0, None)).events) == 5
-
-
-@pytest.mark.parametrize("cursor", [-1, 6, 10**15])
-async def test_a_cursor_that_was_never_given(replay: Replay, cursor: int) -> None:
-    missed = await replay.page(cursor, DIRECTORY)
-    assert (missed.events, missed.upto, missed.resync) == ([], 5, True)
-
-
-async def test_a_journal_within_its_bounds_is_left_alone(replay: Replay) -> None:
-    await replay.trim()
-    assert len((await replay.page(0, None)).events) == 5
-
-
 async def test_a_journal_is_kept_within_its_bytes(sessions: Sessions, replay: Replay) -> None:
     newest = (await replay.page(4, None)).events[0]
     await Replay(sessions.database, sessions.store, MemoryBus(), len(newest.payload)).trim()

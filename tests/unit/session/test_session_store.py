@@ -7,18 +7,16 @@ from typing import Any
 
 import orjson
 import pytest
-from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_part, user
+from session_parts import DIRECTORY, PLACE, Sessions, session, text_part, user
 
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound
 from app.schema.message import UserMessage, UserSummary
-from app.schema.part import Part, Tokens, ToolPart
-from app.schema.session import FileDiff, Session, UpdateInput
-from app.schema.tool_state import Completed, CompletedTime, Running, Started
+from app.schema.part import Completed, CompletedTime, Part, Running, Started, Tokens, ToolPart
+from app.schema.session import FileDiff, UpdateInput
 from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
-from app.session.session_sums import Sums
 from app.session.session_tx import SessionTx
-from app.storage.engine import StorageError
+from app.session.usage import Sums
 from app.storage.tables import PART
 
 
@@ -54,16 +52,6 @@ async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(se
     await stored
     assert [event["type"] for event in sessions.announced] == ["message.updated"]
     assert len(await sessions.read()) == 1
-
-
-async def test_a_session_is_created_once_and_its_events_show_it_as_it_is_read(sessions: Sessions) -> None:
-    await sessions.put(session("ses_2").model_copy(update={"cost": 0.5}))
-    stored = orjson.loads(await sessions.store.session_json("ses_2"))
-    assert [event["type"] for event in sessions.announced] == ["session.created", "session.updated"]
-    assert [event["properties"]["info"] for event in sessions.announced] == [stored, stored] and stored["cost"] == 0.5
-    with pytest.raises(StorageError):
-        await sessions.put(session("ses_2"))
-    assert orjson.loads(await sessions.store.session_json("ses_2")) == stored and len(sessions.announced) == 2
 
 
 async def test_each_event_of_a_session_shows_what_its_own_change_has_stored(sessions: Sessions) -> None:
@@ -338,20 +326,6 @@ async def test_a_watcher_that_raises_keeps_nothing_from_being_stored(
 # Sessions.
 
 
-async def test_edits_at_once_are_made_one_after_another(sessions: Sessions) -> None:
-    def louder(found: Session) -> Session:
-        return found.model_copy(update={"title": found.title + "!"})
-
-    await asyncio.gather(*(sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.edit(louder)) for _ in range(20)))
-    assert (await sessions.store.session("ses_1")).title == "T" + "!" * 20
-
-
-@pytest.mark.parametrize("touch", [True, False])
-async def test_an_edit_counts_as_a_touch_if_asked_to(sessions: Sessions, touch: bool) -> None:
-    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.edit(lambda found: found, touch=touch))
-    assert ((await sessions.store.session("ses_1")).time.updated > 1) is touch
-
-
 async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_back(sessions: Sessions) -> None:
     await sessions.put(session("ses_2", parent_id="ses_1"), session_id="ses_2")
     sessions.database.gate.clear()
@@ -374,42 +348,3 @@ async def test_a_deleted_family_is_announced_children_first(sessions: Sessions) 
     sessions.storage.bus.published.clear()
     await sessions.service.remove(PLACE.directory, "ses_1")
     assert [event["properties"]["info"]["id"] for event in sessions.announced] == ["ses_3", "ses_2", "ses_1"]
-
-
-async def test_unknown_sessions_are_not_found(sessions: Sessions) -> None:
-    store = sessions.store
-    for reading in (
-        store.session("ses_no"),
-        store.messages("ses_no"),
-        store.live_messages("ses_no"),
-        store.page_json("ses_no", 1),
-        store.message("ses_no", "msg_1"),
-        store.message("ses_1", "msg_no"),
-        sessions.service.todos_json("ses_no"),
-        sessions.service.diff_json("ses_no"),
-        sessions.service.remove(PLACE.directory, "ses_no"),
-        sessions.service.put_part(PLACE, text_part("prt_1", session_id="ses_no")),
-        sessions.service.remove_part(PLACE, "ses_1", "msg_no", "prt_1"),
-    ):
-        with pytest.raises(NotFound):
-            await reading
-
-
-async def test_a_removed_message_takes_its_parts_along(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"), text_part("prt_1"), assistant("msg_2", "msg_1"), text_part("prt_2", message_id="msg_2"))
-    await sessions.service.remove_message(PLACE, "ses_1", "msg_1")
-    assert [message["info"]["id"] for message in await sessions.read()] == ["msg_2"]
-    assert await sessions.storage.count(PART) == 1
-    assert sessions.announced[-1] == {"type": "message.removed", "properties": {"sessionID": "ses_1", "messageID": "msg_1"}}
-
-
-async def test_a_page_ends_with_the_cursor_of_the_page_before(sessions: Sessions) -> None:
-    for n in range(5):
-        await sessions.put(user(f"msg_{n}"))
-    pages: list[list[str]] = []
-    cursor: int | None = None
-    while not pages or cursor is not None:
-        page = await sessions.store.page_json("ses_1", 2, cursor)
-        pages.append([message["info"]["id"] for message in orjson.loads(page.body)])
-        cursor = page.cursor
-    assert pages == [["msg_3", "msg_4"], ["msg_1", "msg_2"], ["msg_0"]]

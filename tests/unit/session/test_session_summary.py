@@ -117,15 +117,6 @@ async def test_a_later_prompt_that_changes_nothing_leaves_all_as_it_is(sessions:
     assert len(trees.asked) == 1
 
 
-async def test_the_same_number_of_lines_in_another_tree_sends_no_counts(sessions: Sessions) -> None:
-    trees = Trees(["a"])
-    await sessions.put(user("msg_p"))
-    await step(sessions, "msg_p", 1, "T0", "T1", "a")
-    await update(sessions, trees)
-    await step(sessions, "msg_p", 2, "T1", "T2", "a")
-    assert await update(sessions, trees) == ["session.diff", "message.updated"]
-
-
 async def test_what_others_changed_meanwhile_is_looked_at_once_and_not_announced(sessions: Sessions) -> None:
     """The trees differ, the diff of the files that the session touched does not."""
 
@@ -223,18 +214,3 @@ async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, delet
         await late
     with pytest.raises(NotFound):
         await summaries.set_title(PLACE, "ses_1", "msg_p", "Late", TITLE_USAGE)
-
-
-async def test_without_snapshots_the_diff_is_empty_and_announced_once(sessions: Sessions) -> None:
-    await sessions.put(user("msg_p"))
-    assert await update(sessions, None) == ["session.updated", "session.diff"]
-    assert await update(sessions, None) == []
-
-
-async def test_snapshots_that_are_turned_off_leave_the_diff_as_it_is(sessions: Sessions) -> None:
-    await sessions.put(user("msg_p"))
-    await step(sessions, "msg_p", 1, "T0", "T1", "a")
-    await update(sessions, Trees(["a"]))
-    stored = await diff(sessions)
-    await step(sessions, "msg_p", 2, "T1", "T2", "a")
-    assert await update(sessions, None) == [] and await diff(sessions) == stored != b"[]"

@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from app.schema.errors import NotFound
-from app.session.session_tasks import SessionTasks
+from app.session.summary import SessionTasks
 
 
 class Work:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.session import slug, title
+from app.session.fork import default_title, is_default_title, make_slug, title_of_fork
 from app.util import clock
 
 
@@ -17,13 +17,13 @@ def at_noon() -> Iterator[None]:
 
 @pytest.mark.usefixtures("at_noon")
 def test_a_default_title_says_when() -> None:
-    assert title.default(child=False) == "New session - 2026-01-21T12:53:20.123Z"
-    assert title.default(child=True) == "Child session - 2026-01-21T12:53:20.123Z"
+    assert default_title(child=False) == "New session - 2026-01-21T12:53:20.123Z"
+    assert default_title(child=True) == "Child session - 2026-01-21T12:53:20.123Z"
 
 
 @pytest.mark.parametrize("child", [True, False])
 def test_a_default_title_is_known_as_one(child: bool) -> None:
-    assert title.is_default(title.default(child=child))
+    assert is_default_title(default_title(child=child))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_default_title_is_known_as_one(child: bool) -> None:
     ],
 )
 def test_a_chosen_title_is_not(chosen: str) -> None:
-    assert not title.is_default(chosen)
+    assert not is_default_title(chosen)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_chosen_title_is_not(chosen: str) -> None:
     ],
 )
 def test_forks_are_counted(original: str, fork: str) -> None:
-    assert title.of_fork(original) == fork
+    assert title_of_fork(original) == fork
 
 
 def test_a_slug_is_two_words() -> None:
-    assert all(slug.make().count("-") == 1 and slug.make().replace("-", "").isalpha() for _ in range(100))
+    assert all(make_slug().count("-") == 1 and make_slug().replace("-", "").isalpha() for _ in range(100))

@@ -7,30 +7,39 @@ import pytest
 from session_parts import assistant, session, text_part, user
 
 from app.schema.errors import APIError, ApiErrorData
-from app.schema.file import FilePart, FileSource, SourceText
 from app.schema.message import Message, MessageWithParts
 from app.schema.part import (
     AgentPart,
     CompactionPart,
+    Completed,
+    CompletedTime,
+    Ended,
+    Failed,
+    FilePart,
+    FileSource,
     ModelRef,
     Part,
     PatchPart,
+    Pending,
     ReasoningPart,
     RetryPart,
     RetryTime,
+    Running,
     SnapshotPart,
+    SourceText,
     Span,
+    Started,
     StepFinishPart,
     StepStartPart,
     SubtaskPart,
     TextPart,
     Tokens,
     ToolPart,
+    ToolState,
 )
 from app.schema.permission import Rule
 from app.schema.session import FileDiff, Revert
-from app.schema.tool_state import Completed, CompletedTime, Ended, Failed, Pending, Running, Started, ToolState
-from app.session.shared_view import shared_messages, shared_session
+from app.session.share import shared_messages, shared_session
 
 SECRET = "s3cret"
 IDS: dict[str, Any] = {"id": "prt_1", "session_id": "ses_1", "message_id": "msg_1"}

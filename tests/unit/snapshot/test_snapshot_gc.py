@@ -11,7 +11,7 @@ from snapshot_project import Project
 
 from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
-from app.storage.locks import ProcessLocks
+from app.storage.postgres import ProcessLocks
 
 DAY = 24 * 3600
 

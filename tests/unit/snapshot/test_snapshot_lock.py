@@ -16,7 +16,7 @@ from app.snapshot.errors import SnapshotFailed
 from app.snapshot.later_run import CoalescedRun
 from app.snapshot.lock import FileRepositoryLock, NamedRepositoryLock
 from app.snapshot.snapshots import Snapshots
-from app.storage.locks import ProcessLocks
+from app.storage.postgres import ProcessLocks
 
 HOLD = "import fcntl, os, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
 

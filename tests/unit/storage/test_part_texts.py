@@ -13,12 +13,11 @@ from postgres import PostgresServer, migrated
 from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, open_storage_at, part_row, session_row, writing
 
-from app.session.searched_text import encode
-from app.storage import checkup, part_texts
+from app.session.rows import encode
+from app.storage import maintenance, text_search
 from app.storage.engine import DatabaseUnusable, make_engine
 from app.storage.migrate import upgrade
-from app.storage.part_texts import TextFilter, find_texts
-from app.storage.text_index import FTS, TRIGRAMS, has_text_index, tidy_trigrams
+from app.storage.text_search import FTS, TRIGRAMS, TextFilter, find_texts, has_text_index, tidy_trigrams
 
 MANY = 4_000
 EVERY = {"alike": 1, "seventh": 7, "hundred": 100}
@@ -153,7 +152,7 @@ async def test_a_large_scope_is_searched_in_the_index(storage: Storage, monkeypa
     texts = [f"text number{number} is alike" for number in range(MANY)]
     await put(storage, texts)
     await storage.database.write(lambda connection: connection.execute(text("UPDATE session SET directory = '/all'")))
-    monkeypatch.setitem(part_texts.SMALL_SCOPE, storage.database.dialect, MANY - 1)
+    monkeypatch.setitem(text_search.SMALL_SCOPE, storage.database.dialect, MANY - 1)
     assert any(FTS in plan or "CTE found" in plan for plan in await plans(storage, "number12", directory="/all"))
     assert await found(storage, "alike", limit=3, directory="/all") == ["prt_3999", "prt_3998", "prt_3997"]
     assert await found(storage, "number12", directory="/all", before=100) == ["prt_12"]
@@ -174,10 +173,10 @@ async def test_what_is_found_does_not_depend_on_the_index(storage: Storage, what
         await storage.database.write(drop_text_index)
     await put(storage, ["crème brûlée", "我们今天去吃饭了", "go home", "100 % of it", "Straße"])
     if what == "made again":
-        [finding] = [each for each in checkup.check(storage.database.engine) if "have no index" in each.text]
+        [finding] = [each for each in maintenance.check(storage.database.engine) if "have no index" in each.text]
         assert finding.level == "note" and finding.act is not None
         finding.act()
-        assert [each for each in checkup.check(storage.database.engine) if "have no index" in each.text] == []
+        assert [each for each in maintenance.check(storage.database.engine) if "have no index" in each.text] == []
     assert await storage.database.read(has_text_index) == (what != "without")
     for words, expected in (
         (["creme"], "prt_0"),
@@ -211,7 +210,7 @@ async def test_an_index_that_this_sqlite_cannot_open_is_named(tmp_path: Path, mi
     try:
         with pytest.raises(DatabaseUnusable, match="FTS5"):
             upgrade(engine)
-        findings = [each for each in checkup.check(engine) if "FTS5" in each.text]
+        findings = [each for each in maintenance.check(engine) if "FTS5" in each.text]
         assert [(each.level, each.act) for each in findings] == [("fault", None)]
     finally:
         engine.dispose()

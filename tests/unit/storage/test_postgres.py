@@ -30,13 +30,12 @@ from app import cli
 from app.schema.errors import SessionBusy
 from app.schema.part import Tokens
 from app.session.lease import Leases
-from app.session.session_sums import Sums
+from app.session.usage import Sums
 from app.storage.engine import Database, DatabaseUnusable, StorageError, make_engine, transaction
 from app.storage.migrate import HEAD, require_current, revision, upgrade
-from app.storage.postgres import IDLE_IN_TRANSACTION_MS
-from app.storage.reconnecting import OutcomeUnknown
+from app.storage.postgres import IDLE_IN_TRANSACTION_MS, OutcomeUnknown
 from app.storage.tables import EVENT, METADATA, SESSION
-from app.storage.text_index import TRIGRAMS
+from app.storage.text_search import TRIGRAMS
 from app.storage.writer import Lease, StaleLease, Tx, Work
 
 
@@ -65,12 +64,6 @@ async def other(url: str) -> AsyncIterator[Storage]:
     yield opened
     await opened.writer.barrier()
     opened.database.close()
-
-
-async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage: Storage, other: Storage) -> None:
-    """Of the imported tests the one that names a file: here another server reads it."""
-    await storage.writer.commit(writing((storage.sql.put_session, [session_row()])))
-    assert await other.count(SESSION) == 1
 
 
 def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
@@ -630,8 +623,8 @@ async def test_a_lock_keeps_the_servers_of_a_database_apart(url: str) -> None:
 
 
 async def test_a_lock_is_kept_while_the_event_loop_stands_still(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.storage.locks.KEEP_ALIVE_SECONDS", 0.2)
-    monkeypatch.setattr("app.storage.locks.IDLE_MS", 1_500)
+    monkeypatch.setattr("app.storage.postgres.KEEP_ALIVE_SECONDS", 0.2)
+    monkeypatch.setattr("app.storage.postgres.IDLE_MS", 1_500)
     database, engine = Database(url), make_engine(url)
     async with database.locks.lock("session ses_1"):
         time.sleep(3)  # twice as long as an idle connection is left open

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, event, text
 from storage_parts import Storage, message_row, part_row, session_row, writing
 
-from app.storage.repositories import journal_rows, lease_rows, message_rows, pending_rows, session_rows
+from app.storage.repositories import journal_rows, message_rows, session_rows, work_rows
 
 
 @pytest.fixture(params=["first to last", "last to first"], autouse=True)
@@ -101,8 +101,8 @@ async def test_all_parts_of_a_session_are_read_in_the_order_of_an_index(storage:
         session_rows.session_to_prompt,
         session_rows.session_and_prompt,
         session_rows.session_and_waiting_prompts,
-        pending_rows.queued_prompts,
-        lease_rows.lease_of,
+        work_rows.queued_prompts,
+        work_rows.lease_of,
     ],
 )
 async def test_nothing_of_other_sessions_is_read(storage: Storage, query: Callable[..., Any]) -> None:

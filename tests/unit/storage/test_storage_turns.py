@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from app.storage.engine import Database, DatabaseUnusable, hold_writer_lock, make_engine, require_writable, writer_lock
-from app.storage.writer_lock import WriterLock, WriterLockTimeout, has_reset_bug
+from app.storage.engine import (
+    Database,
+    DatabaseUnusable,
+    WriterLock,
+    WriterLockTimeout,
+    has_reset_bug,
+    hold_writer_lock,
+    make_engine,
+    require_writable,
+    writer_lock,
+)
 
 
 @pytest.mark.parametrize(("version", "bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 53, 0), False)])

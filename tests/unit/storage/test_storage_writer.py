@@ -25,8 +25,8 @@ from storage_parts import (
 
 from app.schema.errors import Conflict
 from app.storage.engine import StorageError
-from app.storage.reconnecting import OutcomeUnknown
-from app.storage.tables import EVENT, LEASE, MESSAGE, PART, SESSION
+from app.storage.postgres import OutcomeUnknown
+from app.storage.tables import EVENT, MESSAGE, PART, SESSION
 from app.storage.writer import Chain, Lease, StaleLease, Tx, Work, Writer, WriterStopped
 
 PATIENCE = 30.0
@@ -253,14 +253,6 @@ async def test_a_row_that_the_database_refuses_fails_its_own_writer_alone(storag
     assert await storage.count(SESSION) == 1
 
 
-async def test_a_number_too_great_for_the_database_fails_its_own_writer_alone(storage: Storage) -> None:
-    huge = storage.post(writing((storage.sql.put_session, [session_row(updated=2**70)])))
-    good = storage.post(saying("good"))
-    async with asyncio.timeout(60):
-        results = await asyncio.gather(huge, good, return_exceptions=True)
-    assert isinstance(results[0], Exception) and results[1] is None
-
-
 async def test_a_change_is_whole_or_not_at_all(storage: Storage) -> None:
     rows = [(storage.sql.put_session, [session_row()]), (storage.sql.put_message, [message_row("msg_1", "ses_none")])]
     with pytest.raises(StorageError):
@@ -350,18 +342,6 @@ async def test_a_delete_stays_between_what_was_posted_before_and_after_it(storag
     assert [row.id for row in await storage.rows(PART)] == ["prt_1"]
 
 
-async def test_a_delta_waits_for_what_its_session_has_on_the_way(storage: Storage) -> None:
-    database = held(storage)
-    storage.post(saying("part begins"))
-    storage.delta(delta("Hel"))
-    storage.delta(delta("lo"))
-    storage.post(saying("part ends"))
-    assert storage.bus.published == []
-    database.gate.set()
-    await storage.writer.barrier()
-    assert storage.bus.order == ["part begins", "Hel", "lo", "part ends"]
-
-
 async def lease(storage: Storage, generation: int) -> None:
     await storage.database.write(lambda connection: put_lease(connection, "ses_1", "me", generation))
 
@@ -376,19 +356,3 @@ async def test_a_write_under_a_lease_that_does_not_stand_is_refused(storage: Sto
     with pytest.raises(StaleLease):
         await storage.writer.commit(change)
     assert await storage.count(MESSAGE) == 0 and storage.bus.published == []
-
-
-async def test_a_write_under_the_lease_that_stands_is_stored(storage: Storage) -> None:
-    await put_session(storage)
-    await lease(storage, 2)
-    await storage.writer.commit(writing((storage.sql.put_message, [message_row("msg_1")]), lease=Lease("ses_1", "me", 2)))
-    assert await storage.count(MESSAGE) == 1 and (await storage.rows(LEASE))[0].generation == 2
-
-
-async def test_what_was_committed_is_there_when_the_file_is_opened_again(storage: Storage, tmp_path: Path) -> None:
-    from app.storage.engine import Database
-
-    await put_session(storage)
-    again = Database(f"sqlite:///{tmp_path / 'opensession.db'}")
-    assert len(await again.read(lambda connection: connection.execute(SESSION.select()).all())) == 1
-    again.close()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
-from app.schema.usage import UsageGroup
+from app.schema.session import UsageGroup
 from app.storage.repositories import account_rows
 from app.storage.repositories.account_rows import DAY_MS, UsageFilter
 from app.storage.tables import STEP_USAGE

@@ -4,7 +4,7 @@ from typing import Any
 
 from app.schema.message import MessageWithParts
 from app.schema.timeline import SessionMessage
-from app.timeline.entries import entries, entry
+from app.timeline.entries import entry
 
 IDS = {"sessionID": "ses_1"}
 MODEL = {"providerID": "acme", "modelID": "big"}
@@ -41,27 +41,9 @@ def shown(message: SessionMessage | None) -> dict[str, Any]:
     return message.wire()
 
 
-def test_a_prompt_has_what_the_user_wrote_and_not_what_the_model_was_told_of_it() -> None:
-    file = {"type": "file", "mime": "text/plain", "url": "file:///a", "filename": "a", "description": "d"}
-    found = shown(entry(user(text("See a"), text("contents", synthetic=True), file, {"type": "agent", "name": "general"})))
-    assert found == {
-        "id": "msg_u",
-        "time": {"created": 1},
-        "text": "See a",
-        "files": [{"uri": "file:///a", "mime": "text/plain", "name": "a", "description": "d"}],
-        "agents": [{"name": "general"}],
-        "type": "user",
-    }
-
-
 def test_what_the_server_says_in_the_users_place_is_synthetic() -> None:
     found = shown(entry(user(text("Go on", synthetic=True))))
     assert (found["type"], found["text"], found["sessionID"]) == ("synthetic", "Go on", "ses_1")
-
-
-def test_a_subtask_is_a_prompt() -> None:
-    subtask = {"type": "subtask", "prompt": "Look", "description": "d", "agent": "general"}
-    assert shown(entry(user(subtask)))["text"] == "Look"
 
 
 def test_each_state_of_a_tool_call() -> None:
@@ -110,20 +92,3 @@ def test_an_unfinished_answer_has_no_end_and_a_failed_one_its_error() -> None:
     assert (failed["finish"], failed["error"]["message"]) == ("error", "broken")
     aborted = shown(entry(assistant(error={"name": "MessageOutputLengthError", "data": {}})))
     assert aborted["error"]["message"] == "MessageOutputLengthError"
-
-
-def test_a_summary_stands_for_itself_and_its_request() -> None:
-    for auto, reason in ((True, "auto"), (False, "manual")):
-        request = user({"type": "compaction", "auto": auto})
-        summary = assistant({"type": "step-start"}, text("In short"), summary=True)
-        [found] = [shown(message) for message in entries([request, summary])]
-        assert (found["type"], found["reason"], found["summary"]) == ("compaction", reason, "In short")
-        [alone] = [shown(message) for message in entries([summary], [request])]
-        assert alone == found
-    assert entry(assistant(summary=True, ended=False)) is None
-
-
-def test_a_shell_line_is_told_from_a_models_call() -> None:
-    call = tool("completed", "bash", output="o", title="", metadata={}, time={"start": 3, "end": 4})
-    assert shown(entry(assistant(call)))["type"] == "shell"
-    assert shown(entry(assistant({"type": "step-start"}, call)))["type"] == "assistant"

@@ -7,7 +7,7 @@ import pytest
 from session_parts import Sessions, assistant, text_part, user
 
 from app.schema.message import AssistantTime
-from app.storage.repositories.pages import PageBeside
+from app.storage.repositories.session_rows import PageBeside
 from app.timeline.service import Timeline
 
 

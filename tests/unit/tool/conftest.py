@@ -7,8 +7,7 @@ import pytest
 from tool_host import FakeHost, MakeContext
 
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.agent import Agent
-from app.schema.model import Model, ModelApi
+from app.schema.model import Agent, Model, ModelApi
 from app.tool.base import ToolContext
 
 

@@ -14,7 +14,7 @@ from exchanging import exchanging
 from app.tool.base import ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import folder_of, open_file
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 WANTED, MOST = 30, 100_000
 AT_FDCWD, RENAME_EXCHANGE = -100, 2

@@ -8,7 +8,7 @@ import pytest
 
 from app.permission.errors import PermissionDenied, PermissionRejected
 from app.question.errors import QuestionRejected
-from app.schema.agent import Agent, Skill
+from app.schema.model import Agent, Skill
 from app.schema.session import Todo
 from app.tool.base import SubagentRequest, ToolContext, ToolError, ToolResult
 from app.tool.builtin.batch import BatchParameters, BatchTool

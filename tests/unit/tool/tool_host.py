@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from app.schema.lsp import FileErrors
-from app.schema.question import Answer, QuestionInfo
+from app.schema.permission import Answer, QuestionInfo
+from app.schema.project import FileErrors
 from app.schema.session import Todo
 from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolContext, ToolPermission, ToolResult
 

@@ -10,11 +10,11 @@ from app.schema.errors import MessageAbortedError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import Part, ToolPart
 from app.schema.session import FileDiff, Session, Todo
-from app.session.quota import ProjectFull, ProjectQuota
 from app.session.service import new_session
+from app.session.usage import ProjectFull, ProjectQuota
 from app.storage import tables
 from app.storage.engine import StorageError
-from app.storage.repositories import lease_rows, session_rows
+from app.storage.repositories import session_rows, work_rows
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importer import Destination, Importer, SessionExists
 from app.util import ids
@@ -24,7 +24,7 @@ DIFF = FileDiff(file="a.txt", before="", after="x\n", additions=1, deletions=0)
 
 
 def importer(sessions: Sessions, most: int = 2**40) -> Importer:
-    return Importer(sessions.store, ProjectQuota(sessions.store, most))
+    return Importer(sessions.store, ProjectQuota(sessions.storage.database, most))
 
 
 def destination(owner: str = "") -> Destination:
@@ -88,7 +88,7 @@ async def test_what_was_unfinished_is_interrupted(sessions: Sessions) -> None:
     assert closed.info.time.completed is not None
     [call] = closed.parts
     assert isinstance(call, ToolPart) and call.state.status == "error"
-    assert await sessions.store.query(lease_rows.orphaned_messages) == []
+    assert await sessions.store.query(work_rows.orphaned_messages) == []
     waiting = (await sessions.store.query(session_rows.session_and_waiting_prompts, kept)).waiting
     assert waiting == 0
 

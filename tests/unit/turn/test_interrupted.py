@@ -2,8 +2,7 @@ import pytest
 from conversation import completed, failed, pending, reasoning, running, step_start, text, tool
 
 from app.context.history import INTERRUPTED
-from app.schema.part import Part, Span, ToolPart
-from app.schema.tool_state import Failed
+from app.schema.part import Failed, Part, Span, ToolPart
 from app.turn.interrupted import interrupted_part
 
 

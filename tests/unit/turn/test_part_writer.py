@@ -4,10 +4,21 @@ import pytest
 from conversation import assistant
 from session_parts import PLACE, Sessions
 
-from app.schema.file import FileContent
 from app.schema.message import AssistantMessage
-from app.schema.part import Part, ReasoningPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
-from app.schema.tool_state import Completed, Failed, Pending, Running
+from app.schema.part import (
+    Completed,
+    Failed,
+    FileContent,
+    Part,
+    Pending,
+    ReasoningPart,
+    Running,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
 from app.storage.engine import StorageError
 from app.tool.base import ToolResult
 from app.turn.part_writer import ABORTED, PartWriter

@@ -4,8 +4,7 @@ import pytest
 
 from app.context.tokens import estimate
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
-from app.schema.part import ModelRef, ToolPart
-from app.schema.tool_state import Completed, CompletedTime
+from app.schema.part import Completed, CompletedTime, ModelRef, ToolPart
 from app.turn.prune import MINIMUM_TOKENS, PROTECTED_TOKENS, PruneLimits, prunable_calls
 
 MODEL = ModelRef(provider_id="p", model_id="m")

@@ -12,8 +12,7 @@ from app.provider import base
 from app.provider.base import StreamEvent
 from app.schema.base import Wire
 from app.schema.message import AssistantMessage
-from app.schema.part import ReasoningPart, StepStartPart, TextPart, ToolPart
-from app.schema.tool_state import Completed, Failed, Running
+from app.schema.part import Completed, Failed, ReasoningPart, Running, StepStartPart, TextPart, ToolPart
 from app.storage.engine import StorageError
 from app.telemetry.observer import NOBODY
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult

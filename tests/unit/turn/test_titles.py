@@ -3,7 +3,7 @@ from conversation import assistant, compaction, file, subtask, text, user
 
 from app.schema.message import MessageWithParts
 from app.schema.session import Session, SessionTime
-from app.session import title
+from app.session.fork import default_title
 from app.turn.errors import aborted
 from app.turn.titles import MAX_LENGTH, clean, title_context
 
@@ -39,7 +39,7 @@ def session(name: str, parent: str | None = None) -> Session:
     )
 
 
-DEFAULT = title.default(child=False)
+DEFAULT = default_title(child=False)
 
 
 def titled(history: list[MessageWithParts], of: Session | None = None) -> MessageWithParts | None:
@@ -77,4 +77,4 @@ def test_a_name_that_someone_gave_stays() -> None:
 
 
 def test_a_subagent_s_session_keeps_its_name() -> None:
-    assert titled([user(text())], session(title.default(child=True), parent="ses_0")) is None
+    assert titled([user(text())], session(default_title(child=True), parent="ses_0")) is None

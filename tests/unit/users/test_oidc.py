@@ -11,8 +11,7 @@ from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 from app.storage.engine import Database
 from app.storage.migrate import upgrade
 from app.users.oidc import LEEWAY_SECONDS, OidcLogins, OidcSettings, ProviderKeys
-from app.users.principal import Principal, Role
-from app.users.users import User, Users
+from app.users.users import Principal, Role, User, Users
 
 ROLES = "realm_access.roles"
 

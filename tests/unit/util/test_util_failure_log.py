@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from app.util.failure_log import FailureLog
+from app.util.tasks import FailureLog
 
 
 def test_of_a_row_of_failures_the_first_and_the_end_are_logged(caplog: pytest.LogCaptureFixture) -> None:

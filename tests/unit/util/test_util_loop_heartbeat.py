@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from app.util.loop_heartbeat import LoopHeartbeat
+from app.util.tasks import LoopHeartbeat
 
 PATIENCE = 30.0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from app.util.pipe_reader import PipeReader
+from app.util.processes import PipeReader
 
 LOOPS = [pytest.param(uvloop.new_event_loop, id="uvloop"), pytest.param(asyncio.new_event_loop, id="asyncio")]
 Loop = Callable[[], asyncio.AbstractEventLoop]

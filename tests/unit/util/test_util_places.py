@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from app.util import marks, paths
-from app.util.log import client_log
+from app.util import environment, processes
+from app.util.secrets import client_log
 
 XDG = {
-    paths.data_home: ("XDG_DATA_HOME", ".local/share"),
-    paths.config_home: ("XDG_CONFIG_HOME", ".config"),
-    paths.state_home: ("XDG_STATE_HOME", ".local/state"),
+    environment.data_home: ("XDG_DATA_HOME", ".local/share"),
+    environment.config_home: ("XDG_CONFIG_HOME", ".config"),
+    environment.state_home: ("XDG_STATE_HOME", ".local/state"),
 }
 
 
@@ -29,7 +29,7 @@ def test_a_folder_is_below_home_unless_its_variable_says_otherwise(
 
 
 def test_the_configuration_is_where_opencode_users_have_it(plain_environment: Path) -> None:
-    assert paths.opencode_config_dir() == plain_environment / ".config/opencode"
+    assert environment.opencode_config_dir() == plain_environment / ".config/opencode"
 
 
 def test_a_clients_log_entry_is_one_bounded_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -42,25 +42,25 @@ def test_a_clients_log_entry_is_one_bounded_line(caplog: pytest.LogCaptureFixtur
 
 
 def test_this_process_lives() -> None:
-    assert marks.is_gone(marks.this_process()) is False
+    assert processes.is_gone(processes.this_process()) is False
 
 
 def test_two_names_of_one_process_differ() -> None:
-    assert marks.this_process() != marks.this_process()
+    assert processes.this_process() != processes.this_process()
 
 
 def test_a_process_that_ended_is_gone() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert marks.is_gone(f"{marks.pid_namespace()}:{process.pid}:123:x") is True
+    assert processes.is_gone(f"{processes.pid_namespace()}:{process.pid}:123:x") is True
 
 
 def test_a_later_process_with_the_same_number_is_another() -> None:
-    assert marks.is_gone(f"{marks.pid_namespace()}:{os.getpid()}:1:x") is True
+    assert processes.is_gone(f"{processes.pid_namespace()}:{os.getpid()}:1:x") is True
 
 
 @pytest.mark.parametrize(
     "name", ["elsewhere:1:1:x", f"{socket.gethostname()}:1:1:x", f"{socket.gethostname()}/1:1:1:x", "", "no colons", "a:b:c"]
 )
 def test_of_a_process_of_another_machine_or_container_nothing_is_known(name: str) -> None:
-    assert marks.is_gone(name) is None
+    assert processes.is_gone(name) is None

@@ -11,7 +11,7 @@ from app.mcp.credentials import Credentials, CredentialStore
 from app.provider.auth_store import AuthStore
 from app.schema.model import ApiAuth
 from app.users.tokens import TokenNameTaken, TokenStore
-from app.util.private_json import PrivateJson
+from app.util.data_files import PrivateJson
 
 AT_ONCE = 8
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from running_server import ROOT
 
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from app.util.server_locks import ServerLocks
+from app.util.data_files import ServerLocks
 ServerLocks(Path(sys.argv[1])).hold("other")
 print("held", flush=True)
 time.sleep(60)

@@ -38,7 +38,6 @@ class Fleet:
             self,  # type: ignore[arg-type]
             name,
             lambda row: self.desk.worker(row, sender),
-            self.desk.services.pages,
             is_shared=True,
             look_seconds=0.02,
         )

@@ -12,10 +12,8 @@ from webhook_desk import requests_to
 from webhook_receiver import Receiver, webhook_receiver
 
 from app.tool.web.pinned import PinnedRequests
-from app.webhook.event_patterns import problem
-from app.webhook.message import message, message_id
-from app.webhook.retry import GIVE_UP_AFTER_MS, next_attempt
-from app.webhook.sender import SendResult, WebhookSender, is_secret, new_secret
+from app.webhook.message import SendResult, WebhookSender, is_secret, message, message_id, new_secret, problem
+from app.webhook.worker import GIVE_UP_AFTER_MS, next_attempt
 
 MESSAGE = message("evt_1", "session.idle", 1_700_000_000_000, "/d", {"sessionID": "ses_1"})
 ANYWHERE = PinnedRequests(allow_private=True)

@@ -9,16 +9,14 @@ from refused_commits import refused_commits
 from storage_parts import writing
 from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
 
-from app.bus.base import Event
-from app.bus.event_id import NEVER_GIVEN, read_cursor
+from app.bus.base import NEVER_GIVEN, Event, read_cursor
 from app.bus.memory import MemoryBus
 from app.schema.event import EventTuiPromptAppend
-from app.schema.steering import PromptText
+from app.schema.terminal import PromptText
 from app.session.replay import KEEP_EVENTS, Replay
-from app.storage.checkup import check
+from app.storage.maintenance import check
 from app.storage.repositories import journal_rows, webhook_rows
-from app.users.principal import Role
-from app.users.users import User
+from app.users.users import Role, User
 from app.webhook.message import MAX_BODY_BYTES
 from app.webhook.worker import STORE_SKIPPED
 
@@ -27,23 +25,6 @@ DAY = 24 * 3600.0
 
 def names(sender: RememberingSender) -> list[str]:
     return [body["data"]["name"] for body in sender.bodies()]
-
-
-async def test_a_receiver_gets_every_event_in_the_order_of_the_journal(desk: WebhookDesk) -> None:
-    row, sender = await desk.add(), RememberingSender()
-    before, after = [f"before {n}" for n in range(20)], [f"after {n}" for n in range(20)]
-    await desk.announce(*before)
-    async with desk.working(row, sender):
-        await sender.until(20)
-        for position, name in enumerate(after):
-            await desk.announce(name, session=f"ses_{position % 3}")
-        await desk.until_stored(40)
-    assert names(sender) == before + after
-    assert len(set(sender.ids())) == 40
-    assert (await desk.row()).cursor == 40 and len(await desk.deliveries()) == 40
-    assert sender.bodies()[0].keys() == {"id", "type", "timestamp", "directory", "data"}
-    assert [read_cursor(body["id"]) for body in sender.bodies()] == [*range(1, 41)], "as on the event stream"
-    assert (sender.bodies()[0]["type"], sender.bodies()[0]["directory"]) == ("command.executed", "/d")
 
 
 async def test_what_is_not_accepted_is_sent_again_ever_later_and_holds_up_the_rest(desk: WebhookDesk, time: JumpingClock) -> None:
@@ -92,16 +73,6 @@ async def test_who_goes_on_later_keeps_to_the_time_of_the_next_attempt(desk: Web
     async with desk.working(row, sender):
         await desk.until_stored(1)
     assert sender.sent[0][0] == 35.0 and (await desk.deliveries())[-1].attempt == 4
-
-
-async def test_who_was_killed_before_storing_sends_the_same_ids_again(desk: WebhookDesk) -> None:
-    row, first, second = await desk.add(), RememberingSender(), RememberingSender()
-    await desk.announce("one", "two")
-    async with desk.working(row, first):
-        await first.until(2)
-    async with desk.working(row, second):
-        await second.until(2)
-    assert first.ids() == second.ids()
 
 
 async def test_what_another_server_delivers_is_left_to_it(desk: WebhookDesk) -> None:

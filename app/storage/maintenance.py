@@ -1,21 +1,109 @@
-"""Checks a database for `opensession doctor`: damage, orphaned rows, unfinished answers."""
+"""What people do with a database: checks for `opensession doctor` (damage, orphaned rows, unfinished answers), facts about its
+server, and copies for backups.
+"""
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import orjson
-from sqlalchemy import Connection, Engine, delete, func, select, text, update
+from sqlalchemy import Engine, delete, func, select, text, update
 
 from app.storage import tables
-from app.storage.bodies import parsed
-from app.storage.engine import StorageError, hold_writer_lock, transaction, writer_lock
-from app.storage.migrate import HEAD, revision, unknown_schema
-from app.storage.repositories import lease_rows, webhook_rows
-from app.storage.text_index import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
-from app.storage.writer_lock import has_reset_bug
-from app.util.finding import Finding
+from app.storage.engine import Connection, StorageError, has_reset_bug, hold_writer_lock, make_engine, transaction, writer_lock
+from app.storage.migrate import HEAD, revision, unknown_schema, upgrade
+from app.storage.repositories import webhook_rows, work_rows
+from app.storage.repositories.work_rows import now_ms, replicas
+from app.storage.tables import parsed
+from app.storage.text_search import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
+
+Level = Literal["fine", "note", "fault"]
+"""`note`: worth knowing, but nothing is wrong."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`repair` describes how a fault is repaired and `act` repairs it. Without them, the user must repair it."""
+
+    subject: str
+    level: Level
+    text: str
+    repair: str | None = None
+    act: Callable[[], object] | None = None
+
+
+def product(connection: Connection) -> str:
+    """Name, version and address, without a login."""
+    url = connection.engine.url
+    if connection.dialect.name == "sqlite":
+        return f"SQLite {sqlite3.sqlite_version}, {url.database}"
+    version = connection.execute(text("SHOW server_version")).scalar_one().split()[0]
+    return f"PostgreSQL {version} at {url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
+
+
+def database_bytes(connection: Connection) -> int:
+    """The bytes in use, of the whole database."""
+    if connection.dialect.name == "sqlite":
+        pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+        return int(connection.execute(text(pages)).scalar_one())
+    return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+
+def is_read_only(connection: Connection) -> bool:
+    """Of PostgreSQL: a standby, or a database or user that is set so."""
+    return bool(connection.execute(text("SELECT current_setting('transaction_read_only')::boolean")).scalar_one())
+
+
+def free_connections(connection: Connection) -> int:
+    """Of PostgreSQL: how many more it takes from users without privileges."""
+    allowed = "current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    used = "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+    return int(connection.execute(text(f"SELECT {allowed} - {used}")).scalar_one())
+
+
+def clock_ahead_seconds(connection: Connection) -> float:
+    """How far the database's clock is ahead of this machine's, give or take the time of one query."""
+    asked = time.time()
+    there = int(connection.execute(select(now_ms(connection.dialect.name))).scalar_one()) / 1000
+    return there - (asked + time.time()) / 2
+
+
+# A copy of an SQLite database that is in use, and what a backup must know of a database.
+
+PAGES_AT_ONCE = 2_000
+_FIRST_WITH_SERVERS = "0009"
+
+
+def copy_database(connection: Connection, target: Path, progress: Callable[[int, int], None]) -> str | None:
+    """What is committed when it begins; others go on writing. Returns its revision. `progress` is told pages: done, of all."""
+    found = revision(connection)  # the transaction's first read: without one, SQLite would begin again with each commit
+    source = connection.connection.driver_connection
+    assert isinstance(source, sqlite3.Connection)
+    with closing(sqlite3.connect(target)) as copy:
+        source.backup(copy, pages=PAGES_AT_ONCE, progress=lambda _, left, total: progress(total - left, total), sleep=0)
+    return found
+
+
+def upgrade_file(path: Path) -> None:
+    """Upgrades an SQLite database that nobody else has open, and leaves no other file beside it."""
+    engine = make_engine(f"sqlite:///{path}")
+    upgrade(engine)
+    engine.dispose()
+    path.with_name(f"{path.name}-writer").unlink(missing_ok=True)
+
+
+def has_server(connection: Connection, dead_after_ms: int) -> bool:
+    """Whether a server of this PostgreSQL has written its heartbeat since."""
+    found = revision(connection)
+    if found is None or found < _FIRST_WITH_SERVERS:
+        return False
+    return any(row.age <= dead_after_ms for row in replicas(connection))
+
 
 SUBJECT = "database"
 _MAX_NAMED = 5
@@ -128,7 +216,7 @@ def _session_body(row: Any) -> str:
 
 
 def _open_message_findings(connection: Connection) -> Iterator[Finding]:
-    left = lease_rows.orphaned_messages(connection)
+    left = work_rows.orphaned_messages(connection)
     if left:
         yield Finding(SUBJECT, "note", f"{len(left)} messages were left unfinished: the next start closes or answers them")
 

@@ -1,18 +1,70 @@
-"""With whose keys a user's sessions call models, and what these calls may take a day (UTC). Checked before each call: those that
-run already may go beyond it."""
+"""With whose keys a user's sessions call models, and what these calls may take a day (UTC). Keys are encrypted in the database
+with the server's secret. Budgets are checked before each call: those that run already may go beyond them.
+"""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from app.schema.model import Auth
 from app.storage.engine import Database
 from app.storage.repositories import account_rows
 from app.storage.statements import statements
-from app.users.keys import UserKeys
-from app.users.principal import Principal, Role
-from app.users.users import Users
+from app.users.tokens import ServerSecret
+from app.users.users import Principal, Role, Users
 from app.util import clock
+
+log = logging.getLogger(__name__)
+
+_AUTH: TypeAdapter[Auth] = TypeAdapter(Auth)
+
+
+class UserKeys:
+    def __init__(self, database: Database, secret: ServerSecret) -> None:
+        self._database = database
+        self._sql = statements(database.dialect)
+        self._secret = secret
+
+    async def for_user(self, name: str) -> dict[str, Auth]:
+        """By provider, without those of another secret: their users have to store them again."""
+        rows = await self._database.read(lambda connection: account_rows.user_keys(connection, name))
+        if not rows:
+            return {}
+        from cryptography.fernet import InvalidToken
+
+        box, keys = self._secret.box(), dict[str, Auth]()
+        for row in rows:
+            try:
+                keys[row.provider_id] = _AUTH.validate_json(box.decrypt(row.body))
+            except InvalidToken:
+                log.error("the key of %s for %s is encrypted with a secret that this server does not have", name, row.provider_id)
+        return keys
+
+    async def put(self, name: str, provider_id: str, auth: Auth) -> None:
+        body = self._secret.box().encrypt(_AUTH.dump_json(auth, by_alias=True, exclude_none=True)).decode()
+        await self._write(self._sql.put_user_key, {"name": name, "provider_id": provider_id, "body": body})
+
+    async def remove(self, name: str, provider_id: str) -> None:
+        await self._write(self._sql.delete_user_key, {"gone": name, "gone_provider": provider_id})
+
+    async def _write(self, statement: Any, row: dict[str, str]) -> None:
+        await self._database.write(lambda connection: connection.execute(statement, [row]))
+
+    async def encrypt_anew(self) -> int:
+        """All keys, with the first of the server's secrets; how many there are. Raises InvalidToken, and changes nothing then."""
+
+        def encrypt(connection: Any) -> int:
+            box, rows = self._secret.box(), account_rows.user_keys(connection)
+            anew = [{**row._asdict(), "body": box.rotate(row.body.encode()).decode()} for row in rows]
+            if anew:
+                connection.execute(self._sql.put_user_key, anew)
+            return len(anew)
+
+        return await self._database.write(encrypt)
 
 
 class BudgetUsedUp(Exception):
