@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.config.permission_rules import ruleset
 from app.permission.rules import evaluate
-from app.provider.models.selection import parse_model
+from app.provider.selection import parse_model
 from app.schema.agent import Agent
 from app.schema.config import AgentConfig, Config
 from app.schema.errors import BadRequest

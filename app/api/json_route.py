@@ -15,9 +15,9 @@ from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import Match
 from starlette.types import Scope
 
-from app.api.documented import documented
-from app.api.incoming_body import BODY
+from app.api.errors import documented
 from app.api.roles import ADMIN, TAKEN, Gate
+from app.api.security import BODY
 from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
 
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)

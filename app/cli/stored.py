@@ -1,10 +1,11 @@
-"""The commands about what is stored: `opensession migrate`, `stats` and `prune`."""
+"""The commands about what is stored: `opensession migrate`, `stats`, `prune` and `doctor`."""
 
 import asyncio
 import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,7 @@ from app.schema.retention import PruneReport
 from app.schema.usage import UsageReport, UsageTotal
 from app.settings import Settings
 from app.util import clock
+from app.util.finding import Finding
 from app.util.server_locks import ServerLocks
 
 if TYPE_CHECKING:
@@ -143,3 +145,27 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
             await store.barrier()
             await leases.close()
             audit_log.close()
+
+
+def doctor(
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
+) -> None:
+    """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
+    from app.cli.checks import examine
+
+    findings = asyncio.run(examine(settings(), Path.cwd()))
+    left = [finding for finding in findings if not _show(finding, repair) and finding.level == "fault"]
+    if left:
+        hint = " `opensession doctor --repair` would repair some." if any(finding.act for finding in left) else ""
+        typer.echo(f"{len(left)} faults.{hint}")
+        raise typer.Exit(1)
+
+
+def _show(finding: Finding, repair: bool) -> bool:
+    """Prints the finding; returns whether it was repaired."""
+    is_repaired = repair and finding.act is not None
+    if is_repaired and finding.act:
+        finding.act()
+    remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
+    typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
+    return is_repaired

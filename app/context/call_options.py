@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.config.flags import Flags
-from app.provider.call_options import OUTPUT_TOKEN_MAX, call_options
+from app.provider.options import OUTPUT_TOKEN_MAX, call_options
 from app.schema.agent import Agent
 from app.schema.message import UserMessage
 from app.schema.model import Model

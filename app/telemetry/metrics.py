@@ -11,10 +11,29 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 
 from app import __version__
-from app.telemetry.labels import BoundedLabels
-from app.telemetry.observer import Observer
-from app.telemetry.records import ModelCallRecord, ToolCallRecord, TurnEnd, TurnRecord
+from app.telemetry.observer import ModelCallRecord, Observer, ToolCallRecord, TurnEnd, TurnRecord
 from app.util.failure_log import FailureLog
+
+OTHER = "other"
+LONGEST = 200
+
+
+class BoundedLabels:
+    """The first `most` combinations are kept as they are; any other counts as `other`, as does one of more than LONGEST
+    characters."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[tuple[str, ...]] = set()
+
+    def bounded(self, *values: str) -> tuple[str, ...]:
+        if values in self._known:
+            return values
+        if len(self._known) >= self._most or sum(map(len, values)) > LONGEST:
+            return (OTHER,) * len(values)
+        self._known.add(values)
+        return values
+
 
 log = logging.getLogger(__name__)
 

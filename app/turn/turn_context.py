@@ -19,8 +19,7 @@ from app.session.session_tasks import SessionTasks
 from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.session.summary import Summaries
-from app.telemetry.observer import NOBODY, Observer
-from app.telemetry.records import TurnRecord
+from app.telemetry.observer import NOBODY, Observer, TurnRecord
 from app.tool.base import SubagentRequest, ToolResult
 from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore

@@ -24,7 +24,7 @@ from app.provider.base import (
     ToolCall,
     ToolInputStart,
 )
-from app.provider.scripted.adapter import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
+from app.provider.scripted import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
 from app.util.server_locks import ServerLocks
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}

@@ -6,7 +6,7 @@ from typing import Any, cast
 from fake_provider import ask
 
 from app.provider.base import ModelRequest, StreamEvent, StreamStart, TextDelta
-from app.provider.calls import metered
+from app.provider.registry import metered
 from app.users.budgets import Budgets
 
 
