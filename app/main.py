@@ -1,6 +1,7 @@
 """The application: routes, errors, security, and the server behind them."""
 
 import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -10,20 +11,87 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
+from pydantic.json_schema import models_json_schema
 from starlette.types import Lifespan
 
 from app import __version__
-from app.api import errors
-from app.api.application import ROUTERS, Application
-from app.api.audit import Audit, AuditLog
+from app.api import directory, errors, event, message, server, session
+from app.api.audit import Audit, AuditLog, ObserveRequests
 from app.api.deps import NEXT_CURSOR
-from app.api.incoming_body import BodyLimit
-from app.api.observe_requests import ObserveRequests
-from app.api.security import LOOPBACK_ORIGIN, Access, Guard, is_loopback
+from app.api.json_route import LaterRouter
+from app.api.security import LOOPBACK_ORIGIN, Access, BodyLimit, Guard, is_loopback
 from app.config.flags import Flags
 from app.plugin.host import ApiAccess
 from app.server import Choices, Server
 from app.settings import Settings
+
+# The routes.
+
+
+_FIRST = (
+    message.routes,
+    session.routes,
+    session.actions,
+    event.routes,
+    server.routes,
+    message.permissions,
+    message.questions,
+    directory.configuration,
+    directory.project,
+    directory.routes,
+    event.tokens,
+    directory.global_config,
+    directory.auth,
+    session.everywhere,
+)
+_LATER = (
+    LaterRouter("app.api.v2", "/api/"),
+    LaterRouter("app.api.absent", "/experimental/", "/global/upgrade", "/provider/", "/sync/"),
+    LaterRouter("app.api.file", "/vcs", "/experimental/worktree", "/file", "/find"),
+    LaterRouter("app.api.mcp", "/mcp-server", "/mcp", "/experimental/resource"),
+    LaterRouter("app.api.share", "/session/", "/s/"),
+    LaterRouter("app.api.webhook", "/webhook"),
+    LaterRouter("app.api.terminals", "/pty", "/api/pty/"),
+    LaterRouter("app.api.tui", "/tui/"),
+)
+ROUTERS = (*_FIRST, *_LATER, server.pages)
+
+
+def load_all() -> None:
+    """For who lists all routes."""
+    for each in _LATER:
+        each.load()
+
+
+class Application(FastAPI):
+    _describing = threading.Lock()
+
+    def openapi(self) -> dict[str, Any]:
+        """Made when it is asked for, once, be it by several threads."""
+        with self._describing:
+            if self.openapi_schema is None:
+                load_all()
+                _amend(super().openapi())
+            assert self.openapi_schema is not None
+            return self.openapi_schema
+
+
+def _amend(description: dict[str, Any]) -> None:
+    """FastAPI describes a 422 of every route that takes something. Here such a request is answered with a 400. Models of errors,
+    which routes only name, are added."""
+    for methods in description["paths"].values():
+        for operation in methods.values():
+            operation["responses"].pop("422", None)
+    schemas = description["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        del schemas[name]
+    _, found = models_json_schema(
+        [(model, "serialization") for model in errors.named_models], ref_template="#/components/schemas/{model}"
+    )
+    description["components"]["schemas"] = dict(sorted({**found["$defs"], **schemas}.items()))
+
+
+# The application.
 
 
 def create_app(

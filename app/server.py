@@ -31,9 +31,9 @@ from app.permission.service import Permissions
 from app.plugin.host import ApiAccess, PluginHost
 from app.plugin.runner import HOOK_SECONDS
 from app.project.registry import Projects
-from app.provider.auth_store import AuthStore
 from app.provider.base import Provider
-from app.provider.models.catalogue import Catalogue
+from app.provider.catalogue import Catalogue
+from app.provider.connected import AuthStore
 from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Path
 
 from app.api.deps import AppServices, Here, SessionIdPath, Who
-from app.api.documented import documented
+from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import MANAGES, READS, WORK, WRITES, require_session
 from app.project.location import Location

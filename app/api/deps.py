@@ -7,8 +7,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
-from app.api.roles import directory_to_enter, principal_of
-from app.api.services import services_of
+from app.api.roles import directory_to_enter, principal_of, services_of
 from app.project.location import Location
 from app.schema.base import AnyID
 from app.schema.errors import BadRequest
@@ -51,6 +50,11 @@ async def named_directory(request: Request, where: DirectoryQuery = None) -> str
 
 
 Directory = Annotated[str | None, Depends(named_directory)]
+
+
+def public_base(request: Request) -> str:
+    """OPENSESSION_PUBLIC_URL, else the address that this request came to."""
+    return (services_of(request).settings.public_url or str(request.base_url)).rstrip("/")
 
 
 # For any way of naming a directory.

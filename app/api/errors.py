@@ -1,28 +1,21 @@
-"""Every error becomes JSON: in the first API's form, `{name, data}` with the status, or in the second's, by the path that was
-asked. Nothing of the server's insides is in a body."""
+"""Every error becomes JSON: in the first API's form, `{name, data}` with the status, or in the second's, `{_tag, message, …}`, by
+the path that was asked. Nothing of the server's insides is in a body."""
 
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from app.api.v2.errors import (
-    ForbiddenError,
-    InvalidRequestError,
-    MessageNotFoundError,
-    ServiceUnavailableError,
-    SessionNotFoundError,
-    TaggedAnswer,
-    TaggedError,
-)
+from app.schema.base import Wire, wire_name
 from app.schema.errors import (
     BadRequest,
     MessageNotFound,
@@ -36,6 +29,175 @@ from app.schema.errors import (
 from app.server import ServerStopping
 from app.storage.engine import StorageError
 from app.util.secrets import masked
+
+# As the first API describes them.
+
+
+class BadRequestData(Wire):
+    """`kind`: the part of the request that is wrong."""
+
+    message: str
+    kind: RequestPart | None = None
+    received: Any = None
+
+
+class BadRequestError(Wire):
+    """OpenCode 1.1's clients read `errors` or `error`, both are the same list; those of 1.18 read `data`."""
+
+    name: Literal["BadRequest"]
+    data: BadRequestData
+    errors: list[dict[str, Any]]
+    success: Literal[False]
+
+
+class ErrorData(Wire):
+    message: str
+
+
+class NamedError(Wire):
+    name: str
+    data: ErrorData
+
+
+class NotFoundError(Wire):
+    name: Literal["NotFoundError"]
+    data: ErrorData
+
+
+Responses = dict[int | str, dict[str, Any]]
+
+_ERRORS: dict[int, tuple[str, type[Wire]]] = {
+    400: ("Bad request", BadRequestError),
+    403: ("Not allowed", NamedError),
+    404: ("Not found", NotFoundError),
+    409: ("Busy, or used for something else", NamedError),
+    413: ("Too large", NamedError),
+    426: ("Upgrade required", NamedError),
+    429: ("Too many", NamedError),
+    507: ("The project's sessions take all the room that they may", NamedError),
+}
+
+
+def documented(*statuses: int) -> Responses:
+    return {status: answer(*_ERRORS[status]) for status in statuses}
+
+
+named_models: set[type[Wire]] = set()
+"""Models of answers that stand in the description by their names."""
+
+
+def answer(description: str, *models: type[Wire]) -> dict[str, Any]:
+    """One of the models, by its name: FastAPI would make a validator of each for each route, in half a second of a start."""
+    named_models.update(models)
+    named = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
+    schema = named[0] if len(named) == 1 else {"anyOf": named}
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+# As the second API has them: `{_tag, message}` and what the tag brings with it.
+
+
+class TaggedAnswer(Wire):
+    model_config = ConfigDict(alias_generator=lambda name: "_tag" if name == "tag" else wire_name(name))
+
+    status: ClassVar[int]
+
+    tag: str
+    message: str
+
+
+class InvalidRequestError(TaggedAnswer):
+    """`kind`: the part of the request that is wrong. `field`: what in it; the message says it too."""
+
+    status = 400
+    tag: Literal["InvalidRequestError"] = "InvalidRequestError"
+    kind: RequestPart | None = None
+    field: str | None = None
+
+
+class InvalidCursorError(TaggedAnswer):
+    status = 400
+    tag: Literal["InvalidCursorError"] = "InvalidCursorError"
+
+
+class ConflictError(TaggedAnswer):
+    status = 409
+    tag: Literal["ConflictError"] = "ConflictError"
+    resource: str | None = None
+
+
+class UnauthorizedError(TaggedAnswer):
+    status = 401
+    tag: Literal["UnauthorizedError"] = "UnauthorizedError"
+
+
+class ForbiddenError(TaggedAnswer):
+    status = 403
+    tag: Literal["ForbiddenError"] = "ForbiddenError"
+
+
+class SessionNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["SessionNotFoundError"] = "SessionNotFoundError"
+    session_id: str
+
+
+class MessageNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["MessageNotFoundError"] = "MessageNotFoundError"
+    session_id: str
+    message_id: str
+
+
+class PermissionNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["PermissionNotFoundError"] = "PermissionNotFoundError"
+    request_id: str
+
+
+class QuestionNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["QuestionNotFoundError"] = "QuestionNotFoundError"
+    request_id: str
+
+
+class PtyNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["PtyNotFoundError"] = "PtyNotFoundError"
+    pty_id: str
+
+
+class SessionBusyError(TaggedAnswer):
+    status = 409
+    tag: Literal["SessionBusyError"] = "SessionBusyError"
+    session_id: str
+
+
+class ServiceUnavailableError(TaggedAnswer):
+    status = 503
+    tag: Literal["ServiceUnavailableError"] = "ServiceUnavailableError"
+    service: str | None = None
+
+
+class TaggedError(ServiceError):
+    """Raised by the routes of this API for what it alone calls an error."""
+
+    def __init__(self, answer: TaggedAnswer) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+
+
+def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
+    """The error answers that a route gives, for the API's description: beside these, any may be a 400 or 401."""
+    always: tuple[type[TaggedAnswer], ...] = (InvalidRequestError, UnauthorizedError)
+    found: dict[int, list[type[TaggedAnswer]]] = {}
+    for each in (*always, *answers):
+        found.setdefault(each.status, []).append(each)
+    return {status: answer(" or ".join(each.__name__ for each in models), *models) for status, models in found.items()}
+
+
+# As they are answered.
+
 
 FAILURE = "opensession.failure"
 """Where in a request's scope the error is noted that is answered with a 5xx."""

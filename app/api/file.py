@@ -1,45 +1,75 @@
-"""Looking into a project: text and files found, directories listed, files shown, what differs from HEAD; and messages of all
-sessions, found by their words."""
+"""Looking into a project: text and files found, directories listed, files shown; what differs from HEAD, patches, worktrees; and
+messages of all sessions, found by their words."""
 
 import os
-from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
-
-from fastapi import Depends, Query
-
-from app.api.deps import (
-    AppServices,
-    CurrentInstance,
-    CurrentWorkspace,
-    Directory,
-    PageCursors,
-    Who,
-    location_of,
-    search_place_of,
-    workspace_of,
-)
-from app.api.documented import documented
+from app.api.deps import AppServices
+from app.api.deps import CurrentInstance
+from app.api.deps import CurrentWorkspace
+from app.api.deps import Directory
+from app.api.deps import Here
+from app.api.deps import PageCursors
+from app.api.deps import Who
+from app.api.deps import location_of
+from app.api.deps import search_place_of
+from app.api.deps import workspace_of
+from app.api.errors import BadRequestError
+from app.api.errors import Responses
+from app.api.errors import answer
+from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import READS
-from app.browse.above import folder_nodes, folders_towards
+from app.api.roles import WRITES
+from app.browse.above import folder_nodes
+from app.browse.above import folders_towards
 from app.browse.content import view_file
-from app.browse.file_search import FileSearch, best
+from app.browse.file_search import FileSearch
+from app.browse.file_search import best
 from app.browse.listing import list_directory
 from app.browse.reach import AllowedPaths
 from app.browse.status import changed_files
 from app.browse.text_search import find_text
+from app.project.location import Location
 from app.schema.base import SessionID
 from app.schema.errors import BadRequest
-from app.schema.project import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
+from app.schema.errors import DirectoryForbidden
+from app.schema.project import ChangedFile
+from app.schema.project import FileNode
+from app.schema.project import Symbol
+from app.schema.project import TextMatch
+from app.schema.project import ViewedFile
 from app.schema.session import FoundParts
+from app.schema.vcs import VcsApplied
+from app.schema.vcs import VcsApplyError
+from app.schema.vcs import VcsFileDiff
+from app.schema.vcs import VcsFileStatus
+from app.schema.vcs import VcsInfo
+from app.schema.vcs import VcsPatch
+from app.schema.worktree import CreatedWorktree
+from app.schema.worktree import WorktreeCreateInput
+from app.schema.worktree import WorktreeDirectory
 from app.server import Server
-from app.session.search import MAX_WORDS, find_parts, words_of
+from app.session.search import MAX_WORDS
+from app.session.search import find_parts
+from app.session.search import words_of
 from app.storage.text_search import TextFilter
 from app.users.users import Principal
+from app.vcs import comparison
+from app.vcs.default_branch import default_branch
 from app.workspace.workspace import Workspace
+from fastapi import Depends
+from fastapi import Query
+from fastapi.responses import Response
+from functools import partial
+from typing import Annotated
+from typing import Literal
+from urllib.parse import unquote
+from urllib.parse import urlsplit
+
 
 routes = router("", 400, 403)
-routers = (routes,)
+vcs = router("/vcs", 400, 403, tags=["vcs"])
+worktrees = router("/experimental/worktree", 400, 403, tags=["worktree"])
+routers = (vcs, worktrees, routes)
 files = FileSearch()
 
 FilePath = Annotated[str, Query(alias="path", description="From the directory on, or absolute")]
@@ -162,3 +192,83 @@ def _words(query: str) -> list[str]:
     if len(words) > MAX_WORDS:
         raise BadRequest(f"query may have at most {MAX_WORDS} words", ["query"], query)
     return words
+
+
+PATCH_TYPE = "text/x-diff; charset=utf-8"
+ContextLines = Annotated[int, Query(ge=0, description="Lines of context; whole files if absent")]
+
+
+@vcs.get("", operation_id="vcs.get", dependencies=READS)
+async def info(app: AppServices, workspace: CurrentWorkspace) -> VcsInfo:
+    """An empty branch: HEAD is detached, or the directory lies outside git."""
+    branch = await app.branches.current(workspace)
+    default = await default_branch(workspace.location.git) if workspace.location.git else None
+    return VcsInfo(branch=branch, default_branch=default.name if default else None)
+
+
+@vcs.get("/status", name="status", dependencies=READS)
+async def vcs_status(here: Here) -> list[VcsFileStatus]:
+    """What differs from HEAD in the directory, files that git does not know yet included."""
+    return await comparison.changed_files(here)
+
+
+@vcs.get("/diff", dependencies=READS)
+async def diff(here: Here, mode: comparison.Mode, context: ContextLines = comparison.WHOLE_FILE) -> list[VcsFileDiff]:
+    """The same with patches: since HEAD (`git`), or since the branch left the default branch (`branch`)."""
+    return await comparison.diffs(here, mode, context)
+
+
+_PATCH: Responses = {200: {"content": {PATCH_TYPE: {"schema": {"type": "string"}}}}, **documented(413)}
+_APPLIED = {400: answer("Bad request", VcsApplyError, BadRequestError), **documented(409)}
+
+
+@vcs.get("/diff/raw", operation_id="vcs.diff.raw", response_class=Response, responses=_PATCH, dependencies=READS)
+async def raw_diff(here: Here) -> Response:
+    """What differs from HEAD as one patch, which `POST /vcs/apply` takes."""
+    return Response(await comparison.raw_patch(here), media_type=PATCH_TYPE)
+
+
+@vcs.post("/apply", responses=_APPLIED, dependencies=WRITES)
+async def apply(app: AppServices, reach: Reach, body: VcsPatch) -> VcsApplied:
+    """Apply a patch to the directory's files: all of it, or nothing. Refused while a session works in the checkout."""
+    await app.patching.apply(reach, body.patch)
+    return VcsApplied()
+
+
+def _may_enter(app: Server, who: Principal, path: str) -> bool:
+    return app.workspaces.admits(who, os.path.realpath(path))
+
+
+async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:
+    """The request's place. Who may work in a part of its checkout alone makes no copies of it. Raises DirectoryForbidden."""
+    if here.is_git and not who.may_see_all and not _may_enter(app, who, here.worktree):
+        raise DirectoryForbidden(f"{here.worktree} is not a directory that you may work in.", directory=here.worktree)
+    return here
+
+
+@worktrees.get("", operation_id="worktree.list", dependencies=READS)
+async def list_worktrees(app: AppServices, who: Who, here: Here) -> list[str]:
+    """The project's checkouts but the main one, made by this server or not."""
+    return [path for path in await app.worktrees.list(here) if _may_enter(app, who, path)]
+
+
+@worktrees.post("", dependencies=WRITES)
+async def create(
+    app: AppServices, checkout: Annotated[Location, Depends(_whole_checkout)], body: WorktreeCreateInput
+) -> CreatedWorktree:
+    """Make a worktree on a branch of its own. `worktree.ready` tells that its files are there; then start commands run."""
+    return await app.worktrees.create(checkout, body)
+
+
+@worktrees.delete("", responses=documented(409), dependencies=WRITES)
+async def remove(app: AppServices, who: Who, here: Here, body: WorktreeDirectory) -> bool:
+    """Remove a worktree that this server made, and its branch. Refused while a session works in it."""
+    await app.worktrees.remove(here, body.directory, partial(_may_enter, app, who))
+    return True
+
+
+@worktrees.post("/reset", responses=documented(409), dependencies=WRITES)
+async def reset(app: AppServices, who: Who, here: Here, body: WorktreeDirectory) -> bool:
+    """Give a worktree of this server's the files of the default branch, and no others. Refused while a session works in it."""
+    await app.worktrees.reset(here, body.directory, partial(_may_enter, app, who))
+    return True

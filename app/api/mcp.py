@@ -1,16 +1,22 @@
-"""MCP servers: their status, switching them on and off, signing in to them, their resources."""
+"""MCP servers: their status, switching them on and off, signing in to them, their resources.
 
+And `/mcp-server`: the sessions as tools of other agents, by the Model Context Protocol. What a tool does is asked of the other
+routes with the login of the request: there it is judged who may do it.
+"""
+
+import asyncio
 from html import escape
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Body, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import Field
+from starlette.types import Message, Receive, Scope, Send
 
-from app.api.deps import AppServices, CurrentInstance
+from app.api.deps import AppServices, CurrentInstance, Directory, public_base
 from app.api.json_route import router
 from app.api.roles import MANAGES, READS
-from app.api.share import public_base
 from app.mcp import signing_in
 from app.mcp.redirect import CALLBACK_PATH
 from app.mcp.servers import McpServers
@@ -23,7 +29,8 @@ from app.tool.mcp_tool import sanitised
 
 routes = router("", 400, 403, tags=["mcp"])
 of_one = router("/mcp/{name}", 400, 403, 404, tags=["mcp"])
-routers = (routes, of_one)
+served = router("/mcp-server", include_in_schema=False)
+routers = (routes, of_one, served)
 
 
 class NewServer(Wire):
@@ -138,3 +145,30 @@ def _resource(resource: ServerResource) -> McpResource:
 def _redirect_uri(request: Request) -> str:
     """As the user's browser reaches this server."""
     return public_base(request) + CALLBACK_PATH
+
+
+class McpAnswer(Response):
+    """`body`: the request's, which was read already; `directory`: the one that it names."""
+
+    def __init__(self, body: bytes, directory: str | None, most_bytes: int) -> None:
+        super().__init__()
+        self._request_body: bytes | None = body
+        self._directory = directory
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from app.mcp_server import over_http
+
+        async def receive_again() -> Message:
+            body, self._request_body = self._request_body, None
+            return await receive() if body is None else {"type": "http.request", "body": body, "more_body": False}
+
+        scope[over_http.DIRECTORY] = self._directory
+        await over_http.answer(scope, receive_again, send, most_bytes=self._most_bytes)
+
+
+@served.post("", dependencies=READS)
+async def message(request: Request, app: AppServices, where: Directory, message: Annotated[Any, Body()]) -> Response:
+    """A message of the protocol is read as strictly as any other body, then by the SDK."""
+    await asyncio.to_thread(import_module, "app.mcp_server.over_http")  # the SDK takes most of a second to import
+    return McpAnswer(await request.body(), where, app.settings.max_body_bytes)

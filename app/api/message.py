@@ -1,8 +1,8 @@
-"""Messages and parts: prompt, read, correct, remove."""
+"""Messages and parts: prompt, read, correct, remove; and what waits for the user meanwhile: permission requests and questions."""
 
 from typing import Annotated, NamedTuple
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.deps import (
@@ -10,6 +10,7 @@ from app.api.deps import (
     NEXT_CURSOR,
     AppServices,
     DirectoryQuery,
+    Here,
     MessageIdPath,
     PageCursors,
     PartIdPath,
@@ -23,15 +24,16 @@ from app.api.deps import (
     named_directory,
     page_size,
 )
-from app.api.documented import documented
+from app.api.errors import documented
+from app.api.event import behind_its_events, keeping_alive
 from app.api.json_route import router
-from app.api.long_answers import behind_its_events, keeping_alive
-from app.api.roles import PROMPTS, READS, WRITES, principal_of
-from app.api.services import services_of
+from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, principal_of, services_of
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import Part
+from app.schema.permission import PermissionRequest, ReplyInput, RespondInput
+from app.schema.question import AnswerInput, QuestionRequest
 from app.server import Server
 from app.session.rows import PromptedSession
 from app.session.service import check_part_is_at, check_part_size
@@ -143,4 +145,56 @@ async def delete_part(
     app: AppServices, here: SessionPlace, session_id: SessionIdPath, message_id: MessageIdPath, part_id: PartIdPath
 ) -> bool:
     await app.sessions.remove_part(here, session_id, message_id, part_id)
+    return True
+
+
+# Permission requests and questions that wait for the user.
+
+
+permissions = router("", 400, tags=["permission"])
+questions = router("/question", 400, tags=["question"])
+
+RequestPath = Annotated[str, Path(alias="requestID", pattern="^per")]
+PermissionPath = Annotated[str, Path(alias="permissionID", pattern="^per")]
+QuestionPath = Annotated[str, Path(alias="requestID", pattern="^que")]
+_LISTED, _ANSWERED = documented(403), documented(404)
+
+
+@permissions.get(
+    "/permission",
+    operation_id="permission.list",
+    response_model=list[PermissionRequest],
+    responses=_LISTED,
+    dependencies=READS,
+)
+async def list_permissions(app: AppServices, who: Who, here: Here) -> Response:
+    return json_bytes(await app.permissions.pending_json(here.directory, who.visible_owner))
+
+
+@permissions.post("/permission/{requestID}/reply", responses=_ANSWERED, dependencies=ANSWERS)
+async def reply(app: AppServices, request_id: RequestPath, body: ReplyInput) -> bool:
+    await app.permissions.reply(request_id, body.reply, body.message)
+    return True
+
+
+@permissions.post("/session/{sessionID}/permissions/{permissionID}", deprecated=True, responses=_ANSWERED, dependencies=ANSWERS)
+async def respond(app: AppServices, session_id: SessionIdPath, permission_id: PermissionPath, body: RespondInput) -> bool:
+    await app.permissions.reply(permission_id, body.response)
+    return True
+
+
+@questions.get("", operation_id="question.list", response_model=list[QuestionRequest], responses=_LISTED, dependencies=READS)
+async def list_questions(app: AppServices, who: Who, here: Here) -> Response:
+    return json_bytes(await app.questions.pending_json(here.directory, who.visible_owner))
+
+
+@questions.post("/{requestID}/reply", operation_id="question.reply", responses=_ANSWERED, dependencies=ANSWERS)
+async def answer(app: AppServices, request_id: QuestionPath, body: AnswerInput) -> bool:
+    await app.questions.reply(request_id, body.answers)
+    return True
+
+
+@questions.post("/{requestID}/reject", responses=_ANSWERED, dependencies=ANSWERS)
+async def reject(app: AppServices, request_id: QuestionPath) -> bool:
+    await app.questions.reject(request_id)
     return True

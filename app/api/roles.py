@@ -8,18 +8,24 @@ no such thing. What a route lists it filters itself, by `Principal.visible_owner
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from app.api.audit import WHO
-from app.api.services import services_of
 from app.schema.errors import DirectoryForbidden, NotFound, ServiceError, TooMany
+from app.server import Server
 from app.telemetry.log_lines import SESSION_OF_LINES
 from app.users.users import OPERATOR, Principal, Role
 
 if TYPE_CHECKING:
     from app.server import Server
+
+
+def services_of(request: HTTPConnection) -> Server:
+    return cast(Server, request.app.state.server)
+
 
 PRINCIPAL = "opensession.principal"
 """Where in a request's scope the one is noted who makes it."""

@@ -1,17 +1,20 @@
-"""The server itself: health, metrics, usage, dispose, log, and empty answers for OpenCode features that this server does not
-have."""
+"""The server itself: health, metrics, usage, dispose, log, and the page: static files of this server's own, for trying it out
+and as an example for authors of frontends."""
 
 import asyncio
+import pathlib
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Query, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi import Header, Path, Query, Request
+from fastapi.responses import FileResponse, PlainTextResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from app import __version__
 from app.api.deps import AppServices, CurrentInstance, Who, json_bytes
-from app.api.documented import answer, documented
+from app.api.errors import answer, documented
+from app.api.event import keeping_alive
 from app.api.json_route import router
-from app.api.long_answers import keeping_alive
 from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS, AdminsOnly
 from app.runs.retention import PruneRule
 from app.schema.base import Wire
@@ -148,3 +151,53 @@ async def metrics(app: AppServices, accept: Annotated[str, Header(include_in_sch
         raise NotCounted
     page, content_type = await app.metrics.page(accept)
     return Response(page, headers={"Content-Type": content_type})
+
+
+pages = router("", include_in_schema=False)
+
+FILES = pathlib.Path(__file__).parents[1] / "page"
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self' data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+"""What a model writes stays text in the page; should that ever fail, nothing of it may run or be sent elsewhere."""
+
+_PRIVATE = {**HEADERS, "Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
+
+
+class PageFiles(StaticFiles):
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(HEADERS)
+        return response
+
+
+files = PageFiles(directory=FILES)
+pages.mount("/page", files)
+
+
+@pages.get("/", dependencies=READS)
+async def page(request: Request) -> Response:
+    return await files.get_response("index.html", request.scope)
+
+
+@pages.get("/s/{shareID}", dependencies=READS)
+async def shared(app: AppServices, share_id: Annotated[str, Path(alias="shareID")]) -> Response:
+    if await app.shares.is_shared(share_id):
+        return FileResponse(FILES / "share.html", headers=_PRIVATE)
+    return FileResponse(FILES / "not-shared.html", 404, _PRIVATE)

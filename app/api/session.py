@@ -23,12 +23,12 @@ from app.api.deps import (
     Who,
     json_bytes,
     page_size,
+    public_base,
 )
-from app.api.documented import documented
+from app.api.errors import documented
+from app.api.event import behind_its_events
 from app.api.json_route import router
-from app.api.long_answers import behind_its_events
 from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, AdminsOnly, require_session
-from app.api.share import public_base
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
 from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput

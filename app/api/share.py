@@ -1,29 +1,43 @@
-"""Share links: created and revoked by users of the server, read by anyone with the link (`/s/` needs no password)."""
+"""Sessions for others: share links, created and revoked by users of the server, read by anyone with the link (`/s/` needs no
+password), and documents: `GET /session/{sessionID}/export` and `POST /session/import`."""
 
-from typing import Annotated
-
-from fastapi import Path, Request
-from fastapi.responses import Response
-
-from app.api.deps import AppServices, SessionIdPath, SessionInstance, SessionPlace
-from app.api.documented import documented
+from app.api.audit import CREATED
+from app.api.deps import AppServices
+from app.api.deps import CurrentInstance
+from app.api.deps import SessionIdPath
+from app.api.deps import SessionInstance
+from app.api.deps import SessionPlace
+from app.api.deps import Who
+from app.api.deps import public_base
+from app.api.errors import documented
 from app.api.json_route import router
-from app.api.roles import READS, WRITES
-from app.api.services import services_of
+from app.api.roles import READS
+from app.api.roles import WRITES
 from app.schema.message import SharedConversation
 from app.schema.session import Session
-from app.session.share import SharingDisabled, may_share
+from app.session.share import SharingDisabled
+from app.session.share import may_share
+from app.transfer.document import SessionDocument
+from app.transfer.exports import DocumentFormat
+from app.transfer.importer import Destination
+from app.transfer.imports import DocumentImport
+from app.transfer.imports import ImportedSessions
+from fastapi import Path
+from fastapi import Query
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.responses import StreamingResponse
+from typing import Annotated
+from typing import Literal
+from urllib.parse import quote
+
 
 routes = router("", 404, tags=["session"])
-routers = (routes,)
+documents = router("/session", 400, 507, tags=["session"])
+routers = (routes, documents)
 
 VISITOR_HEADERS = {"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow", "Referrer-Policy": "no-referrer"}
 """A link is a secret: these headers keep it out of caches, search indexes and other sites' logs."""
-
-
-def public_base(request: Request) -> str:
-    """OPENSESSION_PUBLIC_URL, else the address that this request came to."""
-    return (services_of(request).settings.public_url or str(request.base_url)).rstrip("/")
 
 
 @routes.post("/session/{sessionID}/share", responses=documented(400, 403), dependencies=WRITES)
@@ -47,3 +61,42 @@ async def visit(request: Request, app: AppServices, share_id: Annotated[str, Pat
     if found.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(found.body, headers=headers, media_type="application/json")
+
+
+# Documents.
+
+
+_CONTENT = {"application/json": {"schema": {"$ref": "#/components/schemas/SessionDocument"}}}
+_BODY = {"requestBody": {"required": True, "content": _CONTENT}}
+_IMPORTED = documented(403, 409, 413)
+_MEDIA_TYPES: dict[DocumentFormat, str] = {"json": "application/json", "markdown": "text/markdown; charset=utf-8"}
+
+
+@documents.get("/{sessionID}/export", response_model=SessionDocument, responses=documented(404), dependencies=READS)
+async def export(
+    app: AppServices,
+    session_id: SessionIdPath,
+    children: Annotated[bool, Query(description="With all its descendants")] = False,
+    form: Annotated[DocumentFormat, Query(alias="format", description="markdown: for people, not to be imported")] = "json",
+) -> Response:
+    """The session as one document, as it is at this moment, in the shape of `opencode export`."""
+    exported = await app.exports.export(session_id, form, children=children)
+    name = f"{quote(session_id)}.{'json' if form == 'json' else 'md'}"
+    headers = {"Content-Length": str(exported.size), "Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(exported.pieces(), headers=headers, media_type=_MEDIA_TYPES[form])
+
+
+@documents.post("/import", operation_id="session.import", responses=_IMPORTED, openapi_extra=_BODY, dependencies=WRITES)
+async def import_document(
+    request: Request,
+    app: AppServices,
+    who: Who,
+    instance: CurrentInstance,
+    ids: Annotated[Literal["keep", "new"], Query(description="new: other ids for all sessions, messages and parts")] = "keep",
+) -> ImportedSessions:
+    """Stores a document, of the export here or of `opencode export`, in the request's directory: all of it or nothing."""
+    destination = Destination(instance.location, who.name)
+    wanted = DocumentImport(await request.body(), destination, instance.snapshots, with_new_ids=ids == "new")
+    imported = await app.imports.take(wanted)
+    request.scope[CREATED] = imported.info.id
+    return imported

@@ -10,10 +10,9 @@ from fastapi import Body, Depends
 from fastapi.responses import Response
 
 from app.api.deps import AppServices, Here, Who
-from app.api.documented import documented
-from app.api.event import require_place_for_stream
+from app.api.errors import documented
+from app.api.event import require_place_for_stream, waiting_with_client
 from app.api.json_route import router
-from app.api.long_answers import waiting_with_client
 from app.api.roles import READS, WRITES, require_session
 from app.schema.base import Wire
 from app.schema.terminal import (

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from app.api.deps import AppServices, Who, location_of
-from app.api.documented import documented
+from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES, require_session
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch

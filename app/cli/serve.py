@@ -73,7 +73,7 @@ def _login(settings: Settings) -> str | None:
 
 
 def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
-    from app.cli.server_checks import mode
+    from app.cli.checks import mode
     from app.http_server import http_server
     from app.main import create_app
 

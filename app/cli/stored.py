@@ -1,19 +1,26 @@
-"""The commands about what is stored: `opensession migrate`, `stats` and `prune`."""
+"""The commands about what is stored: `opensession migrate`, `stats`, `prune` and `doctor`."""
 
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING, Annotated
-
 import typer
-
-from app.cli.support import database_must_do, fail, settings
-from app.schema.session import PruneReport, UsageReport, UsageTotal
+from app.cli.support import database_must_do
+from app.cli.support import fail
+from app.cli.support import settings
+from app.schema.session import PruneReport
+from app.schema.session import UsageReport
+from app.schema.session import UsageTotal
 from app.settings import Settings
 from app.util import clock
 from app.util.data_files import ServerLocks
+from app.util.finding import Finding
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+from typing import TYPE_CHECKING
+
 
 if TYPE_CHECKING:
     from app.runs.retention import Retention
@@ -142,3 +149,27 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
             await store.barrier()
             await leases.close()
             audit_log.close()
+
+
+def doctor(
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")] = False,
+) -> None:
+    """Look over the database, the snapshots, the data directory and this directory's configuration. 1 when a fault is left."""
+    from app.cli.checks import examine
+
+    findings = asyncio.run(examine(settings(), Path.cwd()))
+    left = [finding for finding in findings if not _show(finding, repair) and finding.level == "fault"]
+    if left:
+        hint = " `opensession doctor --repair` would repair some." if any(finding.act for finding in left) else ""
+        typer.echo(f"{len(left)} faults.{hint}")
+        raise typer.Exit(1)
+
+
+def _show(finding: Finding, repair: bool) -> bool:
+    """Prints the finding; returns whether it was repaired."""
+    is_repaired = repair and finding.act is not None
+    if is_repaired and finding.act:
+        finding.act()
+    remedy = f" ({'repaired' if is_repaired else '--repair would'}: {finding.repair})" if finding.repair else ""
+    typer.echo(f"{finding.level:5}  {finding.subject}: {finding.text}{remedy}")
+    return is_repaired

@@ -1,10 +1,16 @@
-"""What the commands share: settings from the environment, and errors as one sentence without a traceback."""
+"""What the commands share: settings from the environment, errors as one sentence without a traceback, and the server that a
+command speaks to."""
 
+import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from urllib.parse import quote, urlsplit
 
 import typer
 from pydantic import ValidationError
@@ -13,7 +19,13 @@ from pydantic_core import ErrorDetails
 from app.settings import Settings
 from app.telemetry.log_lines import writes_json
 
+if TYPE_CHECKING:
+    from app.api_client.client import ApiClient
+
 log = logging.getLogger(__name__)
+
+
+T = TypeVar("T")
 
 
 class OutputFormat(StrEnum):
@@ -80,3 +92,112 @@ def fail(message: str) -> NoReturn:
     else:
         typer.echo(message, err=True)
     raise typer.Exit(1)
+
+
+INTERRUPTED = 130
+
+Attach = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="A server that runs, `http://127.0.0.1:4096`; without it one within this command."),
+]
+Where = Annotated[
+    Path | None, typer.Option("--dir", help="The directory to work in; default: this one, or the server's own with --attach.")
+]
+
+
+def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
+    """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
+    from app.api_client.client import ApiRefused
+
+    address = checked(attach)
+
+    async def run() -> T:
+        async with server_at(address, where) as api:
+            return await work(api)
+
+    try:
+        with database_must_do(), sandbox_must_do():
+            return asyncio.run(run())
+    except ApiRefused as refused:
+        fail(str(refused))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def checked(attach: str | None) -> str | None:
+    if attach is not None and not attach.startswith(("http://", "https://")):
+        raise typer.BadParameter("must be the address of a server, such as http://127.0.0.1:4096", param_hint="--attach")
+    return attach
+
+
+def directory_of(where: Path | None) -> Path:
+    directory = (where or Path()).resolve()
+    if not directory.is_dir():
+        raise typer.BadParameter(f"there is no directory {directory}", param_hint="--dir")
+    return directory
+
+
+@asynccontextmanager
+async def server_at(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
+    """One that runs elsewhere, or one within this process for as long as the command takes."""
+    if attach is not None:
+        async with _remote(attach, str(where) if where else None) as api:
+            yield api
+        return
+    async with _within(directory_of(where)) as (api, others):
+        for address in others:
+            url = f"http://127.0.0.1:{address.rpartition(':')[2]}"
+            typer.echo(f"Another server works with these sessions; its clients see this live with --attach {url}", err=True)
+        yield api
+
+
+@asynccontextmanager
+async def _remote(url: str, directory: str | None) -> "AsyncIterator[ApiClient]":
+    """With the login of the environment: OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD."""
+    token, password = os.environ.get("OPENSESSION_TOKEN"), os.environ.get("OPENCODE_SERVER_PASSWORD")
+    parts = urlsplit(url)
+    without_login = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    async with _client(f"The server at {without_login}", directory, password, token, base_url=url) as api:
+        yield api
+
+
+@asynccontextmanager
+async def _client(
+    name: str, directory: str | None, password: str | None, token: str | None = None, **options: Any
+) -> "AsyncIterator[ApiClient]":
+    import httpx2
+
+    from app.api_client.client import ApiClient
+
+    login = (os.environ.get("OPENCODE_SERVER_USERNAME") or "opencode", password) if password and not token else None
+    headers = {"x-opencode-directory": quote(directory)} if directory else {}
+    headers |= {"authorization": f"Bearer {token}"} if token else {}
+    async with httpx2.AsyncClient(
+        auth=login, headers=headers, timeout=httpx2.Timeout(30, read=120, pool=None), **options
+    ) as http:
+        yield ApiClient(http, name)
+
+
+@asynccontextmanager
+async def _within(directory: Path) -> "AsyncIterator[tuple[ApiClient, list[str]]]":
+    """A server of the same data directory that other servers may use too, and the addresses of those. It opens no port. At the
+    end what turns leave to be done, such as a title, is finished. Raises StorageError and SandboxUnusable."""
+    from app.api_client.asgi_transport import StreamingTransport
+    from app.main import create_app
+    from app.server import Choices
+
+    logging.basicConfig(level=logging.ERROR)
+    password = secrets.token_urlsafe()
+    application = create_app(settings(), workspace=directory, port=0, choices=Choices(recovers_all=False), password=password)
+    server, way = application.state.server, StreamingTransport(application)
+    async with application.router.lifespan_context(application):
+        async with _client("The server", str(directory), password, transport=way, base_url="http://127.0.0.1") as api:
+            yield api, await _others(server)
+        await server.wind_down()
+
+
+async def _others(server: Any) -> list[str]:
+    """Servers that listen, have this data directory, and whose clients do not hear what happens here: on SQLite."""
+    if server.is_shared:
+        return []
+    return [each.address for each in await server.replicas.all() if each.alive and not each.address.endswith(":0")]

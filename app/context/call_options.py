@@ -1,13 +1,14 @@
 """The parameters of a model request."""
 
+from app.config.flags import Flags
+from app.provider.options import OUTPUT_TOKEN_MAX
+from app.provider.options import call_options
+from app.schema.message import UserMessage
+from app.schema.model import Agent
+from app.schema.model import Model
+from app.workspace.instance import Instance
 from dataclasses import asdict
 from typing import Any
-
-from app.config.flags import Flags
-from app.provider.call_options import OUTPUT_TOKEN_MAX, call_options
-from app.schema.message import UserMessage
-from app.schema.model import Agent, Model
-from app.workspace.instance import Instance
 
 
 def request_options(instance: Instance, model: Model, agent: Agent, user: UserMessage, *, small: bool = False) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from app.agent.definitions import find as find_agent
 from app.intake.mcp_commands import all_commands
 from app.intake.mcp_commands import ask as ask_server
 from app.intake.user_message import default_model_of
-from app.provider.models.selection import parse_model
+from app.provider.selection import parse_model
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from app.agent.definitions import default_agent, find
 from app.intake.resolve import Resolver
 from app.project.location import Location
-from app.provider.models.selection import default_model
+from app.provider.selection import default_model
 from app.schema.errors import BadRequest, Conflict, TooMany
 from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
 from app.schema.part import ModelRef

@@ -27,7 +27,7 @@ from app.mcp.target import McpTarget
 from app.mcp.values import McpFailure, Offers
 from app.mcp.watch import McpWatch
 from app.schema.config import McpLocalConfig, McpRemoteConfig
-from app.telemetry.propagation import put_trace
+from app.telemetry.telemetry import put_trace
 
 log = logging.getLogger(__name__)
 P = TypeVar("P", bound=PaginatedResult)

@@ -22,14 +22,13 @@ from app.provider.base import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    ToolSpec,
     ToolTurn,
     UnusableOption,
     Usage,
     UserTurn,
 )
-from app.provider.call_options import object_option, present, renamed
 from app.provider.errors import in_stream, missing_key
+from app.provider.options import object_option, present, renamed
 from app.provider.sdk_adapter import Headers, Payload, SdkAdapter, environment_headers, extra
 
 if TYPE_CHECKING:
@@ -62,28 +61,32 @@ class MessagesReader:
         self._sealed: dict[str, str] = {}
         self._usage: dict[str, int] = {}
         self._reason: FinishReason | None = None
-        self._handlers = {
-            "message_start": self._message_start,
-            "content_block_start": self._block_start,
-            "content_block_delta": self._block_delta,
-            "content_block_stop": self._block_stop,
-            "message_delta": self._message_delta,
-            "message_stop": self._message_stop,
-            "error": self._error,
-        }
 
     def read(self, payload: Payload) -> list[StreamEvent]:
-        kind = payload.get("type")
-        handler = self._handlers.get("error" if kind is None and payload.get("error") else str(kind))
-        return handler(payload) if handler else []
+        match payload.get("type"):
+            case "message_start":
+                self._count((payload.get("message") or {}).get("usage"))
+            case "content_block_start":
+                return self._block_start(payload)
+            case "content_block_delta":
+                return self._block_delta(payload)
+            case "content_block_stop":
+                return self._block_stop(payload)
+            case "message_delta":
+                self._count(payload.get("usage"))
+                if reason := (payload.get("delta") or {}).get("stop_reason"):
+                    self._reason = _REASONS.get(reason, "unknown")
+            case "message_stop":
+                self.finished = True
+            case "error":
+                raise in_stream(payload)
+            case None if payload.get("error"):
+                raise in_stream(payload)
+        return []
 
     def end(self) -> list[StreamEvent]:
         events = self._blocks.end_all()
         return events if self._reason is None else [*events, Finish(self._reason, self._counted())]
-
-    def _message_start(self, payload: Payload) -> list[StreamEvent]:
-        self._count((payload.get("message") or {}).get("usage"))
-        return []
 
     def _block_start(self, payload: Payload) -> list[StreamEvent]:
         index, block = payload["index"], payload.get("content_block") or {}
@@ -98,7 +101,9 @@ class MessagesReader:
                 self._sealed[str(index)] = block.get("data") or ""
                 return self._blocks.start("reasoning", str(index), self._facts(str(index)))
             case "tool_use":
-                self._keep_input(index, block.get("input") or {})
+                given = block.get("input") or {}  # some servers send the whole input with the start of its block
+                self._gathered.add(whole := json.dumps(given))
+                self._whole_inputs[index] = whole if given else ""
                 return [*self._calls.start(index, block["id"], block["name"])]
             case _:
                 return []
@@ -116,12 +121,6 @@ class MessagesReader:
                 self._whole_inputs.pop(index, None)
                 self._calls.append(index, delta.get("partial_json") or "")
         return []
-
-    def _keep_input(self, index: int, given: Payload) -> None:
-        """Some servers send the whole input with the start of its block."""
-        whole = json.dumps(given)
-        self._gathered.add(whole)
-        self._whole_inputs[index] = whole if given else ""
 
     def _add_signature(self, block_id: str, fragment: str) -> None:
         self._gathered.add(block_id + fragment)
@@ -142,19 +141,6 @@ class MessagesReader:
         signature = "".join(self._signatures.get(block_id, ()))
         return {METADATA_KEY: {"signature": signature}} if signature else None
 
-    def _message_delta(self, payload: Payload) -> list[StreamEvent]:
-        self._count(payload.get("usage"))
-        if reason := (payload.get("delta") or {}).get("stop_reason"):
-            self._reason = _REASONS.get(reason, "unknown")
-        return []
-
-    def _message_stop(self, _payload: Payload) -> list[StreamEvent]:
-        self.finished = True
-        return []
-
-    def _error(self, payload: Payload) -> list[StreamEvent]:
-        raise in_stream(payload)
-
     def _count(self, usage: Payload | None) -> None:
         """Counts are cumulative. Some servers report the input only at the end, and zero at the start."""
         for name, value in (usage or {}).items():
@@ -169,8 +155,6 @@ class MessagesReader:
             cache_write=self._usage.get("cache_creation_input_tokens", 0),
         )
 
-
-Json = dict[str, Any]
 
 METADATA_KEY = "anthropic"
 _DEFAULT_MAX_TOKENS = 32_000
@@ -189,11 +173,12 @@ _OPTION_NAMES = {
 _OPTIONS = ("metadata", "container", *_OPTION_NAMES.values())
 
 
-def anthropic_body(request: ModelRequest) -> Json:
+def anthropic_body(request: ModelRequest) -> Payload:
     """Leaves out options that the API does not know, because it rejects them."""
     options = request.options
     thinking = _thinking(request)
     sampling = {} if _thinks(thinking) else present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
+    tools = [{"name": tool.id, "description": tool.description, "input_schema": tool.parameters} for tool in request.tools]
     body = {
         "model": request.model.api.id,
         "max_tokens": _max_tokens(request, thinking),
@@ -201,7 +186,7 @@ def anthropic_body(request: ModelRequest) -> Json:
         **present(system=[_text(text) for text in request.system if text.strip()] or None),
         "messages": _messages(request.messages),
         **sampling,
-        **present(thinking=thinking, tools=[_tool(tool) for tool in request.tools] or None),
+        **present(thinking=thinking, tools=tools or None),
         **present(tool_choice={"type": "any"} if request.requires_tool and not _thinks(thinking) else None),
         **present(output_config=present(effort=options.get("effort")) or None),
         **{name: value for name, value in renamed(options, _OPTION_NAMES).items() if name in _OPTIONS},
@@ -210,7 +195,7 @@ def anthropic_body(request: ModelRequest) -> Json:
     return body
 
 
-def _thinking(request: ModelRequest) -> Json | None:
+def _thinking(request: ModelRequest) -> Payload | None:
     """A budget that leaves no room for an answer, which the API rejects, becomes half of the model's limit. Raises
     UnusableOption."""
     option = object_option(request.options, "thinking")
@@ -226,28 +211,24 @@ def _thinking(request: ModelRequest) -> Json | None:
     return thinking
 
 
-def _thinks(thinking: Json | None) -> bool:
+def _thinks(thinking: Payload | None) -> bool:
     return thinking is not None and thinking.get("type") != "disabled"
 
 
-def _max_tokens(request: ModelRequest, thinking: Json | None) -> int:
+def _max_tokens(request: ModelRequest, thinking: Payload | None) -> int:
     """The API's `max_tokens` includes thinking; ours counts the answer alone. Together they fit the model's limit."""
     limit, budget = request.model.limit.output, (thinking or {}).get("budget_tokens") or 0
     wanted = request.max_output_tokens or min(limit or _DEFAULT_MAX_TOKENS, _DEFAULT_MAX_TOKENS)
     return min(wanted + budget, limit) if limit else max(wanted, budget + 1)
 
 
-def _tool(tool: ToolSpec) -> Json:
-    return {"name": tool.id, "description": tool.description, "input_schema": tool.parameters}
-
-
-def _text(text: str) -> Json:
+def _text(text: str) -> Payload:
     return {"type": "text", "text": text}
 
 
-def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
+def _messages(turns: tuple[ModelMessage, ...]) -> list[Payload]:
     """Merges consecutive turns of one role and leaves out empty ones. The first message must be the user's."""
-    messages: list[Json] = []
+    messages: list[Payload] = []
     for turn in turns:
         role, content = _role_and_content(turn)
         if messages and messages[-1]["role"] == role:
@@ -261,28 +242,24 @@ def _messages(turns: tuple[ModelMessage, ...]) -> list[Json]:
     return messages
 
 
-def _role_and_content(turn: ModelMessage) -> tuple[str, list[Json]]:
+def _role_and_content(turn: ModelMessage) -> tuple[str, list[Payload]]:
     match turn:
         case UserTurn(content):
-            return "user", [part for block in content for part in _user_part(block)]
+            return "user", [part for block in content for part in _parts(block)]
         case AssistantTurn(content):
-            return "assistant", [part for block in content for part in _assistant_part(block)]
+            return "assistant", [part for block in content for part in _parts(block)]
         case ToolTurn(content):
             return "user", [_tool_result(result) for result in content]
         case _:
             assert_never(turn)
 
 
-def _user_part(block: TextBlock | FileBlock) -> list[Json]:
-    if isinstance(block, FileBlock):
-        return [_file(block)]
-    return [_text(block.text)] if block.text.strip() else []
-
-
-def _assistant_part(block: TextBlock | ReasoningBlock | ToolCallBlock) -> list[Json]:
+def _parts(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock) -> list[Payload]:
     match block:
         case TextBlock(text):
             return [_text(text)] if text.strip() else []
+        case FileBlock():
+            return [_file(block)]
         case ReasoningBlock():
             return _reasoning(block)
         case ToolCallBlock():
@@ -291,7 +268,7 @@ def _assistant_part(block: TextBlock | ReasoningBlock | ToolCallBlock) -> list[J
             assert_never(block)
 
 
-def _reasoning(block: ReasoningBlock) -> list[Json]:
+def _reasoning(block: ReasoningBlock) -> list[Payload]:
     """Returns only reasoning that Anthropic has signed or redacted."""
     facts = (block.metadata or {}).get(METADATA_KEY) or {}
     if "redactedData" in facts:
@@ -301,8 +278,8 @@ def _reasoning(block: ReasoningBlock) -> list[Json]:
     return []
 
 
-def _tool_result(result: ToolResultBlock) -> Json:
-    content: str | list[Json] = result.text
+def _tool_result(result: ToolResultBlock) -> Payload:
+    content: str | list[Payload] = result.text
     if result.files:
         content = [*([_text(result.text)] if result.text.strip() else []), *map(_file, result.files)]
     return {
@@ -313,24 +290,20 @@ def _tool_result(result: ToolResultBlock) -> Json:
     }
 
 
-def _file(file: FileBlock) -> Json:
+def _file(file: FileBlock) -> Payload:
+    source = {"type": "base64", "media_type": file.mime, "data": file.inline}
+    if file.inline is None:
+        source = {"type": "url", "url": file.url}
     match file.medium:
         case "image":
-            return {"type": "image", "source": _source(file)}
+            return {"type": "image", "source": source}
         case "pdf":
-            return {"type": "document", "source": _source(file), **present(title=file.filename)}
+            return {"type": "document", "source": source, **present(title=file.filename)}
         case _:
             return _text(file.unsendable)
 
 
-def _source(file: FileBlock) -> Json:
-    content = file.inline
-    if content is None:
-        return {"type": "url", "url": file.url}
-    return {"type": "base64", "media_type": file.mime, "data": content}
-
-
-def _mark_for_cache(body: Json) -> None:
+def _mark_for_cache(body: Payload) -> None:
     """Marks the first two system blocks and the last two messages: the API allows four marks."""
     for block in body.get("system", [])[:2]:
         block["cache_control"] = _EPHEMERAL

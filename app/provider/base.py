@@ -8,6 +8,7 @@ ends the open blocks and returns without a Finish.
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from app.schema.model import Model
@@ -17,6 +18,17 @@ Metadata = dict[str, Any]
 adapter: `{"anthropic": {"signature": …}}`."""
 Medium = Literal["image", "pdf", "audio", "video"]
 _KINDS: tuple[Medium, ...] = ("image", "audio", "video")
+
+
+class Npm(StrEnum):
+    """The packages that OpenCode's configuration and models.dev name an adapter by."""
+
+    OPENAI_COMPATIBLE = "@ai-sdk/openai-compatible"
+    OPENAI = "@ai-sdk/openai"
+    ANTHROPIC = "@ai-sdk/anthropic"
+    GOOGLE = "@ai-sdk/google"
+    OPENROUTER = "@openrouter/ai-sdk-provider"
+    SCRIPTED = "scripted"
 
 
 # The request.
@@ -111,7 +123,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """`options` are the merged provider options of the call (app.provider.call_options), in OpenCode's names:
+    """`options` are the merged provider options of the call (app.provider.options), in OpenCode's names:
     `reasoningEffort`."""
 
     model: Model

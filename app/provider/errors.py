@@ -5,7 +5,7 @@ import json
 import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping
-from http import HTTPStatus
+from http.client import responses
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,7 +65,8 @@ def failure_of(error: Exception, url: str) -> ProviderFailure | None:
     if event is not None:
         return in_stream({"error": event})
     if any(isinstance(cause, OSError) and cause.errno == errno.ECONNRESET for cause in causes):
-        return _reset(error, url)
+        metadata = {"url": url, "code": "ECONNRESET", "syscall": "read", "message": str(error)}
+        return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
     # The last two come of TLS, and httpx2 makes errors of its own of most of them.
     broken = (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, anyio.EndOfStream)
     return next((_transport(cause, url) for cause in causes if isinstance(cause, broken)), None)
@@ -134,7 +135,7 @@ def _message(status: int, body: str) -> str:
     error = parsed.get("error") if isinstance(parsed, dict) else None
     if isinstance(error, dict) and (message := _text(error.get("message"))):
         return _limited(message)
-    phrase = _phrase(status)
+    phrase = responses.get(status, f"HTTP status {status}")
     detail = _error_message(parsed) or _limited(body.strip())
     return f"{phrase}: {detail}" if detail else phrase
 
@@ -162,13 +163,6 @@ def _limited(text: str) -> str:
     return text if len(text) <= _MESSAGE_LIMIT else text[:_MESSAGE_LIMIT] + "…"
 
 
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return f"HTTP status {status}"
-
-
 def _status_of(facts: Mapping[str, Any]) -> int | None:
     numbers = (facts.get(key) for key in ("code", "status"))
     return next((number for number in numbers if isinstance(number, int) and 400 <= number < 600), None)
@@ -178,11 +172,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
-
-
-def _reset(error: BaseException, url: str) -> ApiFailure:
-    metadata = {"url": url, "code": "ECONNRESET", "syscall": "read", "message": str(error)}
-    return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
 
 
 def _transport(error: BaseException, url: str) -> ApiFailure:
@@ -201,29 +190,23 @@ def _transport(error: BaseException, url: str) -> ApiFailure:
         case httpx2.TimeoutException():
             message = f"{host} was silent for too long"
         case httpx2.ConnectError():
-            message = f"Cannot connect to {host}: {_reason(error)}"
+            said = next(
+                (cause for cause in reversed([*_causes(error)]) if isinstance(cause, OSError)), error
+            )  # by the OS, or TLS
+            message = f"Cannot connect to {host}: {said}"
         case httpx2.NetworkError() | httpx2.RemoteProtocolError() | anyio.EndOfStream():
             message = f"{host} broke the connection off before the answer was complete"
         case _:
             message = f"The request to {host} failed: {str(error) or type(error).__name__}"
     metadata = {"url": url, "code": type(error).__name__}
-    is_refused = isinstance(error, httpx2.ProxyError) and not is_retryable(_status_at_start(str(error)))
+    status = str(error).partition(" ")[0]  # of a proxy's
+    is_refused = isinstance(error, httpx2.ProxyError) and not (status.isdecimal() and is_retryable(int(status)))
     return ApiFailure(message, retryable=not (is_refused or isinstance(error, ours)), metadata=metadata)
 
 
 def invalid_address(url: str) -> ApiFailure:
     """Without the proxy's, which may have a password."""
     return ApiFailure(f"The address {url}, or that of the proxy, is not valid", metadata={"url": url, "code": "InvalidURL"})
-
-
-def _reason(error: BaseException) -> str:
-    """What the operating system or TLS says of it."""
-    return next((str(cause) for cause in reversed([*_causes(error)]) if isinstance(cause, OSError)), str(error))
-
-
-def _status_at_start(text: str) -> int:
-    first = text.partition(" ")[0]
-    return int(first) if first.isdecimal() else 0
 
 
 _TOO_LARGE = 413

@@ -24,8 +24,8 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.call_options import present, renamed
 from app.provider.errors import in_stream
+from app.provider.options import present, renamed
 from app.provider.sdk_adapter import Headers, OpenAIAdapter, Payload, extra
 from app.schema.model import InterleavedField, Model
 
@@ -225,8 +225,6 @@ def _usage(usage: Payload) -> Usage:
     )
 
 
-Json = dict[str, Any]
-
 _OPTION_NAMES = {
     "reasoningEffort": "reasoning_effort",
     "textVerbosity": "verbosity",
@@ -244,16 +242,24 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3",
 _EPHEMERAL = {"type": "ephemeral"}
 
 
-def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Json:
+def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Payload:
     """No option is another model, or leaves out what the answer took: what a call costs is counted by these."""
-    reasoning_field = _reasoning_field(request.model)
-    messages = [*_system(request), *(entry for turn in request.messages for entry in _entries(turn, reasoning_field))]
+    interleaved = request.model.capabilities.interleaved
+    reasoning_field = interleaved.field if isinstance(interleaved, InterleavedField) else None
+    messages: list[Payload] = [{"role": "system", "content": text} for text in request.system if text]
+    messages += [entry for turn in request.messages for entry in _entries(turn, reasoning_field)]
     if _caches_by_marks(request.model):
         _mark_for_cache(messages)
+    # OpenAI's reasoning models reject `max_tokens`; other servers know no other name.
+    is_of_openai = request.model.api.id.startswith(_NEEDS_COMPLETION_TOKENS)
+    limit_name = "max_completion_tokens" if is_of_openai else "max_tokens"
+    tools = [
+        {"type": "function", "function": {"name": tool.id, "description": tool.description, "parameters": tool.parameters}}
+        for tool in request.tools
+    ]
     return {
         **present(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k),
-        **present(**{_limit_name(request.model): request.max_output_tokens}),
-        **present(tools=[_tool(tool.id, tool.description, tool.parameters) for tool in request.tools] or None),
+        **present(**{limit_name: request.max_output_tokens}, tools=tools or None),
         **present(tool_choice="required" if request.requires_tool else None),
         **renamed(request.options, _OPTION_NAMES, _RESPONSES_ONLY),
         "model": request.model.api.id,
@@ -263,32 +269,20 @@ def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Json:
     }
 
 
-def _limit_name(model: Model) -> str:
-    """OpenAI's reasoning models reject `max_tokens`; other servers know no other name."""
-    return "max_completion_tokens" if model.api.id.startswith(_NEEDS_COMPLETION_TOKENS) else "max_tokens"
-
-
-def _tool(name: str, description: str, parameters: Json) -> Json:
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-def _system(request: ModelRequest) -> list[Json]:
-    return [{"role": "system", "content": text} for text in request.system if text]
-
-
-def _entries(turn: ModelMessage, reasoning_field: str | None) -> list[Json]:
+def _entries(turn: ModelMessage, reasoning_field: str | None) -> list[Payload]:
     match turn:
         case UserTurn(content):
             return [{"role": "user", "content": _user_content(content)}] if content else []
         case AssistantTurn():
             return _assistant(turn, reasoning_field)
         case ToolTurn(content):
-            return [*map(_tool_result, content), *_attached(content)]
+            results = [{"role": "tool", "tool_call_id": result.call_id, "content": result.text} for result in content]
+            return [*results, *_attached(content)]
         case _:
             assert_never(turn)
 
 
-def _user_content(content: tuple[TextBlock | FileBlock, ...]) -> str | list[Json]:
+def _user_content(content: tuple[TextBlock | FileBlock, ...]) -> str | list[Payload]:
     match content:
         case (TextBlock(text),):
             return text
@@ -296,7 +290,7 @@ def _user_content(content: tuple[TextBlock | FileBlock, ...]) -> str | list[Json
             return [_part(block) for block in content]
 
 
-def _part(block: TextBlock | FileBlock) -> Json:
+def _part(block: TextBlock | FileBlock) -> Payload:
     if isinstance(block, TextBlock):
         return _text(block.text)
     content = block.inline
@@ -311,11 +305,11 @@ def _part(block: TextBlock | FileBlock) -> Json:
             return _text(block.unsendable)
 
 
-def _text(text: str) -> Json:
+def _text(text: str) -> Payload:
     return {"type": "text", "text": text}
 
 
-def _assistant(turn: AssistantTurn, reasoning_field: str | None) -> list[Json]:
+def _assistant(turn: AssistantTurn, reasoning_field: str | None) -> list[Payload]:
     match turn.content:
         case (TextBlock(text),):  # as most are
             return [{"role": "assistant", "content": text}] if text else []
@@ -329,30 +323,21 @@ def _assistant(turn: AssistantTurn, reasoning_field: str | None) -> list[Json]:
     return [{"role": "assistant", "content": content, **present(tool_calls=calls or None), **returned}]
 
 
-def _call(block: ToolCallBlock) -> Json:
+def _call(block: ToolCallBlock) -> Payload:
     arguments = orjson.dumps(block.input).decode()
     return {"id": block.call_id, "type": "function", "function": {"name": block.tool, "arguments": arguments}}
 
 
-def _reasoning_field(model: Model) -> str | None:
-    interleaved = model.capabilities.interleaved
-    return interleaved.field if isinstance(interleaved, InterleavedField) else None
-
-
-def _returned_reasoning(reasoning: str, field: str | None) -> Json:
+def _returned_reasoning(reasoning: str, field: str | None) -> Payload:
     if not reasoning or field is None:
         return {}
     return {field: [{"type": "reasoning.text", "text": reasoning}] if field == "reasoning_details" else reasoning}
 
 
-def _tool_result(result: ToolResultBlock) -> Json:
-    return {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
-
-
-def _attached(results: tuple[ToolResultBlock, ...]) -> list[Json]:
+def _attached(results: tuple[ToolResultBlock, ...]) -> list[Payload]:
     """The files of tool results, as a message after all tool messages: these contain text only and must follow their calls
     directly."""
-    parts: list[Json] = []
+    parts: list[Payload] = []
     for result in results:
         if result.files:
             parts += [_text(f"Attached to the result of the {result.tool} call {result.call_id}:"), *map(_part, result.files)]
@@ -364,7 +349,7 @@ def _caches_by_marks(model: Model) -> bool:
     return any(mark in name.lower() for name in names for mark in ("anthropic", "claude"))
 
 
-def _mark_for_cache(messages: list[Json]) -> None:
+def _mark_for_cache(messages: list[Payload]) -> None:
     """Marks the first two system messages and the last two others."""
     system = islice((message for message in messages if message["role"] == "system"), 2)
     others = [message for message in messages if message["role"] != "system"][-2:]
@@ -372,7 +357,7 @@ def _mark_for_cache(messages: list[Json]) -> None:
         _mark(message)
 
 
-def _mark(message: Json) -> None:
+def _mark(message: Payload) -> None:
     """Proxies read the mark of system and user messages from a content part, that of others from the message."""
     if message["role"] in ("assistant", "tool"):
         message["cache_control"] = _EPHEMERAL

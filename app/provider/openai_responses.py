@@ -25,8 +25,8 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.call_options import list_option, present, renamed
 from app.provider.errors import in_stream
+from app.provider.options import list_option, present, renamed
 from app.provider.sdk_adapter import Headers, OpenAIAdapter, Payload, extra
 
 if TYPE_CHECKING:
@@ -44,37 +44,34 @@ class ResponsesReader:
         self._called = False
         self._summary: dict[str, str] = {}
         self._finish: Finish | None = None
-        self._handlers = {
-            "response.output_text.delta": self._text,
-            "response.refusal.delta": self._text,
-            "response.reasoning_summary_part.added": self._summary_added,
-            "response.reasoning_summary_text.delta": self._reasoning,
-            "response.reasoning_text.delta": self._reasoning,
-            "response.output_item.added": self._item_added,
-            "response.output_item.done": self._item_done,
-            "response.completed": self._completed,
-            "response.incomplete": self._completed,
-            "response.failed": self._failed,
-            "error": self._failed,
-        }
 
     def read(self, payload: Payload) -> list[StreamEvent]:
-        kind = payload.get("type")
-        if kind is None and payload.get("error"):
-            raise in_stream(payload)
-        handler = self._handlers.get(str(kind))
-        return handler(payload) if handler else []
+        match payload.get("type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                return self._blocks.delta("text", str(payload["item_id"]), payload.get("delta") or "")
+            case "response.reasoning_summary_part.added":
+                return self._summary_added(payload)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return self._blocks.delta("reasoning", self._block_of(str(payload["item_id"])), payload.get("delta") or "")
+            case "response.output_item.added":
+                return self._item_added(payload.get("item") or {})
+            case "response.output_item.done":
+                return self._item_done(payload.get("item") or {})
+            case "response.completed" | "response.incomplete":
+                self._complete(payload.get("response") or {})
+            case "response.failed" | "error":
+                response = payload.get("response")
+                raise in_stream({"error": response.get("error")} if response else payload)
+            case None if payload.get("error"):
+                raise in_stream(payload)
+        return []
 
     def end(self) -> list[StreamEvent]:
         events = self._blocks.end_all()
         return events if self._finish is None else [*events, self._finish]
 
-    def _text(self, payload: Payload) -> list[StreamEvent]:
-        return self._blocks.delta("text", str(payload["item_id"]), payload.get("delta") or "")
-
-    def _reasoning(self, payload: Payload) -> list[StreamEvent]:
-        item_id = str(payload["item_id"])
-        return self._blocks.delta("reasoning", self._summary.get(item_id, f"{item_id}:0"), payload.get("delta") or "")
+    def _block_of(self, item_id: str) -> str:
+        return self._summary.get(item_id, f"{item_id}:0")
 
     def _summary_added(self, payload: Payload) -> list[StreamEvent]:
         """The item has started the first summary; each further one ends its predecessor."""
@@ -84,8 +81,7 @@ class ResponsesReader:
         ended = self._blocks.end(before, _metadata(item_id)) if before is not None and before != block_id else []
         return [*ended, *self._blocks.start("reasoning", block_id, _metadata(item_id))]
 
-    def _item_added(self, payload: Payload) -> list[StreamEvent]:
-        item = payload.get("item") or {}
+    def _item_added(self, item: Payload) -> list[StreamEvent]:
         match item.get("type"):
             case "function_call":
                 self._called = True
@@ -95,8 +91,7 @@ class ResponsesReader:
             case _:
                 return []
 
-    def _item_done(self, payload: Payload) -> list[StreamEvent]:
-        item = payload.get("item") or {}
+    def _item_done(self, item: Payload) -> list[StreamEvent]:
         item_id = str(item.get("id"))
         match item.get("type"):
             case "function_call":
@@ -104,27 +99,19 @@ class ResponsesReader:
                 return [read_call(item["call_id"], item["name"], item.get("arguments") or "", _metadata(item.get("id")))]
             case "reasoning":
                 sealed = _metadata(item_id, item.get("encrypted_content"))
-                return self._blocks.end(self._summary.get(item_id, f"{item_id}:0"), sealed)
+                return self._blocks.end(self._block_of(item_id), sealed)
             case "message":
                 return self._blocks.end(item_id, _metadata(item_id))
             case _:
                 return []
 
-    def _completed(self, payload: Payload) -> list[StreamEvent]:
-        response = payload.get("response") or {}
-        self._finish = Finish(self._reason(response), _usage(response.get("usage") or {}))
-        self.finished = True
-        return []
-
-    def _reason(self, response: Payload) -> FinishReason:
+    def _complete(self, response: Payload) -> None:
+        reason: FinishReason = "tool-calls" if self._called else "stop"
         if response.get("status") == "incomplete":
             cause = (response.get("incomplete_details") or {}).get("reason")
-            return _INCOMPLETE.get(str(cause), "unknown")
-        return "tool-calls" if self._called else "stop"
-
-    def _failed(self, payload: Payload) -> list[StreamEvent]:
-        response = payload.get("response")
-        raise in_stream({"error": response.get("error")} if response else payload)
+            reason = _INCOMPLETE.get(str(cause), "unknown")
+        self._finish = Finish(reason, _usage(response.get("usage") or {}))
+        self.finished = True
 
 
 def _metadata(item_id: str | None, encrypted: str | None = None) -> Metadata:
@@ -141,8 +128,6 @@ def _usage(usage: Payload) -> Usage:
     )
 
 
-Json = dict[str, Any]
-
 METADATA_KEY = "openai"
 _ENCRYPTED = "reasoning.encrypted_content"
 _OPTION_NAMES = {
@@ -157,10 +142,12 @@ _OPTION_NAMES = {
 _NESTED = ("reasoningEffort", "reasoningSummary", "textVerbosity", "store", "include")
 
 
-def responses_body(request: ModelRequest) -> Json:
+def responses_body(request: ModelRequest) -> Payload:
     """No option is another model: what a call costs is counted by this one."""
     options = request.options
     store = bool(options.get("store"))
+    role = "developer" if request.model.capabilities.reasoning else "system"
+    instructions = [{"role": role, "content": text} for text in request.system if text]
     return {
         "store": store,
         **present(temperature=request.temperature, top_p=request.top_p, max_output_tokens=request.max_output_tokens),
@@ -170,7 +157,7 @@ def responses_body(request: ModelRequest) -> Json:
         **present(text=present(verbosity=options.get("textVerbosity")) or None),
         **renamed(options, _OPTION_NAMES, _NESTED),
         "model": request.model.api.id,
-        "input": [*_instructions(request), *(item for turn in request.messages for item in _turn_items(turn, store))],
+        "input": [*instructions, *(item for turn in request.messages for item in _turn_items(turn, store))],
         "stream": True,
     }
 
@@ -182,7 +169,7 @@ def _include(request: ModelRequest, store: bool) -> list[str]:
     return [*asked, _ENCRYPTED] if wanted else asked
 
 
-def _tool(tool: ToolSpec) -> Json:
+def _tool(tool: ToolSpec) -> Payload:
     return {
         "type": "function",
         "name": tool.id,
@@ -192,12 +179,7 @@ def _tool(tool: ToolSpec) -> Json:
     }
 
 
-def _instructions(request: ModelRequest) -> list[Json]:
-    role = "developer" if request.model.capabilities.reasoning else "system"
-    return [{"role": role, "content": text} for text in request.system if text]
-
-
-def _turn_items(turn: ModelMessage, store: bool) -> list[Json]:
+def _turn_items(turn: ModelMessage, store: bool) -> list[Payload]:
     match turn:
         case UserTurn(content):
             return [{"role": "user", "content": [_part(block) for block in content]}] if content else []
@@ -209,8 +191,8 @@ def _turn_items(turn: ModelMessage, store: bool) -> list[Json]:
             assert_never(turn)
 
 
-def _assistant_items(turn: AssistantTurn, store: bool) -> list[Json]:
-    items: list[Json] = []
+def _assistant_items(turn: AssistantTurn, store: bool) -> list[Payload]:
+    items: list[Payload] = []
     for block in turn.content:
         match block:
             case TextBlock():
@@ -221,38 +203,34 @@ def _assistant_items(turn: AssistantTurn, store: bool) -> list[Json]:
                 items.append(_call(block, store))
             case _:
                 assert_never(block)
-    return [item for item in items if not _is_lost(item)]
+    # The API rejects reasoning that it has not stored and that is not encrypted.
+    return [item for item in items if item.get("type") != "reasoning" or "encrypted_content" in item]
 
 
-def _is_lost(item: Json) -> bool:
-    """The API rejects reasoning that it has not stored and that is not encrypted."""
-    return item.get("type") == "reasoning" and "encrypted_content" not in item
-
-
-def _facts(metadata: Metadata | None) -> Json:
+def _facts(metadata: Metadata | None) -> Payload:
     facts = (metadata or {}).get(METADATA_KEY)
     return facts if isinstance(facts, dict) else {}
 
 
-def _stored_id(metadata: Metadata | None, store: bool) -> Json:
+def _stored_id(metadata: Metadata | None, store: bool) -> Payload:
     """The API knows an item's id only if it has stored the item."""
     return present(id=_facts(metadata).get("itemId") if store else None)
 
 
-def _answer_items(block: TextBlock, store: bool) -> list[Json]:
+def _answer_items(block: TextBlock, store: bool) -> list[Payload]:
     if not block.text:
         return []
     content = [{"type": "output_text", "text": block.text}]
     return [{"role": "assistant", "content": content, **_stored_id(block.metadata, store)}]
 
 
-def _call(block: ToolCallBlock, store: bool) -> Json:
+def _call(block: ToolCallBlock, store: bool) -> Payload:
     arguments = orjson.dumps(block.input).decode()
     call = {"type": "function_call", "call_id": block.call_id, "name": block.tool, "arguments": arguments}
     return {**call, **_stored_id(block.metadata, store)}
 
 
-def _add_reasoning(items: list[Json], block: ReasoningBlock, store: bool) -> None:
+def _add_reasoning(items: list[Payload], block: ReasoningBlock, store: bool) -> None:
     """Merges the blocks of one item, which has a block per summary. Leaves out reasoning of other providers."""
     facts = _facts(block.metadata)
     item_id, encrypted = facts.get("itemId"), facts.get("reasoningEncryptedContent")
@@ -268,14 +246,14 @@ def _add_reasoning(items: list[Json], block: ReasoningBlock, store: bool) -> Non
     known.update(present(encrypted_content=encrypted))
 
 
-def _output(result: ToolResultBlock) -> Json:
-    output: str | list[Json] = result.text
+def _output(result: ToolResultBlock) -> Payload:
+    output: str | list[Payload] = result.text
     if result.files:
         output = [*([{"type": "input_text", "text": result.text}] if result.text else []), *map(_part, result.files)]
     return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
 
-def _part(block: TextBlock | FileBlock) -> Json:
+def _part(block: TextBlock | FileBlock) -> Payload:
     if isinstance(block, TextBlock):
         return {"type": "input_text", "text": block.text}
     match block.medium:

@@ -1,25 +1,256 @@
-"""The adapter for a model, created on first use and cached."""
+"""The adapter for a model, created on first use and cached, and what each of its calls passes, whatever the provider: bounds on
+what is sent and answered, observers, a user's budget."""
 
 import asyncio
+import orjson
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import time
+from app.provider.base import AnswerTooLarge
+from app.provider.base import ApiFailure
+from app.provider.base import Ask
+from app.provider.base import ContextOverflow
+from app.provider.base import FileBlock
+from app.provider.base import Finish
+from app.provider.base import InvalidToolCall
+from app.provider.base import Metadata
+from app.provider.base import ModelMessage
+from app.provider.base import ModelRequest
+from app.provider.base import Npm
+from app.provider.base import Provider
+from app.provider.base import ReasoningBlock
+from app.provider.base import ReasoningDelta
+from app.provider.base import ReasoningEnd
+from app.provider.base import ReasoningStart
+from app.provider.base import StreamEvent
+from app.provider.base import StreamStart
+from app.provider.base import TextBlock
+from app.provider.base import TextDelta
+from app.provider.base import TextEnd
+from app.provider.base import TextStart
+from app.provider.base import ToolCall
+from app.provider.base import ToolCallBlock
+from app.provider.base import ToolInputStart
+from app.provider.base import ToolResultBlock
+from app.provider.catalogue import tokens_and_cost
+from app.provider.transform import prepare
+from app.schema.model import Model
+from app.schema.model import ProviderInfo
+from app.telemetry.observer import ModelCallEnd
+from app.telemetry.observer import ModelCallRecord
+from app.telemetry.observer import ModelContents
+from app.telemetry.observer import NOBODY
+from app.telemetry.observer import Observer
+from app.users.accounts import ModelAccount
+from app.users.budgets import BudgetUsedUp
+from app.users.budgets import Budgets
+from collections.abc import AsyncGenerator
+from collections.abc import Callable
+from collections.abc import Coroutine
+from collections.abc import Iterable
+from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+from typing import Literal
+from typing import assert_never
 
-from app.provider import npm
-from app.provider.base import Ask, Provider
-from app.provider.calls import MAX_ANSWER_BYTES, bounded, metered, observed
-from app.provider.transform import prepare
-from app.schema.model import Model, ProviderInfo
-from app.telemetry.observer import NOBODY, Observer
-from app.users.accounts import ModelAccount
+
+# What each call passes.
+
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+"""Ten times what models write at most; while it is stored and told, an answer takes many times its size."""
+MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
+"""Without files: three million tokens, which no model takes, whatever its provider counts and its window is said to be."""
+MAX_BLOCKS = 1000
+"""Of text and reasoning."""
+MAX_CALLS = 200
+_BLOCK_STARTS = (TextStart, ReasoningStart)
+
+
+async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """Raises ContextOverflow, AnswerTooLarge."""
+    if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
+        raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
+    most_bytes = min(max_part_bytes, MAX_ANSWER_BYTES)
+    size = blocks = calls = 0
+    async with aclosing(ask(request)) as events:
+        async for event in events:
+            size += _size(event)
+            blocks += isinstance(event, _BLOCK_STARTS)
+            calls += isinstance(event, ToolInputStart)
+            if size > most_bytes:
+                raise AnswerTooLarge(f"The answer has more than {most_bytes} bytes of text, reasoning and arguments")
+            if blocks > MAX_BLOCKS:
+                raise AnswerTooLarge(f"The answer has more than {MAX_BLOCKS} blocks of text and reasoning")
+            if calls > MAX_CALLS:
+                raise AnswerTooLarge(f"The answer has more than {MAX_CALLS} tool calls")
+            yield event
+
+
+def _block_size(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock) -> int:
+    match block:
+        case FileBlock():
+            return 0
+        case ToolCallBlock():
+            return len(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS))
+        case _:
+            return _length(block.text)
+
+
+def _size(event: StreamEvent) -> int:
+    match event:
+        case TextDelta() | ReasoningDelta():
+            return _length(event.text)
+        case ToolInputStart():
+            return _length(event.call_id) + _length(event.tool)
+        case ToolCall():
+            return len(orjson.dumps(event.input)) + _metadata_size(event.metadata)
+        case InvalidToolCall():
+            return _length(event.raw)
+        case TextStart() | ReasoningStart() | TextEnd() | ReasoningEnd():
+            return _length(event.id) + _metadata_size(event.metadata)
+        case Finish():
+            return _metadata_size(event.metadata)
+        case StreamStart():
+            return 0
+
+
+def _length(text: str) -> int:
+    """In bytes."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _metadata_size(metadata: Metadata | None) -> int:
+    return len(orjson.dumps(metadata)) if metadata else 0
+
+
+async def metered(ask: Ask, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """Raises ApiFailure with status 402 where the budget of the user `name` is used up. A call that breaks off is not counted:
+    nobody says what it took."""
+    try:
+        await budgets.require(name)
+    except BudgetUsedUp as used_up:
+        raise ApiFailure(str(used_up), status=402) from None
+    async with aclosing(ask(request)) as events:
+        async for event in events:
+            if isinstance(event, Finish):
+                await _count(name, budgets, request, event)
+            yield event
+
+
+async def _count(name: str, budgets: Budgets, request: ModelRequest, finish: Finish) -> None:
+    tokens, cost = tokens_and_cost(finish.usage, request.model.cost)
+    total = tokens.input + tokens.output + tokens.cache.read + tokens.cache.write
+    if total:
+        await budgets.add(name, cost, total)
+
+
+async def observed(ask: Ask, observer: Observer, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    record = _record(request, with_contents=observer.captures_contents)
+    with observer.model_call(record):
+        headers = {**request.headers, **record.headers}
+        try:
+            async with aclosing(ask(replace(request, headers=headers))) as events:
+                async for event in events:
+                    _note(record, event, request)
+                    yield event
+        except Exception as failure:
+            record.end, record.error = ModelCallEnd.FAILED, _error_type(failure)
+            raise
+        if record.finish is None:
+            record.end = ModelCallEnd.CUT_SHORT
+
+
+def _record(request: ModelRequest, *, with_contents: bool) -> ModelCallRecord:
+    parameters = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_k": request.top_k,
+        "max_tokens": request.max_output_tokens,
+    }
+    given = {name: value for name, value in parameters.items() if value is not None}
+    said = contents_of(request) if with_contents else None
+    return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given, said)
+
+
+def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) -> None:
+    if record.first_chunk is None and not isinstance(event, StreamStart):
+        record.first_chunk = time.perf_counter()
+    if isinstance(event, Finish):
+        record.finish, record.end = event.reason, ModelCallEnd.ANSWERED
+        record.tokens, record.cost = tokens_and_cost(event.usage, request.model.cost)
+    elif record.contents is not None:
+        add_output(record.contents, event)
+
+
+def _error_type(failure: Exception) -> str:
+    """The HTTP status, or what went wrong without one."""
+    status = failure.status if isinstance(failure, ApiFailure) else None
+    return str(status) if status else type(failure).__name__
+
+
+Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
+MessagePart = dict[str, Any]
+
+
+def contents_of(request: ModelRequest) -> ModelContents:
+    system = [{"type": "text", "content": text} for text in request.system]
+    return ModelContents(system, [_message(message) for message in request.messages])
+
+
+def add_output(contents: ModelContents, event: StreamEvent) -> None:
+    match event:
+        case TextDelta(text=text):
+            _add_text(contents.outputs, "text", text)
+        case ReasoningDelta(text=text):
+            _add_text(contents.outputs, "reasoning", text)
+        case ToolCall():
+            contents.outputs.append(_call(event.call_id, event.tool, event.input))
+
+
+def _add_text(parts: list[MessagePart], kind: str, text: str) -> None:
+    if parts and parts[-1]["type"] == kind:
+        parts[-1]["content"] += text
+    else:
+        parts.append({"type": kind, "content": text})
+
+
+def _message(message: ModelMessage) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_part(block) for block in message.content]}
+
+
+def _part(block: Block) -> MessagePart:
+    match block:
+        case TextBlock():
+            return {"type": "text", "content": block.text}
+        case ReasoningBlock():
+            return {"type": "reasoning", "content": block.text}
+        case FileBlock():
+            return {"type": "file", "mime_type": block.mime, "name": block.filename}
+        case ToolCallBlock():
+            return _call(block.call_id, block.tool, block.input)
+        case ToolResultBlock():
+            return {"type": "tool_call_response", "id": block.call_id, "response": block.text}
+        case _:
+            assert_never(block)
+
+
+def _call(call_id: str, tool: str, arguments: dict[str, Any]) -> MessagePart:
+    return {"type": "tool_call", "id": call_id, "name": tool, "arguments": arguments}
+
+
+# The adapters.
+
 
 Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
 
-_ADAPTER_OF: dict[str, Adapter] = {npm.OPENAI: "openai_responses", npm.ANTHROPIC: "anthropic_messages", npm.SCRIPTED: "scripted"}
+_ADAPTER_OF: dict[str, Adapter] = {Npm.OPENAI: "openai_responses", Npm.ANTHROPIC: "anthropic_messages", Npm.SCRIPTED: "scripted"}
 _CLASS_OF = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic_messages": "Anthropic"}
 _CONNECTION_OPTIONS = ("apiKey", "baseURL", "headers")
 
@@ -118,8 +349,8 @@ def _make_adapter(model: Model, info: ProviderInfo) -> Provider:
 @cache
 def shared_scripted() -> Provider:
     """One instance per process, so that the turns of a script file are played once. Raises ScriptError."""
-    from app.provider.scripted.adapter import load_script
-    from app.provider.scripted.rules import rules_provider
+    from app.provider.scripted import load_script
+    from app.provider.scripted_rules import rules_provider
 
     script = os.environ.get("OPENSESSION_SCRIPT")
     return rules_provider(load_script(Path(script)) if script else None)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.provider import npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
     ModelMessage,
     ModelRequest,
+    Npm,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -19,7 +19,7 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
-from app.provider.call_options import object_option
+from app.provider.options import object_option
 from app.schema.model import Model
 
 Messages = tuple[ModelMessage, ...]
@@ -38,7 +38,7 @@ def prepare(request: ModelRequest, provider_options: Mapping[str, Any] | None = 
     """The request as this provider and model accept it."""
     model = request.model
     return replace(
-        _for_google(request) if model.api.npm == npm.GOOGLE else request,
+        _for_google(request) if model.api.npm == Npm.GOOGLE else request,
         messages=prepare_messages(model, request.messages),
         tools=prepare_tools(model, request.tools, request.messages, provider_options or {}),
     )
@@ -57,7 +57,7 @@ def _for_google(request: ModelRequest) -> ModelRequest:
 
 def prepare_messages(model: Model, messages: Messages) -> Messages:
     readable = tuple(_without_unsupported_media(model, message) for message in messages)
-    if model.api.npm == npm.ANTHROPIC or "claude" in model.api.id.lower():
+    if model.api.npm == Npm.ANTHROPIC or "claude" in model.api.id.lower():
         return rename_calls(readable, _anthropic_id)
     if model.provider_id == "mistral" or "mistral" in model.api.id.lower():
         return with_filler(rename_calls(readable, _mistral_ids()))

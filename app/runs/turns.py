@@ -19,7 +19,7 @@ from app.storage.engine import StorageError
 from app.storage.repositories import message_rows, session_rows
 from app.storage.writer import Lease, StaleLease
 from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
-from app.telemetry.records import TurnEnd, TurnRecord
+from app.telemetry.observer import TurnEnd, TurnRecord
 from app.turn import stored_error
 from app.turn.deadline import Deadline
 from app.turn.errors import aborted

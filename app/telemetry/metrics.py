@@ -4,17 +4,46 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from app import __version__
+from app.telemetry.observer import ModelCallRecord
+from app.telemetry.observer import Observer
+from app.telemetry.observer import ToolCallRecord
+from app.telemetry.observer import TurnEnd
+from app.telemetry.observer import TurnRecord
+from app.util.tasks import FailureLog
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import CollectorRegistry
+from prometheus_client import Counter
+from prometheus_client import Gauge
+from prometheus_client import Histogram
+from prometheus_client import ProcessCollector
+from prometheus_client import disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
-from app import __version__
-from app.telemetry.labels import BoundedLabels
-from app.telemetry.observer import Observer
-from app.telemetry.records import ModelCallRecord, ToolCallRecord, TurnEnd, TurnRecord
-from app.util.tasks import FailureLog
+
+OTHER = "other"
+LONGEST = 200
+
+
+class BoundedLabels:
+    """The first `most` combinations are kept as they are; any other counts as `other`, as does one of more than LONGEST
+    characters."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[tuple[str, ...]] = set()
+
+    def bounded(self, *values: str) -> tuple[str, ...]:
+        if values in self._known:
+            return values
+        if len(self._known) >= self._most or sum(map(len, values)) > LONGEST:
+            return (OTHER,) * len(values)
+        self._known.add(values)
+        return values
+
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,123 @@
-"""Who is told what the server does. What is observed happens within the context managers; its record says how it ended."""
+"""Who is told what the server does: a record of each turn, model call and tool call, filled in until it ends. What is observed
+happens within the context managers; its record says how it ended."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
 
-from app.telemetry.records import ModelCallRecord, ToolCallRecord, TurnRecord
+from app.schema.errors import MessageError
+from app.schema.part import Tokens
+
+
+class TurnEnd(StrEnum):
+    ANSWERED = "answered"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    """The user rejected a permission or a question."""
+    ABORTED = "aborted"
+    HANDED_OVER = "handed_over"
+    """Another server goes on with it."""
+
+
+class ModelCallEnd(StrEnum):
+    ANSWERED = "answered"
+    CUT_SHORT = "cut_short"
+    """The stream ended without a finish."""
+    FAILED = "failed"
+    ABORTED = "aborted"
+
+
+class ToolCallEnd(StrEnum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DENIED = "denied"
+    """By a rule or the user."""
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class TurnRecord:
+    """`failure` is what the newest step ended with; `rejected`: it ended with a call that the user rejected."""
+
+    session_id: str = ""
+    agent: str = ""
+    provider: str = ""
+    model: str = ""
+    failure: MessageError | None = None
+    rejected: bool = False
+    end: TurnEnd | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def error(self) -> str | None:
+        """The failure's name."""
+        return self.failure.name if self.failure else None
+
+    def begin_step(self) -> None:
+        self.failure, self.rejected = None, False
+
+    def asks(self, agent: str, provider: str, model: str) -> None:
+        self.agent, self.provider, self.model = agent, provider, model
+
+    def ended(self) -> TurnEnd:
+        if self.end is not None:
+            return self.end
+        if self.error is not None:
+            return TurnEnd.FAILED
+        return TurnEnd.REJECTED if self.rejected else TurnEnd.ANSWERED
+
+
+@dataclass(slots=True)
+class ModelContents:
+    """What was said, by the GenAI conventions; kept only for observers that capture it."""
+
+    system: list[dict[str, Any]]
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    """Parts of the answer."""
+
+    def output_messages(self, finish: str | None) -> list[dict[str, Any]]:
+        return [{"role": "assistant", "parts": self.outputs, "finish_reason": finish or "unknown"}]
+
+
+@dataclass(slots=True)
+class ModelCallRecord:
+    """`headers`: what an observer wants to be sent with the request. `first_chunk`: when the answer began."""
+
+    session_id: str
+    provider: str
+    model: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    contents: ModelContents | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    first_chunk: float | None = None
+    finish: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    cost: float = 0.0
+    error: str | None = None
+    end: ModelCallEnd = ModelCallEnd.ABORTED
+    began: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(slots=True)
+class ToolCallRecord:
+    session_id: str
+    tool: str
+    call_id: str
+    arguments: Mapping[str, Any]
+    result: str = ""
+    error: str | None = None
+    end: ToolCallEnd = ToolCallEnd.ABORTED
+
+    def completed(self, result: str) -> None:
+        self.end, self.result = ToolCallEnd.COMPLETED, result
+
+    def failed(self, error: Exception, end: ToolCallEnd = ToolCallEnd.FAILED) -> None:
+        self.end, self.error, self.result = end, type(error).__name__, str(error)
+
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 

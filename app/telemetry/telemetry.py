@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from app.telemetry.observer import NOBODY, Observer, Observers
-from app.telemetry.otel_settings import wants_contents, wants_traces
 from app.util.tasks import TaskSet
 
 if TYPE_CHECKING:
@@ -15,12 +14,47 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DEFAULT_SERVICE = "opensession"
+_CAPTURING = frozenset({"true", "span_only", "span_and_event"})
+
+
+# What the standard variables `OTEL_…` ask for. https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+
+
+def wants_traces(environ: Mapping[str, str]) -> bool:
+    """A collector or an exporter is named. Whoever names nothing gets none, though the SDK would try localhost."""
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or exporter == "none":
+        return False
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return exporter == "otlp" or (exporter == "" and any(environ.get(name) for name in endpoints))
+
+
+def wants_contents(environ: Mapping[str, str]) -> bool:
+    return environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower() in _CAPTURING
+
+
+def service_name(environ: Mapping[str, str]) -> str:
+    """What is given here would be stronger than the variables, so it repeats them."""
+    if name := environ.get("OTEL_SERVICE_NAME"):
+        return name
+    attributes = dict(pair.split("=", 1) for pair in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in pair)
+    return attributes.get("service.name", "").strip() or DEFAULT_SERVICE
+
+
+def put_trace(headers: MutableMapping[str, str]) -> None:
+    """The current trace, in the headers of a request to another program; nothing where nothing is traced."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    TraceContextTextMapPropagator().inject(headers)
+
 
 class Telemetry:
     def __init__(self, metrics: "Metrics | None", traces: "Traces | None") -> None:
         self.metrics = metrics
         self.traces = traces
-        self.observer = _observer(metrics, traces)
+        told: list[Observer] = [each for each in (metrics, traces) if each is not None]
+        self.observer = Observers(*told) if told else NOBODY
         self._watching = TaskSet()
 
     def start(self) -> None:
@@ -34,20 +68,13 @@ class Telemetry:
 
 
 def open_telemetry(metrics: bool, environ: Mapping[str, str]) -> Telemetry:
-    return Telemetry(_metrics() if metrics else None, _traces(environ) if wants_traces(environ) else None)
+    """Imports nothing that is not asked for."""
+    counting = None
+    if metrics:
+        from app.telemetry.metrics import Metrics
 
-
-def _observer(metrics: Observer | None, traces: Observer | None) -> Observer:
-    """One of them is told without a detour."""
-    if metrics is not None and traces is not None:
-        return Observers(metrics, traces)
-    return metrics or traces or NOBODY
-
-
-def _metrics() -> "Metrics":
-    from app.telemetry.metrics import Metrics
-
-    return Metrics()
+        counting = Metrics()
+    return Telemetry(counting, _traces(environ) if wants_traces(environ) else None)
 
 
 def _traces(environ: Mapping[str, str]) -> "Traces | None":
@@ -57,4 +84,4 @@ def _traces(environ: Mapping[str, str]) -> "Traces | None":
     except ImportError as error:
         log.warning("no traces, though OTEL_… variables ask for them: pip install 'opensession[otel]' (%s)", error)
         return None
-    return Traces(environ, captures_contents=wants_contents(environ))
+    return Traces(service_name(environ), captures_contents=wants_contents(environ))

@@ -21,9 +21,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from app import __version__
-from app.telemetry.observer import Observer
-from app.telemetry.otel_settings import service_name
-from app.telemetry.records import ModelCallEnd, ModelCallRecord, ToolCallEnd, ToolCallRecord, TurnEnd, TurnRecord
+from app.telemetry.observer import ModelCallEnd, ModelCallRecord, Observer, ToolCallEnd, ToolCallRecord, TurnEnd, TurnRecord
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +48,9 @@ Attributes = dict[str, Any]
 class Traces(Observer):
     watches_models = True
 
-    def __init__(self, environ: Mapping[str, str], *, captures_contents: bool) -> None:
+    def __init__(self, service: str, *, captures_contents: bool) -> None:
         self.captures_contents = captures_contents
-        resource = Resource.create({SERVICE_NAME: service_name(environ), SERVICE_VERSION: __version__})
+        resource = Resource.create({SERVICE_NAME: service, SERVICE_VERSION: __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._tracer = self._provider.get_tracer("opensession", __version__)

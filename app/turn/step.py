@@ -27,7 +27,7 @@ from app.provider.base import (
     ToolInputStart,
     Usage,
 )
-from app.provider.models.cost import tokens_and_cost
+from app.provider.catalogue import tokens_and_cost
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.part import Part, Running, StepStartPart, ToolPart

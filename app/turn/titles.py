@@ -16,8 +16,8 @@ from app.agent.definitions import prompt_text
 from app.context.call_options import request_options
 from app.context.history import to_model_messages
 from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
-from app.provider.models.cost import tokens_and_cost
-from app.provider.models.selection import small_model
+from app.provider.catalogue import tokens_and_cost
+from app.provider.selection import small_model
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model

@@ -23,7 +23,7 @@ from app.schema.project import FileErrors
 from app.schema.session import Todo
 from app.storage.engine import StorageError
 from app.storage.writer import Lease
-from app.telemetry.records import ToolCallEnd, ToolCallRecord
+from app.telemetry.observer import ToolCallEnd, ToolCallRecord
 from app.tool.base import (
     FileFormatter,
     LanguageQuestion,

@@ -1,34 +1,51 @@
 """What all of a turn share: services, directory and session, what the turn has read of it, and factories for messages."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-
 from app.context.instruction_pages import InstructionPages
 from app.permission.service import Permissions
 from app.plugin.runner import HookRunner
 from app.question.service import Questions
-from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
+from app.schema.message import AssistantMessage
+from app.schema.message import AssistantTime
+from app.schema.message import MessagePath
+from app.schema.message import MessageWithParts
+from app.schema.message import UserMessage
+from app.schema.message import UserTime
 from app.schema.model import Model
-from app.schema.part import ModelRef, Part, TextPart
-from app.schema.session import Busy, Retry, Session
+from app.schema.part import ModelRef
+from app.schema.part import Part
+from app.schema.part import TextPart
+from app.schema.session import Busy
+from app.schema.session import Retry
+from app.schema.session import Session
 from app.session.live import LiveSession
-from app.session.rows import message_row, part_row
+from app.session.rows import message_row
+from app.session.rows import part_row
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.session.summary import SessionTasks, Summaries
-from app.telemetry.observer import NOBODY, Observer
-from app.telemetry.records import TurnRecord
-from app.tool.base import SubagentRequest, ToolResult
+from app.session.summary import SessionTasks
+from app.session.summary import Summaries
+from app.telemetry.observer import NOBODY
+from app.telemetry.observer import Observer
+from app.telemetry.observer import TurnRecord
+from app.tool.base import SubagentRequest
+from app.tool.base import ToolResult
 from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
 from app.turn.deadline import Deadline
 from app.turn.part_writer import PartWriter
 from app.turn.titles import Titles
 from app.turn.turn_diffs import TurnDiffs
-from app.util import clock, ids
+from app.util import clock
+from app.util import ids
 from app.workspace.instance import Instance
+from collections.abc import Awaitable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Protocol
+from typing import TYPE_CHECKING
+
 
 if TYPE_CHECKING:
     from app.turn.tool_calls import ToolRun

@@ -13,8 +13,8 @@ from app.mcp.servers import McpServers
 from app.plugin.loading import ExtensionStatus
 from app.plugin.runner import HookRunner
 from app.project.location import Location
-from app.provider.models.selection import find
 from app.provider.registry import Providers
+from app.provider.selection import find
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import Config
 from app.schema.model import Agent, Command, Model, ProviderInfo, Skill

@@ -16,13 +16,11 @@ from app.lsp.servers import LanguageServers, LspSettings
 from app.mcp.servers import McpServers, McpSettings
 from app.plugin.host import PluginHost
 from app.plugin.loading import Plugins
-from app.provider.auth_store import AuthStore, key_variables
 from app.provider.base import Provider
-from app.provider.calls import MAX_ANSWER_BYTES
-from app.provider.models.assembly import ProviderSettings, ServerKeys, assemble, connect
-from app.provider.models.catalogue import Catalogue
-from app.provider.models.selection import Connected, ProviderModelNotFoundError, default_model, find
-from app.provider.registry import Providers, shared_scripted
+from app.provider.catalogue import Catalogue
+from app.provider.connected import AuthStore, ProviderSettings, ServerKeys, assemble, connect, key_variables
+from app.provider.registry import MAX_ANSWER_BYTES, Providers, shared_scripted
+from app.provider.selection import Connected, ProviderModelNotFoundError, default_model, find
 from app.sandbox.scope import SandboxWorkspace, Walls
 from app.schema.config import Config
 from app.schema.model import Agent, Auth, Model

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from app.api import application
+from app import main
 from app.api.roles import Gate, Permitted
 
 _READ = (
@@ -72,7 +72,7 @@ def roles_of(app: FastAPI) -> dict[str, list[Permitted]]:
 
 
 def api_routes(app: FastAPI) -> Iterator[APIRoute]:
-    application.load_all()
+    main.load_all()
     found = (context.original_route for context in iter_route_contexts(app.routes))
     yield from (route for route in found if isinstance(route, APIRoute))
 

@@ -14,8 +14,8 @@ from running_app import RunningApp, running_app
 from turns import bash
 from user_logins import add_user, bearer
 
-from app.api import incoming_body
-from app.api.incoming_body import LARGE_AT_ONCE
+from app.api import security
+from app.api.security import LARGE_AT_ONCE
 
 SOON = 10.0
 """Seconds: what is not held up takes a fraction of one."""
@@ -126,7 +126,7 @@ async def test_requests_that_take_long_hold_up_no_bodies(app: RunningApp, action
 async def test_a_body_that_comes_too_slowly_is_given_up_and_its_connection_closed(
     app: RunningApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming_body, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.5)
     async with listening(app) as port:
         for framing in (LENGTH, CHUNKED):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -146,8 +146,8 @@ async def drip(writer: asyncio.StreamWriter, piece: bytes) -> None:
 
 
 async def test_a_large_body_may_take_its_time(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming_body, "BODY_SECONDS", 0.5)
-    monkeypatch.setattr(incoming_body, "BYTES_A_SECOND", 100_000)
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(security, "BYTES_A_SECOND", 100_000)
 
     async def steady() -> AsyncIterator[bytes]:
         yield b'{"title": "'

@@ -8,7 +8,7 @@ APP = Path(__file__).parents[2] / "app"
 STARTERS = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "stdio_client", "run_process", "open_process"}
 MODULES = {"subprocess", "pty"}
 OWN_PROGRAMS = {
-    "cli/server_checks.py": "a second server, to try locks with",
+    "cli/checks.py": "a second server, to try locks with",
     "sandbox/trial.py": "the trial of the sandbox",
     "tool/process/process.py": "what app.sandbox.program describes",
     "pty/pseudo_terminal.py": "what app.sandbox.program describes",

@@ -18,7 +18,7 @@ from sse_reader import EventReader, Received
 from turns import assert_finished, bash, call, configured, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock, ToolTurn, UserTurn
-from app.provider.scripted.adapter import ScriptedTurn, parse_turn
+from app.provider.scripted import ScriptedTurn, parse_turn
 
 Figure = Callable[[str], None]
 

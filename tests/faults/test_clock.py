@@ -13,7 +13,7 @@ from running_app import RunningApp, running_app
 from turns import texts
 
 from app.provider.base import ModelRequest, StreamEvent, TextBlock, UserTurn
-from app.provider.scripted.adapter import Call, Say, ScriptedProvider, ScriptedStep
+from app.provider.scripted import Call, Say, ScriptedProvider, ScriptedStep
 from app.util import clock, ids
 
 ROUNDS, PROMPTS = (10, 24) if LONG else (2, 12)

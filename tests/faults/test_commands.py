@@ -14,7 +14,7 @@ from running_app import RunningApp, running_app
 from trick_ground import SECRET, Location, model_for
 from turns import bash, pending, say, tools, until
 
-from app.provider.scripted.adapter import Call, ScriptedProvider
+from app.provider.scripted import Call, ScriptedProvider
 
 Figure = Callable[[str], None]
 

@@ -21,7 +21,7 @@ from sandboxed import needs_sandbox
 from user_logins import user
 
 from app.provider.base import ModelRequest
-from app.provider.scripted.adapter import ScriptedTurn, parse_turn
+from app.provider.scripted import ScriptedTurn, parse_turn
 
 Figure = Callable[[str], None]
 WALLS = [pytest.param("require", marks=needs_sandbox, id="sandbox"), pytest.param("off", id="without")]

@@ -16,7 +16,7 @@ from running_app import RunningApp, make_workspace, running_app
 from app.context.history import CLEARED
 from app.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
-from app.provider.scripted.adapter import Call, Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.provider.scripted import Call, Say, ScriptedProvider, ScriptedTurn, SetUsage
 
 TURNS = 300 if LONG else 100
 WINDOW = 32_000

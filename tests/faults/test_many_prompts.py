@@ -10,7 +10,7 @@ from over_sockets import clients
 from running_app import running_app
 
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
-from app.provider.scripted.adapter import ScriptedProvider
+from app.provider.scripted import ScriptedProvider
 
 ROUNDS = 10 if LONG else 1
 

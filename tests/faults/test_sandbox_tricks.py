@@ -19,7 +19,7 @@ from running_server import serving, this_checkout
 from sandboxed import needs_sandbox
 from trick_ground import Location
 
-from app.provider.scripted.adapter import ScriptedProvider
+from app.provider.scripted import ScriptedProvider
 from app.sandbox.sandbox import OFF
 from app.tool.process import process
 

@@ -17,7 +17,7 @@ from sse_reader import EventReader
 from user_logins import user
 
 from app.provider.base import ModelRequest
-from app.provider.scripted.adapter import ScriptedTurn, parse_turn
+from app.provider.scripted import ScriptedTurn, parse_turn
 
 WORK_SECONDS = 60.0 if LONG else 4.0
 LOOKS = 400 if LONG else 60

@@ -25,7 +25,7 @@ from turns import (
     until,
 )
 
-from app.provider.scripted.adapter import ScriptedProvider, Wait
+from app.provider.scripted import ScriptedProvider, Wait
 
 ASK = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
 STUBBORN = "trap '' TERM; echo started; while :; do sleep 0.05; done"

@@ -14,7 +14,7 @@ from sse_reader import Received
 from turns import bash, requests, say, statuses, texts, title_requests, titled, until
 
 from app.provider.base import ModelRequest, TextBlock
-from app.provider.scripted.adapter import TITLE, Fail, Say, ScriptedProvider, ScriptedTurn, Wait
+from app.provider.scripted import TITLE, Fail, Say, ScriptedProvider, ScriptedTurn, Wait
 
 GIT = shutil.which("git")
 

@@ -10,7 +10,7 @@ from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, texts, types
 
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
-from app.provider.scripted.adapter import Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.provider.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
 
 WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
 FULL = {"usage": {"input": 9_500, "output": 20}}

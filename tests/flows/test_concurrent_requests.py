@@ -19,7 +19,7 @@ from running_app import RunningApp, running_app, text_part
 from turns import assert_finished, requests, say, statuses, task, texts, until
 
 from app.provider.base import ModelRequest, TextBlock
-from app.provider.scripted.adapter import ScriptedProvider, ScriptedTurn, parse_turn
+from app.provider.scripted import ScriptedProvider, ScriptedTurn, parse_turn
 from app.schema.message import PromptInput
 
 ROOT = Path(__file__).parents[2]

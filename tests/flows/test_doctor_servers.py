@@ -10,7 +10,7 @@ from running_app import running_app
 from running_server import free_port
 from sqlalchemy import make_url, text
 
-from app.cli import server_checks
+from app.cli import checks
 from app.settings import Settings
 from app.storage import maintenance
 from app.storage.engine import make_engine
@@ -26,7 +26,7 @@ def reported(data_dir: Path, url: str | None, redis_url: str | None = None) -> l
     settings = Settings(data_dir=data_dir, database_url=url, redis_url=redis_url)
     engine = make_engine(settings.resolved_database_url)
     try:
-        return [f"{each.level} {each.subject}: {each.text}" for each in server_checks.check_servers(settings, engine)]
+        return [f"{each.level} {each.subject}: {each.text}" for each in checks.check_servers(settings, engine)]
     finally:
         engine.dispose()
 
@@ -77,7 +77,7 @@ def test_clocks_that_differ(ahead: float, said: str, tmp_path: Path, url: str, m
 
 
 def test_locks_that_do_not_work(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_checks, "_TRY_LOCK", "")
+    monkeypatch.setattr(checks, "_TRY_LOCK", "")
     assert reported(tmp_path, url)[-1].startswith("fault volume: ")
 
 

@@ -10,7 +10,7 @@ from redis_server import running_redis
 from running_app import running_app
 from running_server import free_port
 
-from app.cli.server_checks import mode
+from app.cli.checks import mode
 from app.settings import Settings
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade

@@ -12,7 +12,7 @@ from git_files import files, git, state
 from revert_steps import DONE, bash, play, revert, turn, unrevert, write
 from running_app import RunningApp, make_workspace, running_app
 
-from app.provider.scripted.adapter import ScriptedProvider
+from app.provider.scripted import ScriptedProvider
 from app.schema.message import PromptInput
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]

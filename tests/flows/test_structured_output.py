@@ -205,7 +205,7 @@ async def test_the_deadline_holds_for_retries_too(app: RunningApp, session: str)
 
 
 async def test_the_rules_of_the_scripted_provider_answer_so(tmp_path: Path) -> None:
-    from app.provider.scripted.rules import rules_provider
+    from app.provider.scripted_rules import rules_provider
 
     async with running_app(tmp_path, provider=rules_provider()) as app:
         session = (await app.create_session())["id"]

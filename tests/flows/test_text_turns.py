@@ -10,7 +10,7 @@ from running_app import running_app
 from turns import assert_finished, configured, parts, priced, requests, say, statuses, texts, title_requests, titled, types, until
 
 from app.provider.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
-from app.provider.scripted.adapter import TITLE, Say, ScriptedProvider
+from app.provider.scripted import TITLE, Say, ScriptedProvider
 
 
 async def test_a_text_turn_is_stored_as_clients_know_it(tmp_path: Path) -> None:

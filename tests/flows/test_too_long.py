@@ -11,7 +11,7 @@ from turns import bash, configured, priced, requests, say, texts, tools
 
 from app.context.tokens import estimate_request
 from app.provider.base import ModelRequest, UserTurn
-from app.provider.scripted.adapter import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.provider.scripted import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.schema.message import AssistantMessage, AssistantTime
 from app.session.live import compacting
 from app.session.rows import message_row

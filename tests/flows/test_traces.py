@@ -250,6 +250,6 @@ def test_off_imports_nothing_and_reads_no_stream_along(tmp_path: Path) -> None:
     ],
 )
 def test_which_variables_ask_for_traces(environ: dict[str, str], wanted: bool) -> None:
-    from app.telemetry.otel_settings import wants_traces
+    from app.telemetry.telemetry import wants_traces
 
     assert wants_traces(environ) is wanted

@@ -15,7 +15,7 @@ from sse_reader import Received
 from turns import Step, bash, call, say, texts
 
 from app.provider.base import ModelRequest, StreamEvent
-from app.provider.scripted.adapter import ScriptedProvider
+from app.provider.scripted import ScriptedProvider
 
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500

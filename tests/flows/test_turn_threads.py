@@ -7,7 +7,7 @@ from running_app import running_app
 from user_logins import user
 
 from app.provider.base import ModelRequest, StreamEvent
-from app.provider.scripted.adapter import ScriptedProvider
+from app.provider.scripted import ScriptedProvider
 from app.util.shared_threads import WORKING_FOR, Owner
 
 

@@ -1,4 +1,4 @@
-"""All routes of the application, as requests to be made of it."""
+"""All routes of the main, as requests to be made of it."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from app.api import application
+from app import main
 
 Route = tuple[str, str]
 """(method, path), the path's parameters in braces."""
@@ -15,7 +15,7 @@ WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 
 def every_route(app: FastAPI) -> list[Route]:
-    application.load_all()
+    main.load_all()
     found = list(_api_routes(app.routes))
     assert len(found) > 50
     return found

@@ -16,7 +16,7 @@ from running_app import RunningApp, running_app
 from user_logins import add_user, user
 
 from app.provider.base import ModelRequest
-from app.provider.scripted.adapter import ScriptedAnswer, ScriptedTurn, parse_turn
+from app.provider.scripted import ScriptedAnswer, ScriptedTurn, parse_turn
 
 CANARIES = ("canary-of-bert", "canary-of-data", "canary-of-home", "canary-of-victim")
 READS = (

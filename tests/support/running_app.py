@@ -28,7 +28,7 @@ from sse_reader import EventReader
 
 from app.api_client.asgi_transport import StreamingTransport
 from app.main import create_app
-from app.provider.scripted.adapter import ScriptedAnswer, ScriptedProvider, ScriptedStep
+from app.provider.scripted import ScriptedAnswer, ScriptedProvider, ScriptedStep
 from app.server import Choices, Server
 from app.settings import Settings
 from app.storage.engine import make_engine

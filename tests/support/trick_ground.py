@@ -12,7 +12,7 @@ from running_app import RunningApp, make_workspace
 from turns import tools
 
 from app.provider.base import ModelRequest
-from app.provider.scripted.adapter import Call, Say, ScriptedStep
+from app.provider.scripted import Call, Say, ScriptedStep
 
 SECRET = "SECRET"
 PROGRAMS = {

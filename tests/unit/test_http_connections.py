@@ -12,7 +12,7 @@ from over_sockets import listening
 from running_app import RunningApp, running_app
 
 from app import http_server
-from app.api import incoming_body
+from app.api import security
 from app.bus.base import Event
 
 GET = b"GET /global/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -85,7 +85,7 @@ async def test_a_long_body_is_no_long_head(app: RunningApp) -> None:
 
 
 async def test_a_body_that_stops_coming_is_given_up(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming_body, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
     head = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
     async with listening(app) as port:
         assert (await answer_to(port, head + b'{"title": '))[0] == 408

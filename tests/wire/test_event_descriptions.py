@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from app.api.v2.event import event_types
+from app.api.v2.sessions import event_types
 from app.schema.event import AnnouncedEvent
 from app.schema.timeline import TIMELINE_EVENTS
 

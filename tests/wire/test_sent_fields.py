@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from running_app import RunningApp, running_app
 from starlette.routing import BaseRoute
 
-from app.api import application
+from app import main
 from app.config.unused import UNUSED, unused_keys
 from app.project.location import Location
 from app.schema import config
@@ -174,7 +174,7 @@ def api_routes(routes: list[BaseRoute]) -> Iterator[APIRoute]:
 
 
 def routes_of(app: FastAPI) -> dict[tuple[str, str], APIRoute]:
-    application.load_all()
+    main.load_all()
     return {(method, nameless(route.path_format)): route for route in api_routes(app.routes) for method in route.methods}
 
 

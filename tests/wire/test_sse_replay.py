@@ -13,7 +13,7 @@ from session_parts import putting
 from sse_reader import EventReader, Received
 
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
-from app.provider.scripted.adapter import ScriptedProvider
+from app.provider.scripted import ScriptedProvider
 from app.schema.part import TextPart
 from app.session.live_parts import LivePart
 from app.storage.repositories import journal_rows

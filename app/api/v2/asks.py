@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from app.api.deps import AppServices, SessionIdPath, Who
+from app.api.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
 from app.api.roles import ANSWERS, READS, WRITES
-from app.api.v2.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
 from app.intake.client_permission import ClientPermission, ask
 from app.pending.requests import PendingRequest, PendingRequests, R, T

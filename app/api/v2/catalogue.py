@@ -1,18 +1,67 @@
-"""What a directory offers to its sessions: agents, commands, skills and references."""
+"""What a directory offers to its sessions: agents, commands, skills and references; the models that answer in it, and the
+providers that serve them. Secrets are masked."""
 
-from typing import Any, Literal
-
+from app.api.errors import ForbiddenError
+from app.api.errors import TaggedAnswer
+from app.api.errors import TaggedError
+from app.api.errors import described
 from app.api.roles import READS
-from app.api.v2.errors import ForbiddenError
-from app.api.v2.shapes import Located, PlaceInstance, located, router
+from app.api.v2.shapes import Located
+from app.api.v2.shapes import LocationInfo
+from app.api.v2.shapes import PlaceInstance
+from app.api.v2.shapes import PlaceLocation
+from app.api.v2.shapes import located
+from app.api.v2.shapes import router
 from app.intake.mcp_commands import all_commands
-from app.provider.models.selection import parse_model
+from app.provider.catalogue import LONG_CONTEXT
+from app.provider.selection import config_providers
+from app.provider.selection import parse_model
 from app.schema.base import Wire
-from app.schema.model import Agent, AgentMode, Command, Skill
+from app.schema.model import Agent
+from app.schema.model import AgentMode
+from app.schema.model import CachePrice
+from app.schema.model import Command
+from app.schema.model import CostTier
+from app.schema.model import Modalities
+from app.schema.model import Model
+from app.schema.model import ModelApi
+from app.schema.model import ModelLimit
+from app.schema.model import Price
+from app.schema.model import ProviderInfo
+from app.schema.model import Skill
 from app.schema.part import ModelRef
-from app.schema.permission import Action, Ruleset
+from app.schema.permission import Action
+from app.schema.permission import Ruleset
 from app.schema.session import SessionModel
 from app.util.secrets import masked
+from collections.abc import Iterator
+from datetime import UTC
+from datetime import datetime
+from fastapi import Path
+from pydantic import Field
+from typing import Annotated
+from typing import Any
+from typing import Literal
+
+
+health_routes = router("", tags=["health"])
+location_routes = router("", ForbiddenError, tags=["location"])
+
+
+class SecondApiHealth(Wire):
+    healthy: Literal[True] = True
+
+
+@health_routes.get("/health", operation_id="v2.health.get", dependencies=READS)
+async def health() -> SecondApiHealth:
+    """Wants the login, as OpenCode's; `GET /global/health` does not."""
+    return SecondApiHealth()
+
+
+@location_routes.get("/location", operation_id="v2.location.get", dependencies=READS)
+async def get(here: PlaceLocation) -> LocationInfo:
+    return LocationInfo.of(here)
+
 
 routes = router("", ForbiddenError)
 
@@ -89,7 +138,7 @@ def _agent(agent: Agent) -> AgentV2Info:
     body = {name: value for name, value in sampling.items() if value is not None}
     return AgentV2Info(
         id=agent.name,
-        model=_model(agent.model, agent.variant),
+        model=_session_model(agent.model, agent.variant),
         request=ProviderRequest(body=masked({**agent.options, **body})),
         system=agent.prompt,
         description=agent.description,
@@ -111,10 +160,178 @@ def _command(command: Command) -> CommandV2Info:
         template=command.template,
         description=command.description,
         agent=command.agent,
-        model=_model(parse_model(command.model) if command.model else None, command.variant),
+        model=_session_model(parse_model(command.model) if command.model else None, command.variant),
         subtask=command.subtask,
     )
 
 
-def _model(model: ModelRef | None, variant: str | None) -> SessionModel | None:
+def _session_model(model: ModelRef | None, variant: str | None) -> SessionModel | None:
     return SessionModel(id=model.model_id, provider_id=model.provider_id, variant=variant) if model else None
+
+
+class ProviderNotFoundError(TaggedAnswer):
+    status = 404
+    tag: Literal["ProviderNotFoundError"] = "ProviderNotFoundError"
+    provider_id: str
+
+
+class ProviderAISDK(Wire):
+    """`package` names the adapter as OpenCode's configuration does."""
+
+    type: Literal["aisdk"] = "aisdk"
+    package: str
+    url: str | None = None
+    settings: dict[str, Any] = {}
+
+
+class ModelApiV2(ProviderAISDK):
+    """`id` is the name that the provider's API knows."""
+
+    id: str
+
+
+class ProviderV2Info(Wire):
+    """`integration_id`: what it is connected by."""
+
+    id: str
+    integration_id: Annotated[str | None, Field(alias="integrationID")] = None
+    name: str
+    api: ProviderAISDK
+    request: ProviderRequest
+
+
+class ModelCapabilities(Wire):
+    tools: bool
+    input: list[str]
+    output: list[str]
+
+
+class ModelVariant(ProviderRequest):
+    id: str
+
+
+class ModelRelease(Wire):
+    """Epoch milliseconds, 0 where it is not known."""
+
+    released: int
+
+
+class ModelCost(Wire):
+    """Dollars a million tokens, above `tier` tokens of context where there is one."""
+
+    tier: CostTier | None = None
+    input: float
+    output: float
+    cache: CachePrice
+
+
+class ModelV2Info(Wire):
+    id: str
+    provider_id: str
+    family: str | None = None
+    name: str
+    api: ModelApiV2
+    capabilities: ModelCapabilities
+    request: ProviderRequest
+    variants: list[ModelVariant]
+    time: ModelRelease
+    cost: list[ModelCost]
+    status: Literal["alpha", "beta", "deprecated", "active"]
+    enabled: bool = True
+    limit: ModelLimit
+
+
+@routes.get("/model", tags=["model"], operation_id="v2.model.list", dependencies=READS)
+async def models(instance: PlaceInstance) -> Located[list[ModelV2Info]]:
+    providers = config_providers(instance.models.connected).providers
+    found = [_model_info(provider, model) for provider in providers for model in provider.models.values()]
+    return located(instance.location, found)
+
+
+@routes.get("/provider", tags=["provider"], operation_id="v2.provider.list", dependencies=READS)
+async def providers(instance: PlaceInstance) -> Located[list[ProviderV2Info]]:
+    """Those that are connected."""
+    return located(instance.location, list(map(_provider, config_providers(instance.models.connected).providers)))
+
+
+@routes.get(
+    "/provider/{providerID}",
+    tags=["provider"],
+    operation_id="v2.provider.get",
+    responses=described(ProviderNotFoundError),
+    dependencies=READS,
+)
+async def provider(instance: PlaceInstance, provider_id: Annotated[str, Path(alias="providerID")]) -> Located[ProviderV2Info]:
+    for found in config_providers(instance.models.connected).providers:
+        if found.id == provider_id:
+            return located(instance.location, _provider(found))
+    message = f"Provider not found: {provider_id}. A provider is there when it is connected."
+    raise TaggedError(ProviderNotFoundError(message=message, provider_id=provider_id))
+
+
+def _provider(info: ProviderInfo) -> ProviderV2Info:
+    api = _api_of(info)
+    return ProviderV2Info(
+        id=info.id,
+        integration_id=info.id if info.env else None,
+        name=info.name,
+        api=ProviderAISDK(package=api.npm, url=info.options.get("baseURL") or api.url or None, settings=info.options),
+        request=ProviderRequest(headers=info.options.get("headers") or {}),
+    )
+
+
+def _api_of(info: ProviderInfo) -> ModelApi:
+    """A connected provider has a model; they speak alike unless the configuration says otherwise."""
+    return next(iter(info.models.values())).api
+
+
+def _model_info(provider: ProviderInfo, model: Model) -> ModelV2Info:
+    return ModelV2Info(
+        id=model.id,
+        provider_id=model.provider_id,
+        family=model.family or None,
+        name=model.name,
+        api=ModelApiV2(
+            id=model.api.id,
+            package=model.api.npm,
+            url=provider.options.get("baseURL") or model.api.url or None,
+            settings=provider.options,
+        ),
+        capabilities=ModelCapabilities(
+            tools=model.capabilities.toolcall,
+            input=_kinds(model.capabilities.input),
+            output=_kinds(model.capabilities.output),
+        ),
+        request=ProviderRequest(headers=model.headers, body=model.options),
+        variants=[ModelVariant(id=name, body=body) for name, body in (model.variants or {}).items()],
+        time=ModelRelease(released=_released(model.release_date)),
+        cost=list(_costs(model)),
+        status=model.status,
+        limit=model.limit,
+    )
+
+
+def _kinds(modalities: Modalities) -> list[str]:
+    return [kind for kind, has in modalities.wire().items() if has]
+
+
+def _released(date: str) -> int:
+    """Of `2025-09-29`, or a year and month alone."""
+    day = f"{date}-01" if len(date) == len("2025-09") else date
+    try:
+        return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
+    except ValueError:
+        return 0
+
+
+def _costs(model: Model) -> Iterator[ModelCost]:
+    """None of a model that costs nothing, or nobody knows what."""
+    if model.cost.input or model.cost.output:
+        yield _cost(model.cost)
+    yield from (_cost(each, each.tier) for each in model.cost.tiers or ())
+    if model.cost.experimental_over_200k and not model.cost.tiers:
+        yield _cost(model.cost.experimental_over_200k, CostTier(size=LONG_CONTEXT))
+
+
+def _cost(price: Price, tier: CostTier | None = None) -> ModelCost:
+    return ModelCost(tier=tier, input=price.input, output=price.output, cache=price.cache)

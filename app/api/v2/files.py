@@ -1,25 +1,61 @@
-"""Looking into a directory: its files found, listed and read."""
+"""Looking into a directory: its files found, listed and read. And terminals, those of the first API: one that is made here stays
+listed when its program has exited, until it is removed."""
 
 import asyncio
 import mimetypes
-from pathlib import Path as FilePath
-from typing import Annotated, Literal
-
-from fastapi import Path, Query
-from fastapi.responses import Response
-
-from app.api.deps import AppServices, Who, search_place_of
-from app.api.file import files, paths_in
+from app.api.deps import AppServices
+from app.api.deps import Who
+from app.api.deps import search_place_of
+from app.api.deps import workspace_of
+from app.api.errors import ForbiddenError
+from app.api.errors import PtyNotFoundError
+from app.api.errors import Responses
+from app.api.errors import TaggedAnswer
+from app.api.errors import TaggedError
+from app.api.errors import answer
+from app.api.errors import described
+from app.api.file import files
+from app.api.file import paths_in
+from app.api.roles import ANSWERS
 from app.api.roles import READS
-from app.api.v2.errors import ForbiddenError, TaggedAnswer, TaggedError, described
-from app.api.v2.shapes import Located, PlaceWorkspace, located, router
+from app.api.roles import WRITES
+from app.api.terminals import OutputCursor
+from app.api.terminals import PtyIdPath
+from app.api.terminals import Ticket
+from app.api.terminals import UpgradeRequired
+from app.api.terminals import issue_ticket
+from app.api.terminals import open_terminal
+from app.api.v2.shapes import Located
+from app.api.v2.shapes import Place
+from app.api.v2.shapes import PlaceLocation
+from app.api.v2.shapes import PlaceWorkspace
+from app.api.v2.shapes import T
+from app.api.v2.shapes import located
+from app.api.v2.shapes import router
 from app.browse.content import read
 from app.browse.listing import list_directory
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.project import FileNode
+from app.schema.pty import Pty
+from app.schema.pty import PtyInput
+from app.schema.pty import PtyTicket
+from app.schema.pty import PtyUpdate
+from app.server import Server
+from app.users.principal import Principal
+from fastapi import Path
+from fastapi import Query
+from fastapi import Request
+from fastapi.responses import Response
+from pathlib import Path as FilePath
+from typing import Annotated
+from typing import Literal
+
 
 routes = router("", ForbiddenError, tags=["fs"])
+terminals = router("/pty", ForbiddenError, tags=["pty"])
+of_terminal = router("/pty/{ptyID}", ForbiddenError, PtyNotFoundError, tags=["pty"])
+routers = (routes, terminals, of_terminal)
 
 _HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"}
 """A project's page that is opened here must not speak to this server in the user's name."""
@@ -84,3 +120,56 @@ async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: A
 
 def _entry(node: FileNode) -> FileSystemEntry:
     return FileSystemEntry.of(f"{node.path}/" if node.type == "directory" else node.path)
+
+
+_UPGRADE: Responses = {426: answer("UpgradeRequiredError", TaggedAnswer)}
+_WEBSOCKET = {"x-websocket": True}
+
+
+@terminals.get("", operation_id="v2.pty.list", dependencies=READS)
+async def list_terminals(app: AppServices, who: Who, here: PlaceLocation) -> Located[list[Pty]]:
+    return located(here, list(app.terminals.all(who, here.directory)))
+
+
+@terminals.post("", dependencies=WRITES)
+async def create(request: Request, app: AppServices, who: Who, workspace: PlaceWorkspace, wanted: PtyInput) -> Located[Pty]:
+    """A program in a terminal of its own."""
+    return located(workspace.location, await open_terminal(request, app, who, workspace, wanted, stays=True))
+
+
+@of_terminal.get("", dependencies=READS)
+async def get(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Located[Pty]:
+    return await _of(app, who, pty_id, app.terminals.get(who, pty_id).info)
+
+
+@of_terminal.put("", dependencies=WRITES)
+async def update(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath, wanted: PtyUpdate) -> Located[Pty]:
+    """Its title or its size."""
+    return await _of(app, who, pty_id, app.terminals.update(who, pty_id, wanted))
+
+
+@of_terminal.delete("", status_code=204, dependencies=WRITES)
+async def remove(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> None:
+    """Ends its program and all that was started in it."""
+    await app.terminals.remove(who, pty_id)
+
+
+@of_terminal.post("/connect-token", dependencies=WRITES)
+async def connect_token(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Located[PtyTicket]:
+    """A login for one connection, `GET /api/pty/:ptyID/connect?ticket=…`: a browser's WebSocket can send no header."""
+    return await _of(app, who, pty_id, issue_ticket(app, who, pty_id))
+
+
+@of_terminal.get("/connect", operation_id="v2.pty.connect", responses=_UPGRADE, openapi_extra=_WEBSOCKET, dependencies=ANSWERS)
+async def describe_connection(
+    app: AppServices, who: Who, place: Place, pty_id: PtyIdPath, cursor: OutputCursor = "", ticket: Ticket = None
+) -> bool:
+    """A WebSocket at a terminal: what it prints is sent, what is received is typed."""
+    app.terminals.own(who, pty_id)
+    raise UpgradeRequired
+
+
+async def _of(app: Server, who: Principal, pty_id: str, value: T) -> Located[T]:
+    """Located where the terminal is, whatever the request names."""
+    terminal = app.terminals.get(who, pty_id)
+    return located((await workspace_of(app, who, terminal.directory)).location, value)

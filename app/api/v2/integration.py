@@ -12,10 +12,10 @@ from fastapi import Depends, Path
 from fastapi.responses import Response
 from pydantic import Field
 
-from app.api.config import put_key, remove_key, stored_keys
 from app.api.deps import AppServices, Who, json_bytes
+from app.api.directory import put_key, remove_key, stored_keys
+from app.api.errors import ForbiddenError
 from app.api.roles import READS, WRITES
-from app.api.v2.errors import ForbiddenError
 from app.api.v2.shapes import IN_PLACE, Located, PlaceInstance, PlaceLocation, located, router
 from app.schema.base import Wire
 from app.schema.errors import BadRequest

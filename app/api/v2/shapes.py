@@ -10,10 +10,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.routing import APIRoute
 
 from app.api.deps import SessionIdPath, instance_of, instance_of_session, workspace_of
+from app.api.errors import InvalidCursorError, TaggedAnswer, TaggedError, described
 from app.api.json_route import JsonRoute, Router, operation_id
-from app.api.roles import principal_of
-from app.api.services import services_of
-from app.api.v2.errors import InvalidCursorError, TaggedAnswer, TaggedError, described
+from app.api.roles import principal_of, services_of
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest

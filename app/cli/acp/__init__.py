@@ -10,7 +10,7 @@ library is imported with the command, never with a server.
 
 import asyncio
 
-from app.cli.attach import Attach, Where, checked, directory_of
+from app.cli.support import Attach, Where, checked, directory_of
 
 
 def acp(attach: Attach = None, where: Where = None) -> None:

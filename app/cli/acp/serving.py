@@ -12,8 +12,7 @@ from acp import run_agent
 from app.cli.acp.agent import EditorAgent
 from app.cli.acp.server_calls import ServerCalls
 from app.cli.acp.stdio import EditorLines, editor_streams
-from app.cli.attach import server_at
-from app.cli.support import fail
+from app.cli.support import fail, server_at
 
 
 async def serve(attach: str | None, where: Path | None) -> None:

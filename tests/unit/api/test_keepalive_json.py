@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.api import long_answers
-from app.api.long_answers import keeping_alive, waiting_with_client
+from app.api import event
+from app.api.event import keeping_alive, waiting_with_client
 
 
 class Client:
@@ -50,7 +50,7 @@ async def test_headers_and_a_newline_come_before_the_work_is_done() -> None:
 
 
 async def test_newlines_keep_the_connection_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_answers, "KEEP_ALIVE_SECONDS", 0.001)
+    monkeypatch.setattr(event, "KEEP_ALIVE_SECONDS", 0.001)
     client = Client()
 
     async def work() -> bytes:

@@ -5,8 +5,7 @@ from typing import Any
 
 from terminal_events import ANSWERING, PROMPT, PROMPTED, SESSION, completed, delta, event, part, text, tool
 
-from app.cli.console import Output
-from app.cli.render import MOST_LINES, MOST_OUTPUT_LINES, JsonEvents, Renderer, tool_lines
+from app.cli.render import MOST_LINES, MOST_OUTPUT_LINES, JsonEvents, Output, Renderer, tool_lines
 
 DIFF = "Index: a.txt\n=====\n--- a.txt\n+++ a.txt\n@@ -1,2 +1,2 @@\n-hello\n+goodbye\n world\n"
 

@@ -3,7 +3,7 @@ import os
 import stat
 from pathlib import Path
 
-from app.provider.auth_store import AuthStore
+from app.provider.connected import AuthStore
 from app.schema.model import ApiAuth, OAuth, WellKnownAuth
 
 ENTRIES = {

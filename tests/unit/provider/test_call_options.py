@@ -1,12 +1,16 @@
 import pytest
-
 from app.config.flags import Flags
-from app.provider import npm
-from app.provider.call_options import CallOptions, call_options
-from app.schema.model import Agent, Capabilities, Model, ModelApi, ModelLimit
+from app.provider.base import Npm
+from app.provider.options import CallOptions
+from app.provider.options import call_options
+from app.schema.model import Agent
+from app.schema.model import Capabilities
+from app.schema.model import Model
+from app.schema.model import ModelApi
+from app.schema.model import ModelLimit
 
 
-def model(model_id: str, provider: str = "p", package: str = npm.OPENAI_COMPATIBLE, **more: object) -> Model:
+def model(model_id: str, provider: str = "p", package: str = Npm.OPENAI_COMPATIBLE, **more: object) -> Model:
     can = Capabilities(temperature=True, reasoning=True)
     fields = {"capabilities": can, "limit": ModelLimit(output=64_000), **more}
     return Model.model_validate(
@@ -73,8 +77,8 @@ def test_a_small_call_ignores_the_variant():
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
-        (model("gpt-4o", "openai", npm.OPENAI), {"store": False, "promptCacheKey": "ses_1"}),
-        (model("gpt-5", "openai", npm.OPENAI), {"store": False, "promptCacheKey": "ses_1", "reasoningEffort": "medium"}),
+        (model("gpt-4o", "openai", Npm.OPENAI), {"store": False, "promptCacheKey": "ses_1"}),
+        (model("gpt-5", "openai", Npm.OPENAI), {"store": False, "promptCacheKey": "ses_1", "reasoningEffort": "medium"}),
         (model("gpt-5.1", "other"), {"reasoningEffort": "medium", "textVerbosity": "low"}),
         (model("gpt-5.1-codex", "other"), {"reasoningEffort": "medium"}),
         (model("gpt-5-pro", "other"), {}),
@@ -89,17 +93,17 @@ def test_a_small_call_ignores_the_variant():
                 "reasoningSummary": "auto",
             },
         ),
-        (model("x", "openrouter", npm.OPENROUTER), {"usage": {"include": True}}),
+        (model("x", "openrouter", Npm.OPENROUTER), {"usage": {"include": True}}),
         (
-            model("google/gemini-3-pro", "openrouter", npm.OPENROUTER),
+            model("google/gemini-3-pro", "openrouter", Npm.OPENROUTER),
             {"usage": {"include": True}, "reasoning": {"effort": "high"}},
         ),
         (model("x", "baseten"), {"chat_template_args": {"enable_thinking": True}}),
         (model("glm-4.7", "zai"), {"thinking": {"type": "enabled", "clear_thinking": False}}),
         (model("x", "venice"), {"promptCacheKey": "ses_1"}),
-        (model("gemini-2.5-pro", "google", npm.GOOGLE), {"thinkingConfig": {"includeThoughts": True}}),
-        (model("gemini-3-pro", "google", npm.GOOGLE), {"thinkingConfig": {"includeThoughts": True, "thinkingLevel": "high"}}),
-        (model("claude-opus-4-5", "anthropic", npm.ANTHROPIC), {}),
+        (model("gemini-2.5-pro", "google", Npm.GOOGLE), {"thinkingConfig": {"includeThoughts": True}}),
+        (model("gemini-3-pro", "google", Npm.GOOGLE), {"thinkingConfig": {"includeThoughts": True, "thinkingLevel": "high"}}),
+        (model("claude-opus-4-5", "anthropic", Npm.ANTHROPIC), {}),
     ],
 )
 def test_default_options(of, expected):
@@ -113,14 +117,14 @@ def test_a_provider_can_ask_for_a_cache_key():
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
-        (model("gpt-5-nano", "openai", npm.OPENAI), {"store": False, "reasoningEffort": "minimal"}),
-        (model("gpt-5.1", "openai", npm.OPENAI), {"store": False, "reasoningEffort": "low"}),
-        (model("gpt-4o", "openai", npm.OPENAI, capabilities=Capabilities()), {"store": False}),
-        (model("gemini-3-flash", "google", npm.GOOGLE), {"thinkingConfig": {"thinkingLevel": "minimal"}}),
-        (model("gemini-2.5-flash", "google", npm.GOOGLE), {"thinkingConfig": {"thinkingBudget": 0}}),
-        (model("google/gemini-2.5-flash", "openrouter", npm.OPENROUTER), {"reasoning": {"enabled": False}}),
-        (model("openai/x", "openrouter", npm.OPENROUTER), {"reasoningEffort": "minimal"}),
-        (model("claude-haiku-4-5", "anthropic", npm.ANTHROPIC), {}),
+        (model("gpt-5-nano", "openai", Npm.OPENAI), {"store": False, "reasoningEffort": "minimal"}),
+        (model("gpt-5.1", "openai", Npm.OPENAI), {"store": False, "reasoningEffort": "low"}),
+        (model("gpt-4o", "openai", Npm.OPENAI, capabilities=Capabilities()), {"store": False}),
+        (model("gemini-3-flash", "google", Npm.GOOGLE), {"thinkingConfig": {"thinkingLevel": "minimal"}}),
+        (model("gemini-2.5-flash", "google", Npm.GOOGLE), {"thinkingConfig": {"thinkingBudget": 0}}),
+        (model("google/gemini-2.5-flash", "openrouter", Npm.OPENROUTER), {"reasoning": {"enabled": False}}),
+        (model("openai/x", "openrouter", Npm.OPENROUTER), {"reasoningEffort": "minimal"}),
+        (model("claude-haiku-4-5", "anthropic", Npm.ANTHROPIC), {}),
     ],
 )
 def test_small_options(of, expected):

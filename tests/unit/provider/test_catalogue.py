@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.provider import npm
-from app.provider.models.assembly import ProviderSettings, assemble
-from app.provider.models.catalogue import LISTED, Catalogue, known_info
-from app.provider.models.listing import auth_methods, config_providers, provider_list
-from app.provider.models.variants import derive_variants
+from app.provider.base import Npm
+from app.provider.catalogue import LISTED, Catalogue, known_info
+from app.provider.connected import ProviderSettings, assemble
+from app.provider.options import derive_variants
+from app.provider.selection import auth_methods, config_providers, provider_list
 from app.schema.model import (
     ApiAuth,
     CachePrice,
@@ -25,8 +25,8 @@ from app.schema.model import (
 )
 
 PROVIDERS: dict[str, Any] = {
-    "acme": {"name": "Acme", "env": ["ACME_KEY"], "npm": npm.OPENAI_COMPATIBLE, "api": "https://acme/v1"},
-    "duo": {"name": "Duo", "env": ["DUO_KEY", "DUO_OTHER_KEY"], "npm": npm.ANTHROPIC, "api": "https://duo/v1"},
+    "acme": {"name": "Acme", "env": ["ACME_KEY"], "npm": Npm.OPENAI_COMPATIBLE, "api": "https://acme/v1"},
+    "duo": {"name": "Duo", "env": ["DUO_KEY", "DUO_OTHER_KEY"], "npm": Npm.ANTHROPIC, "api": "https://duo/v1"},
 }
 DEARER = {"input": 3, "output": 4, "tier": {"type": "context", "size": 272_000}}
 
@@ -279,20 +279,20 @@ def reasoning_model(model_id: str, package: str) -> Model:
 @pytest.mark.parametrize(
     ("model_id", "package", "names"),
     [
-        ("anything", npm.OPENAI_COMPATIBLE, ["low", "medium", "high"]),
-        ("claude-sonnet-4-5", npm.ANTHROPIC, ["high", "max"]),
-        ("claude-opus-4-7", npm.ANTHROPIC, ["low", "medium", "high", "max"]),
-        ("gemini-2.5-pro", npm.GOOGLE, ["high", "max"]),
-        ("gemini-3-pro", npm.GOOGLE, ["low", "high"]),
-        ("gpt-5", npm.OPENAI, ["minimal", "low", "medium", "high"]),
-        ("gpt-5.1", npm.OPENAI, ["none", "low", "medium", "high"]),
-        ("gpt-5.2", npm.OPENAI, ["none", "low", "medium", "high", "xhigh"]),
-        ("gpt-5.1-codex", npm.OPENAI, ["low", "medium", "high"]),
-        ("gpt-5-pro", npm.OPENAI, []),
-        ("anthropic/claude-opus-4.6", npm.OPENROUTER, []),
-        ("openai/gpt-5", npm.OPENROUTER, ["none", "minimal", "low", "medium", "high", "xhigh"]),
-        ("deepseek-reasoner", npm.OPENAI_COMPATIBLE, []),
-        ("glm-4.7", npm.OPENAI_COMPATIBLE, []),
+        ("anything", Npm.OPENAI_COMPATIBLE, ["low", "medium", "high"]),
+        ("claude-sonnet-4-5", Npm.ANTHROPIC, ["high", "max"]),
+        ("claude-opus-4-7", Npm.ANTHROPIC, ["low", "medium", "high", "max"]),
+        ("gemini-2.5-pro", Npm.GOOGLE, ["high", "max"]),
+        ("gemini-3-pro", Npm.GOOGLE, ["low", "high"]),
+        ("gpt-5", Npm.OPENAI, ["minimal", "low", "medium", "high"]),
+        ("gpt-5.1", Npm.OPENAI, ["none", "low", "medium", "high"]),
+        ("gpt-5.2", Npm.OPENAI, ["none", "low", "medium", "high", "xhigh"]),
+        ("gpt-5.1-codex", Npm.OPENAI, ["low", "medium", "high"]),
+        ("gpt-5-pro", Npm.OPENAI, []),
+        ("anthropic/claude-opus-4.6", Npm.OPENROUTER, []),
+        ("openai/gpt-5", Npm.OPENROUTER, ["none", "minimal", "low", "medium", "high", "xhigh"]),
+        ("deepseek-reasoner", Npm.OPENAI_COMPATIBLE, []),
+        ("glm-4.7", Npm.OPENAI_COMPATIBLE, []),
         ("grok-4", "@ai-sdk/xai", []),
         ("grok-3-mini", "@ai-sdk/xai", ["low", "high"]),
     ],
@@ -304,11 +304,11 @@ def test_which_efforts_a_model_offers(model_id, package, names):
 @pytest.mark.parametrize(
     ("model_id", "package", "stated", "names"),
     [
-        ("glm-5.3", npm.OPENAI_COMPATIBLE, [{"type": "toggle"}, {"type": "effort", "values": ["low", "max"]}], ["low", "max"]),
+        ("glm-5.3", Npm.OPENAI_COMPATIBLE, [{"type": "toggle"}, {"type": "effort", "values": ["low", "max"]}], ["low", "max"]),
         ("grok-4.7", "@ai-sdk/xai", [{"type": "effort", "values": [None, "high"]}], ["none", "high"]),
-        ("kimi-k2.6", npm.OPENAI_COMPATIBLE, [{"type": "toggle"}], ["low", "medium", "high"]),
-        ("anything", npm.OPENAI_COMPATIBLE, [], []),
-        ("claude-opus-4-5", npm.ANTHROPIC, [{"type": "effort", "values": ["low"]}], ["high", "max"]),
+        ("kimi-k2.6", Npm.OPENAI_COMPATIBLE, [{"type": "toggle"}], ["low", "medium", "high"]),
+        ("anything", Npm.OPENAI_COMPATIBLE, [], []),
+        ("claude-opus-4-5", Npm.ANTHROPIC, [{"type": "effort", "values": ["low"]}], ["high", "max"]),
     ],
 )
 def test_efforts_that_models_dev_states_take_the_place_of_guesses(model_id, package, stated, names):
@@ -316,12 +316,12 @@ def test_efforts_that_models_dev_states_take_the_place_of_guesses(model_id, pack
 
 
 def test_a_model_that_does_not_reason_has_no_variants():
-    model = reasoning_model("x", npm.OPENAI_COMPATIBLE).model_copy(update={"capabilities": Capabilities()})
+    model = reasoning_model("x", Npm.OPENAI_COMPATIBLE).model_copy(update={"capabilities": Capabilities()})
     assert derive_variants(model) == {}
 
 
 def test_a_thinking_budget_for_older_claude_models():
-    variants = derive_variants(reasoning_model("claude-sonnet-4-5", npm.ANTHROPIC))
+    variants = derive_variants(reasoning_model("claude-sonnet-4-5", Npm.ANTHROPIC))
     assert variants["high"] == {"thinking": {"type": "enabled", "budgetTokens": 16000}}
     assert variants["max"] == {"thinking": {"type": "enabled", "budgetTokens": 31999}}
 
@@ -383,7 +383,7 @@ def test_every_known_provider_takes_a_key():
 
 def test_real_models_have_prices_windows_and_abilities():
     sonnet = Catalogue().models("anthropic")["claude-sonnet-4-5"]
-    assert (sonnet.provider_id, sonnet.api.npm, sonnet.api.url) == ("anthropic", npm.ANTHROPIC, "https://api.anthropic.com/v1")
+    assert (sonnet.provider_id, sonnet.api.npm, sonnet.api.url) == ("anthropic", Npm.ANTHROPIC, "https://api.anthropic.com/v1")
     assert (sonnet.cost.input, sonnet.cost.output) == (3, 15)
     assert sonnet.cost.cache == CachePrice(read=0.3, write=3.75)
     assert sonnet.limit.context >= 200_000 and sonnet.limit.output == 64_000
@@ -423,11 +423,11 @@ def test_no_sdk_is_loaded_for_a_list_of_providers():
     program = """
 import sys
 from app.provider import registry
-from app.provider.models import listing
-from app.provider.models.assembly import ProviderSettings, assemble
-from app.provider.models.catalogue import Catalogue
+from app.provider import selection
+from app.provider.connected import ProviderSettings, assemble
+from app.provider.catalogue import Catalogue
 settings = ProviderSettings(entries={"f": {"models": {"m": {}}, "options": {"baseURL": "http://x"}}})
-listing.config_providers(assemble(Catalogue(), settings, {}, {})).wire_json()
+selection.config_providers(assemble(Catalogue(), settings, {}, {})).wire_json()
 print([name for name in ("openai", "anthropic", "rapidfuzz") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

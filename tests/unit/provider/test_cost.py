@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.provider.base import Usage
-from app.provider.models.cost import tokens_and_cost
+from app.provider.catalogue import tokens_and_cost
 from app.schema.model import CachePrice, CostTier, ModelPrice, Price, PriceTier
 from app.schema.part import CacheTokens, Tokens
 

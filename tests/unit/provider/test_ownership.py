@@ -7,8 +7,8 @@ import pytest
 
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig, load
-from app.provider.models.assembly import ProviderSettings, ServerKeys, connect
-from app.provider.models.catalogue import Catalogue
+from app.provider.catalogue import Catalogue
+from app.provider.connected import ProviderSettings, ServerKeys, connect
 from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, ProviderInfo
 

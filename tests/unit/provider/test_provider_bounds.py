@@ -9,7 +9,7 @@ import pytest
 from fake_provider import FakeServer, Reply, ask, events_of, sse
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
-from app.provider import answers, calls
+from app.provider import answers, registry
 from app.provider.anthropic_messages import Anthropic
 from app.provider.base import (
     AnswerTooLarge,
@@ -48,14 +48,14 @@ def provider(server: FakeServer, wire: str = "chat") -> Connection:
 
 
 def connection(adapter: Provider, most_bytes: int) -> Connection:
-    return Connection(partial(calls.bounded, adapter.stream, most_bytes), adapter.close)
+    return Connection(partial(registry.bounded, adapter.stream, most_bytes), adapter.close)
 
 
 @pytest.fixture
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 500_000)
     monkeypatch.setattr(answers, "MAX_GATHERED_BYTES", 500_000)
-    monkeypatch.setattr(calls, "MAX_ANSWER_BYTES", 500_000)
+    monkeypatch.setattr(registry, "MAX_ANSWER_BYTES", 500_000)
 
 
 @pytest.mark.parametrize(("wire", "kind"), GATHERED)
@@ -197,7 +197,7 @@ CALL = ToolCallBlock("c", "write", {"content": LONG})
     ids=["texts", "reasoning and arguments", "arguments and results"],
 )
 async def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch, turns: list[ModelMessage]) -> None:
-    monkeypatch.setattr(calls, "MAX_CONVERSATION_BYTES", 100_000)
+    monkeypatch.setattr(registry, "MAX_CONVERSATION_BYTES", 100_000)
     silent = Silent()
     with pytest.raises(ContextOverflow, match="100000 bytes"):
         await events_of(connection(silent, 1000), ask(messages=turns))
@@ -205,6 +205,6 @@ async def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytes
 
 
 async def test_files_of_a_conversation_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "MAX_CONVERSATION_BYTES", 100_000)
+    monkeypatch.setattr(registry, "MAX_CONVERSATION_BYTES", 100_000)
     image = UserTurn((TextBlock("Look"), FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000)))
     assert await events_of(connection(Silent(), 1000), ask(messages=(image, image)))

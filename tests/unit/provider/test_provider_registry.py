@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 from fake_provider import FakeServer, ask, events_of
 
-from app.provider import npm
-from app.provider.base import FileBlock, TextDelta, UserTurn
-from app.provider.models.catalogue import scripted_info
+from app.provider.base import FileBlock, Npm, TextDelta, UserTurn
+from app.provider.catalogue import scripted_info
 from app.provider.registry import Providers, adapter_of
-from app.provider.scripted.adapter import ScriptedProvider
+from app.provider.scripted import ScriptedProvider
 from app.schema.model import Model, ModelApi, ProviderInfo
 
 ROOT = Path(__file__).parents[3]
 
 
-def model(model_id: str = "m", package: str = npm.OPENAI_COMPATIBLE, provider: str = "p", url: str | None = None) -> Model:
+def model(model_id: str = "m", package: str = Npm.OPENAI_COMPATIBLE, provider: str = "p", url: str | None = None) -> Model:
     return Model(id=model_id, provider_id=provider, api=ModelApi(id=model_id, npm=package, url=url or ""), name=model_id)
 
 
@@ -52,7 +51,7 @@ async def test_without_options_the_stored_key_and_the_listed_address_are_taken(s
     assert server.received[-1].headers["authorization"] == "Bearer stored"
 
 
-@pytest.mark.parametrize("package", [npm.OPENAI_COMPATIBLE, npm.OPENAI, npm.ANTHROPIC])
+@pytest.mark.parametrize("package", [Npm.OPENAI_COMPATIBLE, Npm.OPENAI, Npm.ANTHROPIC])
 async def test_every_adapter_can_be_made_and_closed(package):
     providers = Providers({"p": info(key="k", baseURL="http://127.0.0.1:1/v1")})
     provider = providers.provider_for(model(package=package))
@@ -62,7 +61,12 @@ async def test_every_adapter_can_be_made_and_closed(package):
 
 @pytest.mark.parametrize(
     ("package", "loaded"),
-    [(npm.SCRIPTED, []), (npm.OPENAI_COMPATIBLE, ["openai"]), (npm.OPENAI, ["openai"]), (npm.ANTHROPIC, ["anthropic"])],
+    [
+        ("scripted", []),
+        ("@ai-sdk/openai-compatible", ["openai"]),
+        ("@ai-sdk/openai", ["openai"]),
+        ("@ai-sdk/anthropic", ["anthropic"]),
+    ],
 )
 def test_an_sdk_is_loaded_for_the_providers_that_need_it(package, loaded):
     program = f"""
@@ -81,7 +85,7 @@ async def test_models_of_one_endpoint_share_an_adapter():
     providers = Providers({"p": info(key="k", baseURL="http://x")})
     first = providers.provider_for(model("a"))
     assert providers.provider_for(model("b")) is first
-    assert providers.provider_for(model("c", npm.ANTHROPIC)) is not first
+    assert providers.provider_for(model("c", Npm.ANTHROPIC)) is not first
 
 
 async def test_after_close_adapters_are_made_anew():

@@ -1,7 +1,7 @@
 """Which of a provider's settings are secret, which variables hold them, and how they are taken out of a failure."""
 
-from app.provider.auth_store import key_variables
 from app.provider.base import ApiFailure, MissingKey
+from app.provider.connected import key_variables
 from app.provider.errors import redact
 from app.schema.model import ProviderInfo
 

@@ -16,8 +16,8 @@ from app.provider.base import (
     TextStart,
     ToolCall,
 )
-from app.provider.bounded_response import WholeEvents
 from app.provider.openai_chat import ThinkTags
+from app.provider.sdk_adapter import WholeEvents
 
 
 class Sent(httpx2.AsyncByteStream):

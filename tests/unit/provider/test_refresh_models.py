@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.provider.models.catalogue import Catalogue
+from app.provider.catalogue import Catalogue
 
 SCRIPT = Path(__file__).parents[3] / "scripts/refresh_models.py"
 CHAT: dict[str, Any] = {

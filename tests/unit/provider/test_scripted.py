@@ -32,8 +32,8 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.models.catalogue import scripted_info
-from app.provider.scripted.adapter import (
+from app.provider.catalogue import scripted_info
+from app.provider.scripted import (
     TITLE,
     Call,
     Cut,
@@ -45,7 +45,7 @@ from app.provider.scripted.adapter import (
     parse_step,
     play,
 )
-from app.provider.scripted.rules import answer, rules_provider, title
+from app.provider.scripted_rules import answer, rules_provider, title
 
 TOOLS = ("read", "write", "edit", "bash", "glob", "todowrite", "question")
 

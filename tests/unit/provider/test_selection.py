@@ -1,7 +1,7 @@
 import pytest
 
-from app.provider.models.catalogue import scripted_info
-from app.provider.models.selection import (
+from app.provider.catalogue import scripted_info
+from app.provider.selection import (
     NoProviderError,
     ProviderModelNotFoundError,
     default_model,

@@ -1,11 +1,11 @@
 import pytest
 
-from app.provider import npm
 from app.provider.base import (
     AssistantTurn,
     FileBlock,
     ModelMessage,
     ModelRequest,
+    Npm,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -22,7 +22,7 @@ PDF = FileBlock("application/pdf", "data:application/pdf;base64,AAAA", "a.pdf")
 READ = ToolSpec("read", "reads", {"type": "object", "properties": {"n": {"type": "array"}}})
 
 
-def model(model_id: str = "m", provider: str = "p", package: str = npm.OPENAI_COMPATIBLE, **media: bool) -> Model:
+def model(model_id: str = "m", provider: str = "p", package: str = Npm.OPENAI_COMPATIBLE, **media: bool) -> Model:
     can = Capabilities(input=Modalities(**media))
     return Model(id=model_id, provider_id=provider, api=ModelApi(id=model_id, npm=package), name=model_id, capabilities=can)
 
@@ -77,7 +77,7 @@ def test_a_picture_in_a_tool_result_becomes_a_sentence_too(said, start):
 
 
 def test_claude_gets_call_ids_that_it_accepts():
-    for claude in (model("anthropic/claude-x"), model("minimax-m3", package=npm.ANTHROPIC)):
+    for claude in (model("anthropic/claude-x"), model("minimax-m3", package=Npm.ANTHROPIC)):
         assert ids_of(prepare_messages(claude, call("functions.read:0"))) == ["functions_read_0"] * 2
 
 
@@ -139,7 +139,7 @@ def request(of: Model, **fields: object) -> ModelRequest:
 
 def test_google_gets_thinking_in_its_own_place_and_no_top_k():
     options = {"thinkingConfig": {"includeThoughts": True, "thinkingBudget": 16000}, "other": 1}
-    prepared = prepare(request(model("gemini-2.5-pro", "google", npm.GOOGLE, image=True), top_k=64, options=options))
+    prepared = prepare(request(model("gemini-2.5-pro", "google", Npm.GOOGLE, image=True), top_k=64, options=options))
     assert prepared.top_k is None
     assert prepared.options == {"other": 1, "extra_body": {"google": {"thinking_config": {"thinking_budget": 16000}}}}
     assert prepared.tools[0].parameters["properties"]["n"]["items"] == {"type": "string"}
@@ -147,7 +147,7 @@ def test_google_gets_thinking_in_its_own_place_and_no_top_k():
 
 def test_thinking_that_google_cannot_be_sent_is_named():
     with pytest.raises(UnusableOption, match="thinkingConfig"):
-        prepare(request(model("gemini-2.5-pro", "google", npm.GOOGLE), options={"thinkingConfig": "on"}))
+        prepare(request(model("gemini-2.5-pro", "google", Npm.GOOGLE), options={"thinkingConfig": "on"}))
 
 
 def test_prepare_changes_messages_and_leaves_the_rest():

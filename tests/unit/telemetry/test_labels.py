@@ -1,6 +1,6 @@
 """Labels have a bound."""
 
-from app.telemetry.labels import LONGEST, OTHER, BoundedLabels
+from app.telemetry.metrics import LONGEST, OTHER, BoundedLabels
 
 
 def test_the_first_keep_their_names_and_the_rest_are_other() -> None:

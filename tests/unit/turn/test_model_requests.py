@@ -30,9 +30,8 @@ from app.context.history import to_model_messages
 from app.context.reminders import remind
 from app.context.shortening import LEFT_OUT, shortened
 from app.context.tokens import estimate_messages
-from app.provider import npm
 from app.provider.anthropic_messages import anthropic_body
-from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolCallBlock, ToolTurn, UserTurn
+from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, Npm, TextBlock, ToolCallBlock, ToolTurn, UserTurn
 from app.provider.openai_chat import chat_body
 from app.provider.openai_responses import responses_body
 from app.provider.transform import prepare
@@ -53,12 +52,12 @@ def of_package(package: str, api_id: str = "small-1", **fields: Any) -> Model:
 
 SEEING = Capabilities(input=Modalities(image=True, pdf=True), reasoning=True)
 MODELS = {
-    "chat": of_package(npm.OPENAI_COMPATIBLE),
-    "chat that sees": of_package(npm.OPENAI_COMPATIBLE, capabilities=SEEING),
-    "mistral": of_package(npm.OPENAI_COMPATIBLE, "mistral-large"),
-    "claude by a proxy": of_package(npm.OPENROUTER, "anthropic/claude-sonnet-4.5"),
-    "responses": of_package(npm.OPENAI, "gpt-5", capabilities=SEEING),
-    "anthropic": of_package(npm.ANTHROPIC, "claude-sonnet-4-5", capabilities=SEEING),
+    "chat": of_package(Npm.OPENAI_COMPATIBLE),
+    "chat that sees": of_package(Npm.OPENAI_COMPATIBLE, capabilities=SEEING),
+    "mistral": of_package(Npm.OPENAI_COMPATIBLE, "mistral-large"),
+    "claude by a proxy": of_package(Npm.OPENROUTER, "anthropic/claude-sonnet-4.5"),
+    "responses": of_package(Npm.OPENAI, "gpt-5", capabilities=SEEING),
+    "anthropic": of_package(Npm.ANTHROPIC, "claude-sonnet-4-5", capabilities=SEEING),
 }
 
 outputs = st.sampled_from(["", "out", "x" * 3_000])
@@ -171,7 +170,7 @@ def assert_anthropic(body: dict[str, Any]) -> None:
     assert len(set(every)) == len(every), "an id is given once in a request"
 
 
-CHECKS = {npm.OPENAI: (responses_body, assert_responses), npm.ANTHROPIC: (anthropic_body, assert_anthropic)}
+CHECKS = {Npm.OPENAI: (responses_body, assert_responses), Npm.ANTHROPIC: (anthropic_body, assert_anthropic)}
 
 
 @pytest.mark.parametrize("target", MODELS.values(), ids=MODELS.keys())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.mcp.credentials import Credentials, CredentialStore
-from app.provider.auth_store import AuthStore
+from app.provider.connected import AuthStore
 from app.schema.model import ApiAuth
 from app.users.tokens import TokenNameTaken, TokenStore
 from app.util.data_files import PrivateJson

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.provider.answers import BlockKind
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolResultBlock, ToolTurn, UserTurn
-from app.provider.scripted.adapter import Call, Fail, Say, ScriptedProvider, ScriptedStep, ScriptedTurn, SetUsage
+from app.provider.scripted import Call, Fail, Say, ScriptedProvider, ScriptedStep, ScriptedTurn, SetUsage
 
 WORD_SECONDS = 0.015
 """Seconds between words: slow enough to show streaming."""

@@ -1,39 +1,88 @@
-"""Sessions: list, create, prompt, interrupt, wait, compact, revert."""
+"""Sessions: list, create, prompt, interrupt, wait, compact, revert; what is in one: messages, the model's context, its events;
+and the event stream of all directories, each event with its own. Parts are told by what they gain there. A client that sends
+`Last-Event-ID`, which may be the `id` of any event, is sent what it missed."""
 
 import asyncio
-from typing import Annotated, Literal
-
-from fastapi import Query, Request
-
 from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
-from app.api.deps import AppServices, SessionIdPath, Who, instance_of
-from app.api.long_answers import disconnected
-from app.api.roles import PROMPTS, READS, WRITES
-from app.api.v2.errors import (
-    ConflictError,
-    ForbiddenError,
-    InvalidCursorError,
-    MessageNotFoundError,
-    SessionBusyError,
-    SessionNotFoundError,
-    described,
-)
-from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
-from app.provider.models.selection import ProviderModelNotFoundError
-from app.schema.base import SessionID, Wire
-from app.schema.errors import BadRequest, Conflict, MessageNotFound
+from app.api.deps import AppServices
+from app.api.deps import SessionIdPath
+from app.api.deps import Who
+from app.api.deps import instance_of
+from app.api.errors import ConflictError
+from app.api.errors import ForbiddenError
+from app.api.errors import InvalidCursorError
+from app.api.errors import MessageNotFoundError
+from app.api.errors import SessionBusyError
+from app.api.errors import SessionNotFoundError
+from app.api.errors import TaggedAnswer
+from app.api.errors import described
+from app.api.event import Cursor
+from app.api.event import CursorInQuery
+from app.api.event import Token
+from app.api.event import WantedEvents
+from app.api.event import disconnected
+from app.api.event import listen
+from app.api.event import open_stream
+from app.api.event import stream
+from app.api.roles import PROMPTS
+from app.api.roles import READS
+from app.api.roles import WRITES
+from app.api.v2.shapes import Data
+from app.api.v2.shapes import InstanceOfSession
+from app.api.v2.shapes import Order
+from app.api.v2.shapes import PageCursor
+from app.api.v2.shapes import PageEnds
+from app.api.v2.shapes import data
+from app.api.v2.shapes import invalid_cursor
+from app.api.v2.shapes import read_cursor
+from app.api.v2.shapes import router
+from app.bus.frames import OWN_TYPES
+from app.provider.selection import ProviderModelNotFoundError
+from app.schema.base import MessageID
+from app.schema.base import SessionID
+from app.schema.base import Wire
+from app.schema.errors import BadRequest
+from app.schema.errors import Conflict
+from app.schema.errors import MessageNotFound
+from app.schema.event import AnnouncedEvent
 from app.schema.part import ModelRef
-from app.schema.session import CreateInput, NoWorkspace, RevertInput, RevertState, SessionModel
-from app.schema.timeline import LocationRef, SessionInputAdmitted, SessionPromptInput, SessionV2Info
+from app.schema.session import CreateInput
+from app.schema.session import NoWorkspace
+from app.schema.session import RevertInput
+from app.schema.session import RevertState
+from app.schema.session import SessionModel
+from app.schema.timeline import LocationRef
+from app.schema.timeline import SessionInputAdmitted
+from app.schema.timeline import SessionMessage
+from app.schema.timeline import SessionPromptInput
+from app.schema.timeline import SessionV2Info
+from app.schema.timeline import TIMELINE_EVENTS
+from app.schema.timeline import TimelineEvent
+from app.schema.timeline import described_types
 from app.session.revert_target import revert_state
-from app.storage.repositories.session_rows import PageBeside, SessionFilter, UnknownAnchor
+from app.storage.repositories.session_rows import PageBeside
+from app.storage.repositories.session_rows import SessionFilter
+from app.storage.repositories.session_rows import UnknownAnchor
 from app.timeline.entries import session_info
+from app.timeline.numbers import LARGEST
 from app.workspace.instance import Instance
+from collections.abc import AsyncIterator
+from fastapi import Path
+from fastapi import Query
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import Field
+from sse_starlette import EventSourceResponse
+from typing import Annotated
+from typing import Any
+from typing import Literal
+
 
 routes = router("/session", tags=["session"])
 of_one = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])
 routers = (routes, of_one)
+everything = router("", tags=["event"])
 
 _BUSY = described(SessionNotFoundError, SessionBusyError)
 
@@ -230,3 +279,127 @@ async def clear_revert(app: AppServices, instance: InstanceOfSession, session_id
 async def commit_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> None:
     """The messages that were reverted are removed for good."""
     await app.actions.commit_revert(instance, session_id)
+
+
+# What is in one.
+
+
+MOST_MESSAGES = 200
+MOST_EVENTS = 100
+
+After = Annotated[int, Query(ge=0, le=LARGEST, description="Events behind this `durable.seq`; all if absent")]
+
+
+class MessageCursor(PageCursor):
+    anchor: MessageID
+
+
+class SessionMessagesResponse(Wire):
+    data: list[SessionMessage]
+    cursor: PageEnds
+
+
+class SessionEventPage(Wire):
+    data: list[TimelineEvent]
+    has_more: bool
+
+
+@of_one.get("/message", responses=described(InvalidCursorError), dependencies=READS)
+async def messages(
+    app: AppServices,
+    session_id: SessionIdPath,
+    limit: Annotated[int, Query(ge=1, le=MOST_MESSAGES)] = DEFAULT_LIMIT,
+    order: Annotated[Order | None, Query(description="desc, the newest first, if absent")] = None,
+    cursor: Annotated[str | None, Query(description="From an answer, without `order`")] = None,
+) -> SessionMessagesResponse:
+    if cursor is not None and order is not None:
+        raise invalid_cursor("Cursor cannot be combined with order")
+    at = MessageCursor(anchor="msg", newer=False, order=order or "desc")
+    if cursor is not None:
+        at = read_cursor(MessageCursor, cursor)
+    beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
+    try:
+        page = await app.timeline.page(session_id, beside)
+    except UnknownAnchor as gone:
+        raise invalid_cursor(gone.message) from None
+    return SessionMessagesResponse(data=page.entries, cursor=at.ends(page.first, page.last))
+
+
+@of_one.get("/message/{messageID}", responses=described(SessionNotFoundError, MessageNotFoundError), dependencies=READS)
+async def message(
+    app: AppServices, session_id: SessionIdPath, message_id: Annotated[str, Path(alias="messageID", pattern="^msg_")]
+) -> Data[SessionMessage]:
+    return data(await app.timeline.message(session_id, message_id))
+
+
+@of_one.get("/context", dependencies=READS)
+async def context(app: AppServices, session_id: SessionIdPath) -> Data[list[SessionMessage]]:
+    """What the model is sent of the session: from the newest summary on."""
+    return data(list(await app.timeline.context(session_id)))
+
+
+@of_one.get("/history", dependencies=READS)
+async def history(
+    app: AppServices,
+    session_id: SessionIdPath,
+    limit: Annotated[int, Query(gt=0, le=MOST_EVENTS)] = MOST_EVENTS,
+    after: After = 0,
+) -> SessionEventPage:
+    found = (await app.timeline.events(session_id, after, limit)).events
+    return SessionEventPage(data=found[:limit], has_more=len(found) > limit)
+
+
+_STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream", "model": TimelineEvent}}
+
+
+@of_one.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
+async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
+    """What happened in the session behind an event, then what happens."""
+    listener = listen(app, who, None, deltas=True, second=True, session_id=session_id)
+    return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
+
+
+async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:
+    """A comment, where nothing has happened, keeps the connection open."""
+    async for page in pages:
+        yield b"".join(b"data: %b\n\n" % event.wire_json() for event in page) or b": heartbeat\n\n"
+
+
+# The event stream.
+
+
+class EventPlace(Wire):
+    directory: str
+
+
+def event_types() -> dict[str, str]:
+    """What is sent here, with what has happened. A heartbeat is a comment."""
+    first = {event.model_fields["type"].default: str(event.__doc__) for event in AnnouncedEvent.__subclasses__()}
+    own = {type: first[of_first] for of_first, type in OWN_TYPES.items()}
+    return {type: text for type, text in {**first, **own, **TIMELINE_EVENTS}.items() if type != "server.heartbeat"}
+
+
+class V2Event(Wire):
+    """`data`: what the first API has as `properties`. `location` is absent for the server's own."""
+
+    id: str
+    type: Annotated[str, Field(description=described_types(event_types()))]
+    location: EventPlace | None = None
+    data: Any
+
+
+class TooManyStreamsError(TaggedAnswer):
+    status = 429
+    tag: Literal["TooManyStreamsError"] = "TooManyStreamsError"
+
+
+_ANSWERS = {**described(TooManyStreamsError), 200: {"description": "Event stream", "model": V2Event}}
+
+
+@everything.get("/event", response_class=EventSourceResponse, responses=_ANSWERS, dependencies=READS)
+async def subscribe(
+    request: Request, app: AppServices, who: Who, last_event_id: Cursor = None, cursor: CursorInQuery = None, token: Token = None
+) -> EventSourceResponse:
+    cursors = [each for each in (last_event_id, cursor) if each is not None]
+    wanted = WantedEvents(deltas=True, ids=bool(cursors), cursor=next(filter(None, cursors), None), second=True)
+    return await open_stream(request, app, who, None, wanted)

@@ -1,18 +1,154 @@
-"""The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`."""
+"""The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`.
 
-from collections.abc import Iterator, Mapping, Sequence
+Projects may be written by others than who runs the server. With a key of the user's own the operator's layers and the project's
+say together how a provider is reached, without the operator's secrets. Else a provider that the operator's layers name, or that
+the server has a key of, is as the operator says: the project's may describe its models and give them other names, nothing more.
+Any other provider is the project's own.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from app.config.loader import LoadedConfig
 from app.config.merge import deep_merge, difference
-from app.provider.models.catalogue import Catalogue, scripted_info
-from app.provider.models.entries import RawEntry, make_model, merge_entry
-from app.provider.models.ownership import KeyHolders, entries_for, is_offered
+from app.provider.catalogue import Catalogue, RawEntry, make_model, merge_entry, scripted_info
 from app.schema.config import Config
 from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
 from app.util.environment import is_servers_own
+from app.util.private_json import PrivateFileStamp, PrivateJson
+from app.util.secrets import masked, secrets_of, without_secrets
+
+# Stored credentials.
+
+
+_AUTH: TypeAdapter[Auth] = TypeAdapter(Auth)
+
+
+class AuthStore:
+    """Reads the file again after another process has replaced it. Skips invalid entries, but keeps them in the file."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._file = PrivateJson(data_dir / "auth.json")
+        self._stamp: PrivateFileStamp | None = None
+        self._entries: dict[str, Auth] = {}
+
+    def all(self) -> dict[str, Auth]:
+        stamp = self._file.stamp()
+        if stamp != self._stamp:
+            self._entries = _valid(self._file.read())
+            self._stamp = stamp
+        return dict(self._entries)
+
+    def get(self, provider_id: str) -> Auth | None:
+        return self.all().get(provider_id)
+
+    def set(self, provider_id: str, auth: Auth) -> None:
+        entry = _AUTH.dump_python(auth, mode="json", by_alias=True, exclude_none=True)
+        with self._file.updating() as content:
+            content[provider_id] = entry
+
+    def remove(self, provider_id: str) -> None:
+        with self._file.updating() as content:
+            content.pop(provider_id, None)
+
+
+def _valid(raw: dict[str, Any]) -> dict[str, Auth]:
+    parsed = ((provider_id, _parse(entry)) for provider_id, entry in raw.items())
+    return {provider_id: auth for provider_id, auth in parsed if auth is not None}
+
+
+def _parse(entry: Any) -> Auth | None:
+    try:
+        return _AUTH.validate_python(entry)
+    except ValidationError:
+        return None
+
+
+def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str]) -> set[str]:
+    """The environment variables with a provider's key: those that it reads, and those whose value is one of its secrets."""
+    infos = list(connected)
+    named = {name for info in infos for name in info.env}
+    secrets = {secret for info in infos for secret in secrets_of({"key": info.key, "options": info.options, "headers": {}})}
+    secrets |= {secret for info in infos for model in info.models.values() for secret in secrets_of(model.headers, headers=True)}
+    return named | {name for name, value in environ.items() if value in secrets}
+
+
+# Whose word counts.
+
+
+Entries = Mapping[str, RawEntry]
+
+_DESCRIBING = (
+    *("name", "family", "release_date", "limit", "modalities"),
+    *("attachment", "reasoning", "temperature", "tool_call", "interleaved"),
+)
+"""What a project may say of a model of the operator's: not where and how it is called, nor what it costs."""
+_KEY_HEADERS = ("authorization", "x-api-key", "api-key")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHolders:
+    """The providers that the user has a key of, and those that the server has one of for them. `shares`: they may use those that
+    the configuration has, too."""
+
+    user: Collection[str]
+    server: Collection[str]
+    shares: bool
+
+
+def entries_for(keys: KeyHolders, known: Catalogue, operators: Entries, projects: Entries) -> dict[str, RawEntry]:
+    """The entries of `provider` as they hold for a user. `operators` and `projects`: what their layers have."""
+    found: dict[str, RawEntry] = {}
+    for id_ in [*operators, *(id_ for id_ in projects if id_ not in operators)]:
+        operator, project = operators.get(id_, {}), projects.get(id_, {})
+        if id_ in keys.user:
+            found[id_] = deep_merge(without_secrets(operator), _without_key(project))
+            continue
+        is_operators = id_ in operators or id_ in keys.server
+        entry = _with_names(operator, project, known, id_) if is_operators else project
+        if keys.shares or masked(entry) == entry:
+            found[id_] = entry
+    return found
+
+
+def _without_key(entry: RawEntry) -> RawEntry:
+    """The user's own takes its place."""
+    options = {name: value for name, value in entry.get("options", {}).items() if name != "apiKey"}
+    if "headers" in options:
+        options["headers"] = {name: value for name, value in options["headers"].items() if name.lower() not in _KEY_HEADERS}
+    return {**entry, "options": options}
+
+
+def _with_names(operator: RawEntry, project: RawEntry, known: Catalogue, provider_id: str) -> RawEntry:
+    """The operator's entry, with what the project says of its models and with the project's names for them."""
+    said: Entries = project.get("models") or {}
+    if not said:
+        return operator
+    models = dict(_named_models(said, operator, known.entries(provider_id)))
+    return {**operator, "models": {**operator.get("models", {}), **models}}
+
+
+def _named_models(said: Entries, operator: RawEntry, listed: Collection[str]) -> Iterator[tuple[str, RawEntry]]:
+    configured: Entries = operator.get("models") or {}
+    for model_id, fields in said.items():
+        meant: str = model_id if model_id in configured or model_id in listed else fields.get("id", "")
+        if (meant in configured or meant in listed) and is_offered(meant, operator):
+            describing = {name: fields[name] for name in _DESCRIBING if name in fields}
+            yield model_id, {"id": meant, **configured.get(meant, {}), **describing}
+
+
+def is_offered(model_id: str, entry: RawEntry) -> bool:
+    whitelist = entry.get("whitelist")
+    return model_id not in (entry.get("blacklist") or ()) and (not whitelist or model_id in whitelist)
+
+
+# The connected providers.
+
 
 Source = Literal["env", "api", "config"]
 

@@ -1,1 +1,0 @@
-"""The catalogue of models, their capabilities and prices, and the selection of the model for a prompt."""
