@@ -16,12 +16,11 @@ from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
 from app.config.flags import Flags
 from app.config.well_known import Organisations
-from app.context.instruction_pages import InstructionPages
-from app.intake.attached_file import FileReader
+from app.context.system import InstructionPages
 from app.intake.command import Commands
+from app.intake.prompt_parts import FileReader, Resolver
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
-from app.intake.resolve import Resolver
 from app.intake.session_actions import SessionActions
 from app.intake.user_message import Intake, PromptLimits
 from app.lsp.servers import LspSettings
@@ -38,13 +37,10 @@ from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals
 from app.question.service import Questions
-from app.runs.busy_directories import BusyDirectories
-from app.runs.deletion import Deletion
-from app.runs.directory_follower import DirectoryFollower
-from app.runs.disposal import Disposal
+from app.runs.directories import BusyDirectories, DirectoryFollower, Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery, UnfinishedReverts
-from app.runs.retention import Retention
+from app.runs.retention import Deletion, Retention
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
 from app.session.fork import Forks
@@ -62,8 +58,7 @@ from app.session.share import Shares
 from app.session.store import Store
 from app.session.summary import Summaries
 from app.settings import Settings
-from app.steering.control import ControlQueues
-from app.steering.service import Steering
+from app.steering.service import ControlQueues, Steering
 from app.storage.directory_state import DirectoryStates
 from app.storage.repositories import journal_rows, session_rows
 from app.storage.statements import statements

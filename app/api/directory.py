@@ -10,7 +10,7 @@ from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directo
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import MANAGES, READS, WRITES
-from app.intake.mcp_commands import all_commands
+from app.intake.command import all_commands
 from app.plugin.loading import ExtensionStatus
 from app.schema.agent import Agent, Command, Skill
 from app.schema.base import Wire

@@ -13,7 +13,7 @@ from app import __version__
 from app.cli.server_checks import check_servers
 from app.config.flags import Flags
 from app.config.loader import load
-from app.context.instructions import InstructionScope, read_files
+from app.context.system import InstructionScope, read_files
 from app.formatter.formatters import Formatters
 from app.lsp.kinds import programs_found
 from app.project.discovery import ProjectInfo, discover

@@ -3,16 +3,19 @@
 import mimetypes
 from urllib.parse import unquote, urlsplit
 
-from app.agent.definitions import default_agent
+from app.agent.definitions import default_agent, find
 from app.agent.definitions import find as find_agent
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import default_model_of
+from app.permission.service import PermissionCheck, Permissions
+from app.schema.base import Metadata, PermissionID, Wire
 from app.schema.errors import BadRequest, Conflict
 from app.schema.file import FileSource, SourceText
 from app.schema.message import PromptInput, UserMessage
 from app.schema.part import AgentPartInput, FilePartInput, PartInput, TextPartInput
-from app.schema.session import DEFAULT_VARIANT
+from app.schema.permission import Action, CallRef, PermissionRequest, PermissionV2Source
+from app.schema.session import DEFAULT_VARIANT, Session
 from app.schema.timeline import (
     PromptAgentAttachment,
     PromptFile,
@@ -26,6 +29,7 @@ from app.schema.timeline import (
 from app.session.live import LiveSessions
 from app.session.prompted_session import PromptedSession, model_of_session
 from app.timeline.service import Admission, Timeline
+from app.turn import hooks
 from app.util import ids
 from app.workspace.instance import Instance
 
@@ -142,3 +146,37 @@ def _prompt(sent: SentPrompt) -> PromptV2:
     files = [PromptFileAttachment(**{**file.model_dump(), "mime": mime_of(file)}) for file in sent.files or ()]
     agents: list[PromptAgentAttachment] = sent.agents or []
     return PromptV2(text=sent.text, files=files or None, agents=agents or None)
+
+
+class ClientPermission(Wire):
+    """`resources` are what rules match, `save` the patterns that a reply of `always` approves. `agent`: whose rules count, the
+    session's if absent."""
+
+    id: PermissionID | None = None
+    action: str
+    resources: list[str]
+    save: list[str] = []
+    metadata: Metadata = {}
+    source: PermissionV2Source | None = None
+    agent: str | None = None
+
+
+async def ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
+    """The request's id and what the rules say. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
+    name = wanted.agent or session.agent
+    agent = find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
+    call = wanted.source
+    request = PermissionRequest(
+        id=wanted.id or ids.ascending("permission"),
+        session_id=session.id,
+        permission=wanted.action,
+        patterns=wanted.resources,
+        metadata=wanted.metadata,
+        always=wanted.save,
+        tool=CallRef(message_id=call.message_id, call_id=call.call_id) if call else None,
+        unattended=True,
+    )
+    ruleset = [*agent.permission, *(session.permission or [])]
+    decision = hooks.permission_decision(instance.extensions.hooks)
+    check = PermissionCheck(instance.location, request, ruleset, plugin_decision=decision, owner=session.owner or "")
+    return request.id, await permissions.ask_unattended(check)

@@ -22,7 +22,7 @@ from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
 from app.storage.engine import StorageError
 from app.storage.repositories import pending_rows
-from app.turn import stored_error
+from app.turn import ends
 from app.util import clock, ids
 from app.util.failure_log import FailureLog
 from app.util.held_directory import HeldDirectory
@@ -259,7 +259,7 @@ class PromptQueue:
         async def store() -> None:
             await self._intake.store_in(row.directory, row.session_id, prepared, row.id)
             path = MessagePath(cwd=row.directory, root=row.directory)
-            await stored_error.answer_with(self._store, row.session_id, path, stored_error.of_turn(row.session_id, error))
+            await ends.answer_with(self._store, row.session_id, path, ends.of_turn(row.session_id, error))
 
         try:
             await self._prompts.turns.run_exclusively(row.session_id, row.directory, WorkKind.CLOSE, store, announced=True)

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from app.agent.definitions import default_agent, find
-from app.intake.resolve import Resolver
+from app.intake.prompt_parts import Resolver
 from app.project.location import Location
 from app.provider.models.selection import default_model
 from app.schema.errors import BadRequest, Conflict, TooMany

@@ -23,9 +23,8 @@ from app.session.lease import Interruption, Leases
 from app.session.live import LiveSessions
 from app.session.store import Store
 from app.storage.repositories import lease_rows, message_rows, session_rows
-from app.turn import stored_error
-from app.turn.errors import TurnFailure, to_message_error
-from app.turn.interrupted import mark_for_resumption, mark_interrupted
+from app.turn import ends
+from app.turn.ends import TurnFailure, mark_for_resumption, mark_interrupted, to_message_error
 from app.util import marks
 from app.util.tasks import TaskSet, every
 from app.workspace.instance import Instance
@@ -278,14 +277,14 @@ class Recovery:
             owner = (await self._store.session(session_id)).owner or ""
             return await self._instances.get(directory, owner)
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
-            ended_with = stored_error.of_turn(session_id, error)
-            stored_error.log_end(session_id, ended_with)
+            ended_with = ends.of_turn(session_id, error)
+            ends.log_end(session_id, ended_with)
             await self._give_up(session_id, directory, ended_with)
             return None
 
     async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
         try:
-            await stored_error.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
+            await ends.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
             await self._close_prompts(session_id, directory)
         except ServiceError as damage:
             log.error("session %s could not be recovered: %s", session_id, damage)

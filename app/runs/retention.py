@@ -14,11 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from app.project.location import Location
 from app.schema.errors import NotFound, SessionBusy
 from app.schema.retention import PruneReport
 from app.schema.session import Session
 from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.service import SessionService
+from app.session.session_tasks import SessionTasks
 from app.session.store import Store
 from app.snapshot.collection import collect_repositories
 from app.storage.engine import Connection, Database
@@ -201,3 +203,38 @@ def is_expired(tree: Sequence[Session], cutoff: int) -> bool:
 
 def is_archived(root: Session) -> bool:
     return root.time.archived is not None
+
+
+class Deletion:
+    def __init__(self, sessions: SessionService, live: LiveSessions, tasks: SessionTasks) -> None:
+        self._sessions = sessions
+        self._live = live
+        self._tasks = tasks
+
+    async def delete(self, location: Location, session_id: str) -> None:
+        """The session and its descendants, those too that are created meanwhile. Raises NotFound."""
+        async with AsyncExitStack() as stopped:
+            held: list[str] = []
+            while new := [found.id for found in await self._live.store.session_tree(session_id) if found.id not in held]:
+                held.append(new[-1])
+                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
+            await self._sessions.remove(location.directory, session_id)
+            for deleted in held:
+                self._live.get(deleted).discard()
+
+    @asynccontextmanager
+    async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
+        """A session whose works are aborted, and in which nothing begins. Parents before their children: the turn of a parent
+        that is being aborted waits for what it started below."""
+        live, deletion = self._live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
+        live.begin(deletion)
+        try:
+            await self._live.abort(session_id)
+            async with live.messages:
+                await live.first(deletion)
+                await self._tasks.cancel(session_id)
+                await self._live.leases.acquire(session_id, wait=True)
+                yield
+        finally:
+            self._live.leases.release(session_id)
+            live.end(deletion)

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from app.runs.unstored_ends import UnstoredEnds
 from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy
@@ -21,11 +20,11 @@ from app.storage.repositories import message_rows, session_rows
 from app.storage.writer import Lease, StaleLease
 from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
 from app.telemetry.records import TurnEnd, TurnRecord
-from app.turn import stored_error
-from app.turn.deadline import Deadline
-from app.turn.errors import aborted
+from app.turn import ends
+from app.turn.ends import Deadline, TurnFailure, aborted, to_message_error
 from app.turn.turn import Turn
 from app.turn.turn_context import Subagents, TurnContext, TurnServices
+from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
@@ -156,7 +155,7 @@ class Turns:
         except StaleLease:
             raise
         except StorageError:
-            if await stored_error.has_open_answer(self._store, live.id):
+            if await ends.has_open_answer(self._store, live.id):
                 self._unstored_ends.store_later(live, directory)
             raise
 
@@ -178,8 +177,8 @@ class Turns:
             log.warning("another server runs %s now: its turn ends here", live.id)
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             work.is_ending = True
-            ended_with = stored_error.of_turn(live.id, error)
-            stored_error.log_end(live.id, ended_with)
+            ended_with = ends.of_turn(live.id, error)
+            ends.log_end(live.id, ended_with)
             await self._answer_with(live, work, ended_with)
         finally:
             work.is_ending = True
@@ -243,7 +242,7 @@ class Turns:
         try:
             await Turn(ctx).run()
             if record.failure is not None and record.ended() is TurnEnd.FAILED:
-                stored_error.log_end(ctx.session_id, record.failure)
+                ends.log_end(ctx.session_id, record.failure)
         except StaleLease:
             record.end = TurnEnd.HANDED_OVER
             raise
@@ -277,7 +276,7 @@ class Turns:
     async def _answer_with(self, live: LiveSession, work: TurnWork, error: MessageError) -> None:
         """For a prompt that no turn got to: the turn itself answers for all that comes after."""
         try:
-            await stored_error.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
+            await ends.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
         except NotFound:
             log.info("%s is deleted: its turn has nothing to answer", live.id)
         except StaleLease:
@@ -331,3 +330,73 @@ def _is_last(live: LiveSession, work: SessionWork) -> bool:
     """Whether no turn waits behind it, and it leaves nothing to be stored later."""
     waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
     return not waits and live.unstored_end is None
+
+
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 60.0
+PROBE_SECONDS = 1.0
+"""Between two looks whether a database that has refused accepts writes again."""
+REASON = "The server could not store this answer. Send a prompt to go on."
+
+
+class UnstoredEnds:
+    """Each is tried again when the database accepts writes, until it is stored or its session is deleted. What fails all the same
+    is tried again with a delay that doubles up to LONGEST_DELAY_SECONDS."""
+
+    def __init__(self, sessions: LiveSessions) -> None:
+        self._store = sessions.store
+        self._leases = sessions.leases
+        self._probe = asyncio.Lock()
+
+    def store_later(self, live: LiveSession, directory: str) -> None:
+        live.unstored_end = directory
+        if live.closing is None:
+            live.closing = asyncio.create_task(self._retry(live), name=f"close {live.id}")
+
+    async def store(self, live: LiveSession) -> None:
+        """Close the record, before the session's next turn, too. The caller works on the session. Raises what keeps it from being
+        stored."""
+        directory = live.unstored_end
+        if directory is None:
+            return
+        error = to_message_error(TurnFailure(REASON))
+        await ends.answer_with(self._store, live.id, MessagePath(cwd=directory, root=directory), error)
+        await live.set_idle(directory)
+        live.unstored_end = None
+        log.warning("the end of the turn of %s is stored now, which failed before", live.id)
+
+    async def _retry(self, live: LiveSession) -> None:
+        failures, delay = FailureLog(log, f"storing the end of the turn of {live.id}"), FIRST_DELAY_SECONDS
+        try:
+            while live.unstored_end is not None:
+                await asyncio.sleep(delay)
+                await self._until_writable()
+                await self._try(live, failures)
+                delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+        finally:
+            live.closing = None
+            live.forget_if_idle()
+
+    async def _until_writable(self) -> None:
+        """One session after the other: those that wait do not ask meanwhile."""
+        async with self._probe:
+            is_writable = await self._store.accepts_writes()
+            while not is_writable:
+                await asyncio.sleep(PROBE_SECONDS)
+                is_writable = await self._store.accepts_writes()
+
+    async def _try(self, live: LiveSession, failures: FailureLog) -> None:
+        try:
+            async with live.editing():
+                self._store.hold(await self._leases.acquire(live.id))
+                try:
+                    await self.store(live)
+                finally:
+                    self._store.release(live.id)
+                    self._leases.release(live.id)
+        except SessionBusy:
+            return  # what works on the session closes the record first
+        except NotFound:
+            live.unstored_end = None
+        except Exception as error:  # noqa: BLE001  whatever keeps it from being stored may pass
+            failures.failed(error)

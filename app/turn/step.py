@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
-from app.context.tokens import counted, estimate, estimate_request
+from app.context.window import counted, estimate, estimate_request
 from app.provider.base import (
     AnswerTooLarge,
     ContextOverflow,
@@ -34,10 +34,9 @@ from app.schema.part import Part, StepStartPart, ToolPart
 from app.schema.session import Busy, Retry
 from app.schema.tool_state import Running
 from app.turn import hooks, retry
-from app.turn.errors import to_message_error
+from app.turn.ends import to_message_error
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import TurnContext
-from app.turn.turn_diffs import StepTrees
+from app.turn.turn_context import StepTrees, TurnContext
 from app.util import clock
 
 log = logging.getLogger(__name__)

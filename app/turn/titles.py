@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from io import StringIO
 
 from app.agent.definitions import prompt_text
-from app.context.call_options import request_options
 from app.context.history import to_model_messages
+from app.context.window import request_options
 from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
 from app.provider.models.cost import tokens_and_cost
 from app.provider.models.selection import small_model

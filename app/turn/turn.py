@@ -7,10 +7,10 @@ from typing import Any, assert_never
 
 from app.agent.definitions import find as find_agent
 from app.agent.definitions import prompt_text, subagents_for
-from app.context import instructions, reminders, system, window
-from app.context.call_options import request_options
-from app.context.history import to_model_messages
-from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
+from app.context import system, window
+from app.context.history import remind, to_model_messages
+from app.context.window import request_options
+from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec
 from app.schema.agent import Agent
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
@@ -19,13 +19,14 @@ from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy
 from app.storage.writer import StaleLease
 from app.tool.base import Tool
+from app.tool.builtin.task import TaskTool
 from app.tool.mcp_tool import mcp_tools
-from app.turn import compaction, decide, hooks, prune, stored_error, structured_output, subtask
-from app.turn.decide import AskModel
+from app.turn import compaction, decide, ends, hooks, structured_output
+from app.turn.decide import AskModel, RunSubtask
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import TurnContext
-from app.turn.turn_diffs import StepTrees, prompt_without_diffs
+from app.turn.turn_context import StepTrees, TurnContext, prompt_without_diffs
+from app.util import ids
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ class Turn:
     def __init__(self, ctx: TurnContext) -> None:
         self._ctx = ctx
         self._steps = 0
-        self._last_request: prune.LastRequest | None = None
+        self._last_request: tuple[Sequence[MessageWithParts], int | None] | None = None
+        """The conversation of the newest request, and the tokens that a request may have; None if unknown."""
         self._diff_timeout = DIFF_TIMEOUT_SECONDS
 
     async def run(self) -> None:
@@ -56,7 +58,7 @@ class Turn:
             if isinstance(error, TimeoutError) and deadline.has_passed():
                 await self._answer_cancelled()
             else:
-                await self._answer_with(stored_error.of_turn(self._ctx.session_id, error))
+                await self._answer_with(ends.of_turn(self._ctx.session_id, error))
         finally:
             await self._finish_diffs()
             self._ctx.answered.set()
@@ -77,15 +79,15 @@ class Turn:
             case decide.Stop():
                 return False
             case decide.GiveUp():
-                await stored_error.give_up(self._ctx, history, decision.reason)
+                await self._ctx.give_up(decision.reason)
                 return False
             case decide.Resume():
                 return await self._resume(decision.message, history)
             case decide.LackStructuredOutput():
-                await stored_error.lack_structured_output(self._ctx, decision.answer, decision.retries)
+                await self._ctx.put_error(decision.answer, ends.structured_output_lacks(decision.retries))
                 return False
             case decide.RunSubtask():
-                await subtask.run(self._ctx, decision)
+                await _run_subtask(self._ctx, decision)
                 return True
             case decide.Compact():
                 is_summarised = await compaction.run(self._ctx, decision.user, history, auto=decision.auto)
@@ -105,7 +107,7 @@ class Turn:
         step = await self._ask_model(user, model, history)
         if step.overflow is not None:
             return await compaction.after_overflow(self._ctx, user, step.message, step.overflow)
-        self._last_request = prune.LastRequest(history, window.usable_tokens(self._ctx.instance, model))
+        self._last_request = history, window.usable_tokens(self._ctx.instance, model)
         self._request_diffs(user.id, history, step.trees)
         if step.is_stopped:
             return False
@@ -131,7 +133,7 @@ class Turn:
             agent,
             model,
             earlier=_calls_of_turn(history),
-            seen_instructions=instructions.seen_in(history),
+            seen_instructions=system.seen_in(history),
             bypass_agent_check=_names_agent(prompt),
         )
         step = Step(ctx, calls)
@@ -152,7 +154,7 @@ class Turn:
             await self._tools(prompt, agent, model, message),
             agent,
             model,
-            seen_instructions=instructions.seen_in(history),
+            seen_instructions=system.seen_in(history),
             bypass_agent_check=_names_agent(asked),
         )
         step = Step(ctx, calls)
@@ -183,9 +185,9 @@ class Turn:
         self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
     ) -> ModelRequest:
         instance = self._ctx.instance
-        instructed = await instructions.blocks(instructions.InstructionScope.of(instance), self._ctx.services.instruction_pages)
+        instructed = await system.blocks(system.InstructionScope.of(instance), self._ctx.services.instruction_pages)
         call = [system.environment(instance.location, model), *instructed]
-        reminded = await hooks.messages(instance.extensions.hooks, reminders.remind(history, agent, self._steps))
+        reminded = await hooks.messages(instance.extensions.hooks, remind(history, agent, self._steps))
         messages = to_model_messages(reminded, model)
         if agent.steps is not None and self._steps >= agent.steps:
             messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
@@ -212,13 +214,13 @@ class Turn:
         self._ctx.record.failure = error
         location = self._ctx.instance.location
         path = MessagePath(cwd=location.directory, root=location.worktree)
-        await stored_error.answer_with(self._ctx.store, self._ctx.session_id, path, error)
+        await ends.answer_with(self._ctx.store, self._ctx.session_id, path, error)
 
     # Beside the loop.
 
     async def _prune(self) -> None:
         if self._last_request is not None:
-            await _logged(prune.run(self._ctx, self._last_request), "old tool outputs")
+            await _logged(compaction.prune(self._ctx, *self._last_request), "old tool outputs")
 
     def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts], trees: StepTrees | None) -> None:
         if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
@@ -233,7 +235,7 @@ class Turn:
 
 
 async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
-    """Logs an error, which must not end the turn."""
+    """Logs an error, which must not end the"""
     try:
         await work
     except Exception:
@@ -253,3 +255,29 @@ def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:
             break
         calls[:0] = [part for part in message.parts if isinstance(part, ToolPart)]
     return calls
+
+
+async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
+    asked, user = task.task, task.user
+    agent = find_agent(ctx.instance.agents, user.agent)
+    model = ctx.model(asked.model or user.model)
+    message = ctx.new_assistant(user, asked.agent, ModelRef(provider_id=model.provider_id, model_id=model.id))
+    writer = ctx.writer(message)
+    writer.enqueue_message()
+    tools = {TaskTool.id: TaskTool(subagents_for(agent, ctx.instance.agents))}
+    calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=True)
+    arguments = {
+        "prompt": asked.prompt,
+        "description": asked.description,
+        "subagent_type": asked.agent,
+        **({"command": asked.command} if asked.command else {}),
+    }
+    await Step(ctx, calls).run_call(ToolCall(ids.call_id(), TaskTool.id, arguments))
+    if asked.command and message.error is None:
+        await _ask_to_continue(ctx, user)
+
+
+async def _ask_to_continue(ctx: TurnContext, user: UserMessage) -> None:
+    """Prompts the session's agent to use the result of a command's subagent."""
+    message = ctx.new_user(user.agent, user.model, continues=user)
+    await ctx.write_message(message, [ctx.synthetic_text(message, prompt_text("subtask-continue"))], waits=True)

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from app.api.roles import READS
 from app.api.v2.errors import ForbiddenError
 from app.api.v2.shapes import Located, PlaceInstance, located, router
-from app.intake.mcp_commands import all_commands
+from app.intake.command import all_commands
 from app.provider.models.selection import parse_model
 from app.schema.agent import Agent, AgentMode, Command, Skill
 from app.schema.base import Wire

@@ -6,8 +6,7 @@ from obstacles import LINKS, OBSTACLES, SECRET, put
 from web_page import web_page
 
 from app.config.flags import Flags
-from app.context.instruction_pages import InstructionPages
-from app.context.instructions import InstructionScope, blocks, nearby, read_files
+from app.context.system import InstructionPages, InstructionScope, blocks, nearby, read_files
 from app.util.project_files import MAX_BYTES, ProjectBounds
 
 

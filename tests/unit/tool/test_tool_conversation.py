@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.permission.errors import PermissionDenied, PermissionRejected
-from app.question.errors import QuestionRejected
+from app.question.service import QuestionRejected
 from app.schema.agent import Agent, Skill
 from app.schema.session import Todo
 from app.tool.base import SubagentRequest, ToolContext, ToolError, ToolResult

@@ -1,7 +1,7 @@
 from conversation import completed, pending, running, tool
 
 from app.schema.part import ToolPart
-from app.turn.doom_loop import is_looping
+from app.turn.tool_calls import is_looping
 
 SAME = {"path": "a"}
 

@@ -4,7 +4,7 @@ from conversation import completed, failed, pending, reasoning, running, step_st
 from app.context.history import INTERRUPTED
 from app.schema.part import Part, Span, ToolPart
 from app.schema.tool_state import Failed
-from app.turn.interrupted import interrupted_part
+from app.turn.ends import interrupted_part
 
 
 @pytest.mark.parametrize("state", [pending(), running()])

@@ -26,10 +26,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_form import LONG
 
-from app.context.history import to_model_messages
-from app.context.reminders import remind
-from app.context.shortening import LEFT_OUT, shortened
-from app.context.tokens import estimate_messages
+from app.context.history import remind, to_model_messages
+from app.context.window import LEFT_OUT, estimate_messages, shortened
 from app.provider import npm
 from app.provider.anthropic_messages import anthropic_body
 from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, TextBlock, ToolCallBlock, ToolTurn, UserTurn
@@ -39,7 +37,7 @@ from app.provider.transform import prepare
 from app.schema.message import MessageWithParts
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 from app.schema.part import AgentPart, PatchPart
-from app.turn.errors import TurnFailure, aborted, to_message_error
+from app.turn.ends import TurnFailure, aborted, to_message_error
 
 SECRET = "not for the model"
 FOREIGN = {"anthropic": {"signature": SECRET}, "openai": {"itemId": SECRET, "reasoningEncryptedContent": SECRET}}

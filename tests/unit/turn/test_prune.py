@@ -2,11 +2,11 @@
 
 import pytest
 
-from app.context.tokens import estimate
+from app.context.window import estimate
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, ToolPart
 from app.schema.tool_state import Completed, CompletedTime
-from app.turn.prune import MINIMUM_TOKENS, PROTECTED_TOKENS, PruneLimits, prunable_calls
+from app.turn.compaction import MINIMUM_TOKENS, PROTECTED_TOKENS, PruneLimits, prunable_calls
 
 MODEL = ModelRef(provider_id="p", model_id="m")
 TEN_THOUSAND = "x" * 40_000

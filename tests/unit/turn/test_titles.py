@@ -4,7 +4,7 @@ from conversation import assistant, compaction, file, subtask, text, user
 from app.schema.message import MessageWithParts
 from app.schema.session import Session, SessionTime
 from app.session import title
-from app.turn.errors import aborted
+from app.turn.ends import aborted
 from app.turn.titles import MAX_LENGTH, clean, title_context
 
 

@@ -12,8 +12,8 @@ from app.schema.message import UserSummary
 from app.schema.part import PatchPart
 from app.schema.session import FileDiff
 from app.session.session_tasks import SessionTasks
-from app.turn import turn_diffs
-from app.turn.turn_diffs import StepTrees, TurnDiffs, prompt_without_diffs
+from app.turn import turn_context
+from app.turn.turn_context import StepTrees, TurnDiffs, prompt_without_diffs
 
 
 class Updates:
@@ -103,7 +103,7 @@ async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None
 
 
 async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
-    updates = Updates(size=3600 * turn_diffs.BYTES_PER_SECOND)
+    updates = Updates(size=3600 * turn_context.BYTES_PER_SECOND)
     updates.gate.set()
     diffs = turn_diffs_of(updates)
     diffs.request("msg_1")
