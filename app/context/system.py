@@ -84,7 +84,7 @@ _GONE = frozenset({404, 410})
 
 
 @dataclass(slots=True)
-class _WebPage:
+class _InstructionPage:
     url: str
     waited_for_until: float
     text: str = ""
@@ -101,7 +101,7 @@ class InstructionPages:
         """In seconds. `first_wait`: how long a turn waits for all new pages together. `refresh`: from one fetch to the next."""
         self._first_wait = first_wait
         self._refresh = refresh
-        self._pages: dict[str, _WebPage] = {}
+        self._pages: dict[str, _InstructionPage] = {}
 
     async def texts(self, urls: Sequence[str]) -> list[tuple[str, str]]:
         """(url, text) of each page. Waits only for a page's first fetch, up to `first_wait`."""
@@ -118,10 +118,10 @@ class InstructionPages:
             self._drop(url)
         await asyncio.gather(*fetching, return_exceptions=True)
 
-    def _get(self, url: str) -> _WebPage:
+    def _get(self, url: str) -> _InstructionPage:
         """Returns a page and starts a fetch if one is due. Evicts the least recently used page."""
         now = time.monotonic()
-        page = self._pages.pop(url, None) or _WebPage(url, now + self._first_wait)
+        page = self._pages.pop(url, None) or _InstructionPage(url, now + self._first_wait)
         self._pages[url] = page
         if len(self._pages) > MAX_PAGES:
             self._drop(next(iter(self._pages)))
@@ -134,7 +134,7 @@ class InstructionPages:
         if page.fetching is not None:
             page.fetching.cancel()
 
-    async def _fetch(self, page: _WebPage) -> None:
+    async def _fetch(self, page: _InstructionPage) -> None:
         failure = None
         try:
             async with asyncio.timeout(FETCH_SECONDS):
@@ -149,7 +149,7 @@ class InstructionPages:
         page.has_failed = failure is not None
 
 
-async def _ask(page: _WebPage) -> str | None:
+async def _ask(page: _InstructionPage) -> str | None:
     """What is wrong, if anything."""
     import httpx2
 

@@ -99,8 +99,10 @@ class LiveParts:
     def append(self, live: LivePart, text: str) -> None:
         """Announces new text without waiting for the disk. Its first text does wait: clients must know of no part that a killed
         server has forgotten."""
+        if not text:
+            return
         live.append(text)
-        if self._begin(live) and text:
+        if self._begin(live):
             self._hide_until(self._write([live], waits=True), [live.part.id])
         else:
             self._write_soon(live)
@@ -127,7 +129,7 @@ class LiveParts:
         session_id = live.part.session_id
         lease = self._leases.get(session_id)
         delta = live.delta(text, lease.generation if lease else 0)
-        self._writer.behind(session_id, lambda: self._publisher.publish_delta(delta), live.chain)
+        self._writer.behind(session_id, partial(self._publisher.publish_delta, delta), live.chain)
 
     def put(self, part_ids: Sequence[str], done: asyncio.Future[Any], session_id: str) -> None:
         """Parts are written in full, or removed: the text that streamed before is superseded. Until they are stored, clients know

@@ -9,7 +9,7 @@ from app.session.store import Store
 from app.storage.repositories import directory_rows
 from app.storage.server_facts import database_bytes
 
-_RECHECK_SECONDS = 1.0
+_RECHECK_SECONDS = 10.0
 """How long a check stays valid while the whole database is smaller than a tenth of the limit."""
 
 

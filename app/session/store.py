@@ -122,14 +122,16 @@ class Store:
         chain: Chain | None = None,
     ) -> asyncio.Future[T]:
         """The same for a change that puts `parts` in full, or removes some: what they streamed before is superseded."""
+        changed = [*(part.id for part in parts), *removed]
         done = self.post(session_id, directory, work, chain)
-        self.live.put([*(part.id for part in parts), *removed], done, session_id)
-        self._notify_watchers(session_id, parts)
+        self.live.put(changed, done, session_id)
+        if session_id in self._watchers:
+            self._notify_watchers(session_id, parts)
         return done
 
     def _notify_watchers(self, session_id: str, parts: Sequence[Part]) -> None:
         """A watcher that raises does not keep its session's parts from being stored."""
-        for watcher in self._watchers.get(session_id, ()):
+        for watcher in self._watchers[session_id]:
             try:
                 for part in parts:
                     watcher(part)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
@@ -332,7 +333,14 @@ def _log_timeout(part: ToolPart, what: str) -> None:
 
 
 def _spec(tool: Tool[Any]) -> ToolSpec:
-    return ToolSpec(tool.id, tool.description(), tool.schema())
+    spec = _SPECS.get(tool)
+    if spec is None:
+        spec = _SPECS[tool] = ToolSpec(tool.id, tool.description(), tool.schema())
+    return spec
+
+
+_SPECS: WeakKeyDictionary[Tool[Any], ToolSpec] = WeakKeyDictionary()
+"""What the model is told of a tool does not change: it is made once."""
 
 
 def _explained(tool: str, error: ValidationError) -> str:

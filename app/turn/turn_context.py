@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from app.context.system import InstructionPages
 from app.permission.service import Permissions
-from app.plugin.runner import HookRunner
 from app.question.service import Questions
 from app.schema.errors import MessageError, NotFound
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
@@ -178,23 +177,11 @@ class TurnContext:
     diffs: TurnDiffs = field(init=False)
 
     def __post_init__(self) -> None:
+        self.session_id = self.live.id
+        self.directory = self.instance.location.directory
+        self.store = self.services.store
+        self.hooks = self.instance.extensions.hooks
         self.diffs = TurnDiffs(self.services.summaries, self.services.tasks, self.instance, self.session_id)
-
-    @property
-    def session_id(self) -> str:
-        return self.live.id
-
-    @property
-    def store(self) -> Store:
-        return self.services.store
-
-    @property
-    def directory(self) -> str:
-        return self.instance.location.directory
-
-    @property
-    def hooks(self) -> HookRunner:
-        return self.instance.extensions.hooks
 
     async def read(self) -> None:
         """The conversation as it is now."""

@@ -27,7 +27,8 @@ async def every(seconds: float, work: Callable[[], Awaitable[Any]], what: str, *
         await asyncio.sleep(pause)
         try:
             await work()
-            failures.worked()
+            if failures.count:
+                failures.worked()
             pause = seconds
         except Exception as error:  # noqa: BLE001  whatever it is, the next time may succeed
             failures.failed(error)

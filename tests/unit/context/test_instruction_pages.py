@@ -64,9 +64,10 @@ async def test_those_who_ask_at_once_share_the_fetch(made: Make) -> None:
 
 
 async def test_an_old_page_is_used_while_it_is_fetched_again(made: Make) -> None:
-    pages = made(**AT_ONCE)
+    pages = made(first_wait=0.5, refresh=0.0)
     async with web_page("old") as page:
         await text(pages, page.url)
+        await asyncio.sleep(0.5)
         page.body = "new"
         assert await text(pages, page.url) == "old"
         await until_text(pages, page.url, "new")

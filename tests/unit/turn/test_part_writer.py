@@ -26,10 +26,14 @@ async def parts(sessions: Sessions, writer: PartWriter) -> list[Part]:
     return (await sessions.message(writer.message.id)).parts
 
 
+def append(sessions: Sessions, writer: PartWriter, block: str, text: str) -> None:
+    sessions.store.live.append(writer.open[block], text)
+
+
 async def test_text_is_gathered_trimmed_at_its_end_and_timed(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("1", None)
-    writer.append_text("1", " Hello")
-    writer.append_text("1", " there \n")
+    append(sessions, writer, "1", " Hello")
+    append(sessions, writer, "1", " there \n")
     writer.end_block("1", {"acme": {"id": 1}})
     (part,) = await parts(sessions, writer)
     assert isinstance(part, TextPart)
@@ -40,18 +44,18 @@ async def test_text_is_gathered_trimmed_at_its_end_and_timed(sessions: Sessions,
 
 async def test_a_part_that_streams_is_read_as_it_stands(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("1", None)
-    writer.append_text("1", "H")
+    append(sessions, writer, "1", "H")
     await sessions.store.barrier()
-    writer.append_text("1", "el")
+    append(sessions, writer, "1", "el")
     message = await sessions.store.message("ses_1", writer.message.id)
     assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
 
 
 async def test_blocks_may_overlap(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_reasoning("r", {"acme": {"signature": ""}})
-    writer.append_text("r", "hm")
+    append(sessions, writer, "r", "hm")
     writer.start_text("t", None)
-    writer.append_text("t", "yes")
+    append(sessions, writer, "t", "yes")
     writer.end_block("r", {"acme": {"signature": "s"}})
     writer.end_block("t", None)
     thought, said = await parts(sessions, writer)
@@ -99,7 +103,7 @@ async def test_progress_is_shown_until_the_call_is_over(sessions: Sessions, writ
 
 async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("t", None)
-    writer.append_text("t", "half ")
+    append(sessions, writer, "t", "half ")
     writer.start_text("empty", None)
     writer.tool_pending("p", "read")
     writer.tool_running("r", "read", {"path": "a"})
@@ -121,25 +125,25 @@ async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Ses
 async def test_a_failed_attempt_leaves_nothing(sessions: Sessions, writer: PartWriter) -> None:
     writer.step_start(None)
     writer.start_text("t", None)
-    writer.append_text("t", "half")
+    append(sessions, writer, "t", "half")
     writer.tool_pending("p", "read")
     await sessions.store.barrier()
     writer.withdraw_attempt()
     assert await parts(sessions, writer) == []
     assert len(sessions.announced_of("message.part.removed")) == 3
     writer.start_text("t", None)
-    writer.append_text("t", "whole")
+    append(sessions, writer, "t", "whole")
     writer.end_block("t", None)
     writer.finish_open_parts()
     assert [part.text for part in await parts(sessions, writer) if isinstance(part, TextPart)] == ["whole"]
 
 
-async def test_whether_there_is_any_text(writer: PartWriter) -> None:
+async def test_whether_there_is_any_text(sessions: Sessions, writer: PartWriter) -> None:
     assert not writer.has_text()
     writer.start_text("t", None)
-    writer.append_text("t", " \n")
+    append(sessions, writer, "t", " \n")
     assert not writer.has_text()
-    writer.append_text("t", "x")
+    append(sessions, writer, "t", "x")
     assert writer.has_text()
 
 
@@ -203,11 +207,11 @@ async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_f
     writer.enqueue_message()
     await asyncio.sleep(0)
     writer.start_text("1", None)
-    writer.append_text("1", "Hel")
+    append(sessions, writer, "1", "Hel")
     with pytest.raises(StorageError):
         await writer.stored()
     sessions.database.full = False
-    writer.append_text("1", "lo")
+    append(sessions, writer, "1", "lo")
     writer.end_block("1", None)
     writer.tool_running("c", "bash", {})
     await sessions.store.barrier()

@@ -1,3 +1,4 @@
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,6 +47,11 @@ class Echo(Tool[EchoParameters]):
         return ToolResult(title=args.text, output=args.text, metadata={"truncated": False})
 
 
+async def _stream(events: Iterable[StreamEvent]) -> AsyncIterator[StreamEvent]:
+    for event in events:
+        yield event
+
+
 class Attempt:
     """One attempt at a step: feed it events, then look at what is stored."""
 
@@ -67,8 +73,7 @@ class Attempt:
         self.starts += 1
 
     async def of(self, *events: StreamEvent) -> list[Any]:
-        for event in events:
-            self.step.on(event)
+        await self.step.read(_stream(events))
         await self.calls.finish()
         await self.writer.stored()
         parts = (await self._sessions.message(self.writer.message.id)).parts
@@ -166,7 +171,7 @@ async def test_the_model_is_offered_every_tool_but_invalid(attempt: Attempt) -> 
 
 
 async def test_an_aborted_call_is_left_to_be_finished(sessions: Sessions, attempt: Attempt) -> None:
-    attempt.step.on(base.ToolCall("c", "echo", {"text": "hi"}))
+    await attempt.step.read(_stream([base.ToolCall("c", "echo", {"text": "hi"})]))
     await attempt.calls.abort()
     (part,) = attempt.writer.tools
     assert isinstance(part.state, Running)
