@@ -18,11 +18,11 @@ from app.config.flags import Flags
 from app.config.well_known import Organisations
 from app.context.system import InstructionPages
 from app.intake.command import Commands
-from app.intake.prompt_parts import FileReader, Resolver
+from app.intake.prompt_parts import PromptParts
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
-from app.intake.user_message import Intake, PromptLimits
+from app.intake.user_message import Intake
 from app.lsp.servers import LspSettings
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpSettings
@@ -343,9 +343,8 @@ class Server:
 
     def _make_intake(self) -> Intake:
         toolbox, settings = self.toolbox, self.settings
-        files = FileReader(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
-        limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
-        return Intake(self.store, Resolver(files), limits, self.quota)
+        parts = PromptParts(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        return Intake(self.store, parts, self.quota, settings.max_part_bytes, settings.max_waiting_prompts)
 
     def _turn_services(self) -> TurnServices:
         return TurnServices(

@@ -89,15 +89,7 @@ class _AttachedFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenedAttachment:
-    """`data`: of a file that is embedded."""
-
-    status: os.stat_result
-    data: bytes
-
-
-class FileReader:
+class PromptParts:
     def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes, outputs: OutputStore) -> None:
         self._store = store
         self._read = read
@@ -105,9 +97,24 @@ class FileReader:
         self._times = times
         self._outputs = outputs
 
-    async def read(self, instance: Instance, message: UserMessage, part: FilePartInput, part_id: str) -> list[Part]:
+    async def of(self, instance: Instance, message: UserMessage, part: PartInput) -> Sequence[Part]:
+        identity = {"session_id": message.session_id, "message_id": message.id}
+        content = part.model_dump(exclude={"id"})
+        part_id = part.id or ids.ascending("part")
+        match part:
+            case TextPartInput():
+                return [TextPart(id=part_id, **identity, **content)]
+            case SubtaskPartInput():
+                return [SubtaskPart(id=part_id, **identity, **content)]
+            case AgentPartInput():
+                return [AgentPart(id=part_id, **identity, **content), _mention(instance, message, part)]
+            case FilePartInput():
+                return await self._of_file(_AttachedFile(instance, message, part, part_id), part)
+            case _:
+                assert_never(part)
+
+    async def _of_file(self, file: _AttachedFile, part: FilePartInput) -> list[Part]:
         """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file is not there."""
-        file = _AttachedFile(instance, message, part, part_id)
         if isinstance(part.source, ResourceSource):
             return await self._of_resource(file, part.source)
         url = _split(part.url)
@@ -131,11 +138,11 @@ class FileReader:
 
     async def _of_path(self, file: _AttachedFile, path: Path, url: SplitResult) -> list[Part]:
         embeds = file.input.mime != "text/plain"
-        found = await asyncio.to_thread(_look, file, path, embeds)
-        if stat.S_ISDIR(found.status.st_mode):
+        status, data = await asyncio.to_thread(_look, file, path, embeds)
+        if stat.S_ISDIR(status.st_mode):
             return await self._directory(file, path)
         if embeds:
-            return self._embedded(file, path, found)
+            return self._embedded(file, path, status, data)
         return await self._text(file, path, await self._lines(file, path, url.query))
 
     async def _lines(self, file: _AttachedFile, path: Path, query: str) -> tuple[int | None, int | None]:
@@ -145,7 +152,7 @@ class FileReader:
         if offset is None or limit != 1 or not servers.is_for(path):
             return offset, limit
         with suppress(BadRequest):  # too long to be asked about
-            text = (await asyncio.to_thread(_look, file, path, True)).data.decode("utf-8", "replace")
+            text = (await asyncio.to_thread(_look, file, path, True))[1].decode("utf-8", "replace")
             limit = await servers.symbol_length(path, text, offset) or limit
         return offset, limit
 
@@ -165,10 +172,10 @@ class FileReader:
         files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
         return [called, file.text(result.output), *files]
 
-    def _embedded(self, file: _AttachedFile, path: Path, found: _OpenedAttachment) -> list[Part]:
+    def _embedded(self, file: _AttachedFile, path: Path, status: os.stat_result, data: bytes) -> list[Part]:
         mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        self._times.record(file.message.session_id, path, Stamp.of(found.status))
-        url = f"data:{mime};base64,{base64.b64encode(found.data).decode()}"
+        self._times.record(file.message.session_id, path, Stamp.of(status))
+        url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
         return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
 
     async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
@@ -231,9 +238,9 @@ def data_text(url: str) -> str:
         raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
 
 
-def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
+def _look(file: _AttachedFile, path: Path, embeds: bool) -> tuple[os.stat_result, bytes]:
     """Judged by where it is when it is open: its name may lead elsewhere each time. Raises BadRequest for what is not the user's
-    or cannot be attached."""
+    or cannot be attached. The bytes are those of a file that is embedded."""
     try:
         _require_visible(file, path, path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # a FIFO would wait for a writer
@@ -244,7 +251,7 @@ def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
         _require_in_place(file)
         status = os.fstat(descriptor)
         data = _read_bounded(descriptor, path) if embeds and not stat.S_ISDIR(status.st_mode) else b""
-        return _OpenedAttachment(status, data)
+        return status, data
     finally:
         os.close(descriptor)
 
@@ -273,27 +280,6 @@ def _read_bounded(descriptor: int, path: Path) -> bytes:
     if len(data) > MAX_EMBEDDED_BYTES:
         raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
     return data
-
-
-class Resolver:
-    def __init__(self, files: FileReader) -> None:
-        self._files = files
-
-    async def resolve(self, instance: Instance, message: UserMessage, part: PartInput) -> Sequence[Part]:
-        identity = {"session_id": message.session_id, "message_id": message.id}
-        content = part.model_dump(exclude={"id"})
-        part_id = part.id or ids.ascending("part")
-        match part:
-            case TextPartInput():
-                return [TextPart(id=part_id, **identity, **content)]
-            case SubtaskPartInput():
-                return [SubtaskPart(id=part_id, **identity, **content)]
-            case AgentPartInput():
-                return [AgentPart(id=part_id, **identity, **content), _mention(instance, message, part)]
-            case FilePartInput():
-                return await self._files.read(instance, message, part, part_id)
-            case _:
-                assert_never(part)
 
 
 def _mention(instance: Instance, message: UserMessage, part: AgentPartInput) -> TextPart:

@@ -4,14 +4,14 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from app.intake.user_message import AcquireLease, Intake, IntakeOutcome, PreparedPrompt, StoredPrompt
+from app.intake.user_message import AcquireLease, Intake, PreparedPrompt, StoredPrompt
 from app.permission.inheritance import child_rules
 from app.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
 from app.schema.agent import Agent
 from app.schema.errors import NotFound, SessionBusy
-from app.schema.message import AssistantMessage, Message, MessageWithParts, PromptInput, UserMessage
+from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
 from app.schema.part import ModelRef, Part, TextPart, TextPartInput, ToolPart
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
@@ -75,7 +75,7 @@ class Prompts:
     async def _interrupt(self, session_id: str, prepared: PreparedPrompt) -> None:
         """Not the turn that answers this very prompt, which its client may have sent twice: under the lock, either it is stored
         or its turn has not started, and what is aborted is what runs then."""
-        async with self._store.lock(session_id):
+        async with self._live.get(session_id).messages:
             if await self._intake.is_known(session_id, prepared.input.message_id, prepared.content):
                 return
             aborting = asyncio.create_task(self._live.abort(session_id), name=f"interrupt {session_id}")
@@ -91,29 +91,41 @@ class Prompts:
         nested: bool = False,
         queued_id: str | None = None,
     ) -> AcceptedPrompt:
-        """`queued_id`: it has waited in the queue, which it leaves now."""
-        live, wants_answer = self._live.get(session_id), not prepared.input.no_reply
+        """`queued_id`: it has waited in the queue, which it leaves now. Raises what `Intake.change` raises, and NotFound for a
+        known message that was deleted meanwhile."""
+        live, prompt, wants_answer = self._live.get(session_id), prepared.input, not prepared.input.no_reply
         run: TurnWork | None = None
 
-        def start(outcome: IntakeOutcome) -> None:
-            """In the moment of the commit: nothing comes in between."""
+        def start(storing: asyncio.Future[StoredPrompt]) -> None:
+            """In the moment of the commit: nothing comes in between, nor keeps the caller's cancellation from it."""
             nonlocal run
-            if outcome.lease is not None:
-                self._leases.keep(outcome.lease)
-            if wants_answer and not outcome.known:
-                run = self.turns.start(session_id, instance, nested=nested, lease=outcome.lease)
+            if storing.exception() is not None:
+                return
+            known, lease = storing.result()
+            if lease is not None:
+                self._leases.keep(lease)
+            if wants_answer and not known:
+                run = self.turns.start(session_id, instance, nested=nested, lease=lease)
 
         async with live.messages:
-            if prepared.message is not None and prepared.input.when_busy in ("reject", "queue"):
+            if prepared.message is not None and prompt.when_busy in ("reject", "queue"):
                 await self._require_idle(live)
             acquire = self._acquire_lease(instance, live) if wants_answer else None
-            stored = await self._intake.store(
-                instance, session_id, prepared, start, acquire, rules_from_tools=rules_from_tools, queued_id=queued_id
-            )
-            if wants_answer and stored.known and await self._is_unanswered(live, stored):
-                run = self.turns.start(session_id, instance, nested=nested)
-            _limit(live, stored.message.info)
-        return AcceptedPrompt(stored.message, stored.known, run)
+            location = instance.location
+            change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
+            storing = self._store.post(session_id, location.directory, change)
+            storing.add_done_callback(start)
+            known = (await asyncio.shield(storing)).known
+            message = prepared.message
+            if message is None or known:
+                assert prompt.message_id is not None
+                message = await self._store.message(session_id, prompt.message_id)
+                if wants_answer and await self._is_unanswered(live, prompt.message_id):
+                    run = self.turns.start(session_id, instance, nested=nested)
+            running = live.works[0] if live.works else None
+            if isinstance(running, TurnWork) and isinstance(message.info, UserMessage):
+                running.tighten(message.info.deadline)
+        return AcceptedPrompt(message, known, run)
 
     def _acquire_lease(self, instance: Instance, live: LiveSession) -> AcquireLease | None:
         """For the turn that the prompt starts, which then needs no transaction of its own for it. None where it joins one."""
@@ -125,11 +137,11 @@ class Prompts:
         if live.is_unfinished or await self._leases.is_held_elsewhere(live.id):
             raise SessionBusy(live.id)
 
-    async def _is_unanswered(self, live: LiveSession, stored: StoredPrompt) -> bool:
+    async def _is_unanswered(self, live: LiveSession, message_id: str) -> bool:
         """Of one that was sent before: a run that another server has may be writing its answer."""
         if live.works or await self._leases.is_left_to_others(live.id):
             return True
-        return await self._store.answer_json(live.id, stored.message.info.id) is None
+        return await self._store.answer_json(live.id, message_id) is None
 
     async def answer(self, session_id: str, accepted: AcceptedPrompt) -> bytes:
         """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
@@ -174,21 +186,8 @@ class Prompts:
             log.error("a prompt got no answer: %s", error)
 
 
-def _limit(live: LiveSession, prompt: Message) -> None:
-    """The turn that runs has another prompt to answer."""
-    running = live.works[0] if live.works else None
-    if isinstance(running, TurnWork) and isinstance(prompt, UserMessage):
-        running.tighten(prompt.deadline)
-
-
-class NestedPrompts(Protocol):
-    async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
-        """The JSON of the message that answers. Cancelled, it aborts what answers."""
-        ...
-
-
 class SubagentSessions:
-    def __init__(self, store: Store, prompts: NestedPrompts) -> None:
+    def __init__(self, store: Store, prompts: Prompts) -> None:
         self._store = store
         self._prompts = prompts
 
