@@ -39,7 +39,7 @@ from app.pty.terminals import Terminals
 from app.question.service import Questions
 from app.runs.directories import BusyDirectories, DirectoryFollower, Disposal
 from app.runs.housekeeping import Housekeeping
-from app.runs.recovery import Recovery, UnfinishedReverts
+from app.runs.recovery import Recovery
 from app.runs.retention import Deletion, Retention
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
@@ -406,7 +406,7 @@ class Server:
             self.instances,
             self.prompts.turns,
             self.live,
-            UnfinishedReverts(self.store, self.instances, self.actions),
+            self.actions.unrevert,
             continues=settings.interrupted == "continue",
             prompted_only=not self.choices.recovers_all,
         )

@@ -5,7 +5,7 @@ Publishing raises nothing and waits for nobody.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 
 from app.bus.base import Event, PartDelta, StreamingParts
 from app.bus.event_id import EventId
@@ -31,6 +31,8 @@ class MemoryBus:
         self._in_burst = False
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
         """By directory (None: all) and whether they are sent deltas alone."""
+        self.heard: Collection[object] = self._listeners
+        """Empty while nobody would hear of a delta."""
         self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
         self._wakes: list[Callable[[], None]] = []
         self._closed = False

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from app.intake.user_message import AcquireLease, Intake, PreparedPrompt, StoredPrompt
+from app.intake.user_message import Intake, PreparedPrompt, StoredPrompt
 from app.permission.inheritance import child_rules
 from app.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
 from app.schema.agent import Agent
@@ -110,8 +110,9 @@ class Prompts:
         async with live.messages:
             if prepared.message is not None and prompt.when_busy in ("reject", "queue"):
                 await self._require_idle(live)
-            acquire = self._acquire_lease(instance, live) if wants_answer else None
-            location = instance.location
+            location, acquire = instance.location, None
+            if wants_answer and not live.is_unfinished:  # the turn that it starts then needs no commit of its own for it
+                acquire = partial(self._leases.acquire_free, session_id=session_id, status=busy_in(location.directory))
             change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
             storing = self._store.post(session_id, location.directory, change)
             storing.add_done_callback(start)
@@ -126,12 +127,6 @@ class Prompts:
             if isinstance(running, TurnWork) and isinstance(message.info, UserMessage):
                 running.tighten(message.info.deadline)
         return AcceptedPrompt(message, known, run)
-
-    def _acquire_lease(self, instance: Instance, live: LiveSession) -> AcquireLease | None:
-        """For the turn that the prompt starts, which then needs no transaction of its own for it. None where it joins one."""
-        if live.is_unfinished:
-            return None
-        return partial(self._leases.acquire_free, session_id=live.id, status=busy_in(instance.location.directory))
 
     async def _require_idle(self, live: LiveSession) -> None:
         if live.is_unfinished or await self._leases.is_held_elsewhere(live.id):

@@ -207,7 +207,7 @@ async def _run_shell(ctx: TurnContext, wanted: ShellInput) -> MessageWithParts:
     ctx.set_status(Busy())
     await ctx.write_message(user, [ctx.synthetic_text(user, prompt_text("shell-notice"))])
     message = ctx.new_assistant(user, agent.name, model)
-    writer = ctx.writer(message)
+    writer = PartWriter(ctx.store, ctx.directory, message)
     writer.enqueue_message()
     part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
     try:

@@ -6,7 +6,7 @@ A turn begins when it is the first of its session's works; the session's lease k
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -191,7 +191,9 @@ class Turns:
         if work.has_waited and not await self._has_open_prompt(live.id):
             work.is_discarded = True  # the other server has answered
             return
-        async with await self._slot(live, work):
+        if not work.is_nested and self._slots.locked():
+            await live.set_status(work.directory, Busy())
+        async with nullcontext() if work.is_nested else self._slots:
             await self._run_turns(live, work)
 
     async def _has_open_prompt(self, session_id: str) -> bool:
@@ -211,13 +213,6 @@ class Turns:
             lease = await self._leases.acquire(live.id, status, wait=True)
         self._store.hold(lease)
 
-    async def _slot(self, live: LiveSession, work: TurnWork) -> AbstractAsyncContextManager[None]:
-        if work.is_nested:
-            return nullcontext()
-        if self._slots.locked():
-            await live.set_status(work.directory, Busy())
-        return self._slots
-
     async def _run_turns(self, live: LiveSession, work: TurnWork) -> None:
         """One after another, while prompts come that the last one has not seen."""
         while True:
@@ -231,28 +226,23 @@ class Turns:
         record = TurnRecord(live.id)
         ctx = TurnContext(self._services, self._subagents, work.instance, live, work.joined, record)
         work.deadline = ctx.deadline
-        try:
-            with self._services.observer.turn(record):
-                await self._run_recorded(ctx)
-        finally:
-            work.deadline = None
-
-    async def _run_recorded(self, ctx: TurnContext) -> None:
-        record = ctx.record
-        try:
-            await Turn(ctx).run()
-            if record.failure is not None and record.ended() is TurnEnd.FAILED:
-                ends.log_end(ctx.session_id, record.failure)
-        except StaleLease:
-            record.end = TurnEnd.HANDED_OVER
-            raise
-        except asyncio.CancelledError:
-            lease = self._store.lease(ctx.session_id)
-            record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
-            raise
-        except Exception:
-            record.end = TurnEnd.FAILED
-            raise
+        with self._services.observer.turn(record):
+            try:
+                await Turn(ctx).run()
+                if record.failure is not None and record.ended() is TurnEnd.FAILED:
+                    ends.log_end(live.id, record.failure)
+            except StaleLease:
+                record.end = TurnEnd.HANDED_OVER
+                raise
+            except asyncio.CancelledError:
+                lease = self._store.lease(live.id)
+                record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
+                raise
+            except Exception:
+                record.end = TurnEnd.FAILED
+                raise
+            finally:
+                work.deadline = None
 
     # Ends.
 

@@ -125,7 +125,9 @@ class LiveParts:
         return is_new
 
     def _announce(self, live: LivePart, text: str) -> None:
-        """Behind the session's changes; not behind a failed one of its chain."""
+        """Behind the session's changes; not behind a failed one of its chain. Who listens later reads what there is by then."""
+        if not (self._publisher.heard or self._first_writes):
+            return
         session_id = live.part.session_id
         lease = self._leases.get(session_id)
         delta = live.delta(text, lease.generation if lease else 0)

@@ -19,6 +19,7 @@ class SessionPublisher:
 
     def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
+        self.heard = bus.heard
         self._latest: dict[str, int] = {}
         """How many events were published of the sessions that are being read."""
         self._readers = Counter[str]()

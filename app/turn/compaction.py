@@ -25,6 +25,7 @@ from app.storage.writer import Row
 from app.turn import ends, hooks
 from app.turn.decide import is_final, last_assistant
 from app.turn.ends import TurnFailure, to_message_error
+from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import TurnContext
@@ -125,7 +126,7 @@ async def _summarise(
     for left in reversed(range(MAX_TRIES)):
         if room is not None:
             messages = shortened(messages, room - QUESTION_TOKENS)
-        step = Step(ctx, ToolCalls(ctx, ctx.writer(message), {}, agent, model))
+        step = Step(ctx, ToolCalls(ctx, PartWriter(ctx.store, ctx.directory, message), {}, agent, model))
         await step.run(partial(_question, ctx, model, agent, user, messages))
         if step.overflow is None or not left:
             break

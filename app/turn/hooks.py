@@ -29,14 +29,14 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 
-class _Params(Wire):
+class _ChosenParams(Wire):
     temperature: float | None
     top_p: float | None
     top_k: int | None
     options: Json
 
 
-class _Result(Wire):
+class _ToolOutput(Wire):
     title: str
     output: str
     metadata: Json
@@ -150,7 +150,7 @@ def _call_json(instance: Instance, request: ModelRequest, agent: Agent, user: Us
 
 async def _with_params(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
     output = {"temperature": request.temperature, "topP": request.top_p, "topK": request.top_k, "options": request.options}
-    changed = await hooks.change("chat.params", given, output, _Params.model_validate)
+    changed = await hooks.change("chat.params", given, output, _ChosenParams.model_validate)
     return replace(request, **dict(changed)) if changed else request
 
 
@@ -194,7 +194,7 @@ async def tool_result(hooks: HookRunner, part: ToolPart, result: ToolResult) -> 
         return result
     given = {**_call_of(part), "args": part.state.input}
     output = {"title": result.title, "output": result.output, "metadata": result.metadata}
-    changed = await hooks.change("tool.execute.after", given, output, _Result.model_validate)
+    changed = await hooks.change("tool.execute.after", given, output, _ToolOutput.model_validate)
     return replace(result, **dict(changed)) if changed else result
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, assert_never
 
 from app.agent.definitions import find as find_agent
@@ -10,10 +11,10 @@ from app.agent.definitions import prompt_text, subagents_for
 from app.context import system, window
 from app.context.history import remind, to_model_messages
 from app.context.window import request_options
-from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec
+from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec, UserTurn
 from app.schema.agent import Agent
 from app.schema.errors import MessageError
-from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, JsonSchemaFormat, MessagePath, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy
@@ -21,8 +22,10 @@ from app.storage.writer import StaleLease
 from app.tool.base import Tool
 from app.tool.builtin.task import TaskTool
 from app.tool.mcp_tool import mcp_tools
-from app.turn import compaction, decide, ends, hooks, structured_output
+from app.tool.structured_output import STRUCTURED_OUTPUT, StructuredOutputTool
+from app.turn import compaction, decide, ends, hooks
 from app.turn.decide import AskModel, RunSubtask
+from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import StepTrees, TurnContext, prompt_without_diffs
@@ -102,7 +105,11 @@ class Turn:
     async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
         user, finished = decision.user, decision.last_finished
         model = self._ctx.model(user.model)
-        if finished and not finished.summary and self._overflows(model, window.used_tokens(finished, history, model)):
+        if (
+            finished
+            and not finished.summary
+            and window.is_overflow(self._ctx.instance, model, window.used_tokens(finished, history, model))
+        ):
             return await compaction.make_room(self._ctx, user)
         step = await self._ask_model(user, model, history)
         if step.overflow is not None:
@@ -111,19 +118,16 @@ class Turn:
         self._request_diffs(user.id, history, step.trees)
         if step.is_stopped:
             return False
-        if self._overflows(model, step.used_tokens):
+        if window.is_overflow(self._ctx.instance, model, step.used_tokens):
             return await compaction.make_room(self._ctx, user)
         return not decide.is_final(step.message, user)
-
-    def _overflows(self, model: Model, used: int) -> bool:
-        return window.is_overflow(self._ctx.instance, model, used)
 
     async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> Step:
         ctx = self._ctx
         agent = find_agent(ctx.instance.agents, user.agent)
         ctx.record.asks(agent.name, model.provider_id, model.id)
         message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
-        writer = ctx.writer(message)
+        writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = ToolCalls(
@@ -150,7 +154,7 @@ class Turn:
         agent, model = find_agent(ctx.instance.agents, message.agent), ctx.model(prompt.model)
         calls = ToolCalls(
             ctx,
-            ctx.writer(message),
+            PartWriter(ctx.store, ctx.directory, message),
             await self._tools(prompt, agent, model, message),
             agent,
             model,
@@ -169,7 +173,9 @@ class Turn:
         tools = self._chosen_tools(agent, model) | toolbox.external(mcp_tools(mcp, await mcp.offers()), agent)
         switched_off = {name for name, on in (user.tools or {}).items() if not on}
         offered = {name: tool for name, tool in tools.items() if name not in switched_off}
-        return offered | structured_output.tool_for(user, answer)
+        if isinstance(user.format, JsonSchemaFormat):
+            offered[STRUCTURED_OUTPUT] = StructuredOutputTool(user.format.schema_, partial(setattr, answer, "structured"))
+        return offered
 
     def _chosen_tools(self, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
         """Of the server and of plugins. Chosen once for an instance, as nothing changes that they are chosen by."""
@@ -191,13 +197,17 @@ class Turn:
         messages = to_model_messages(reminded, model)
         if agent.steps is not None and self._steps >= agent.steps:
             messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
+        assembled, is_structured = system.assemble(agent, model, call, user), decide.wants_structure(user)
+        if is_structured:
+            assembled = (*assembled, prompt_text("structured-output"))
+            messages = (*messages, *_structure_reminder(history, user))
         request = ModelRequest(
             model=model,
-            system=(*system.assemble(agent, model, call, user), *structured_output.instructions(user)),
-            messages=(*messages, *structured_output.reminders(history, user)),
+            system=assembled,
+            messages=messages,
             session_id=self._ctx.session_id,
             tools=tools,
-            requires_tool=structured_output.is_wanted(user),
+            requires_tool=is_structured,
             **request_options(instance, model, agent, user),
         )
         return await hooks.request(instance, request, agent, user)
@@ -219,8 +229,13 @@ class Turn:
     # Beside the loop.
 
     async def _prune(self) -> None:
-        if self._last_request is not None:
-            await _logged(compaction.prune(self._ctx, *self._last_request), "old tool outputs")
+        """What fails must not end the turn."""
+        if self._last_request is None:
+            return
+        try:
+            await compaction.prune(self._ctx, *self._last_request)
+        except Exception:
+            log.exception("could not bring old tool outputs up to date")
 
     def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts], trees: StepTrees | None) -> None:
         if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
@@ -234,12 +249,11 @@ class Turn:
             await asyncio.wait({diffs}, timeout=self._diff_timeout)
 
 
-async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
-    """Logs an error, which must not end the"""
-    try:
-        await work
-    except Exception:
-        log.exception("could not bring %s up to date", what)
+def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage) -> tuple[UserTurn, ...]:
+    """For a model whose last answer was text alone."""
+    answers = decide.answers_to(history, prompt)
+    is_text = bool(answers) and not any(isinstance(part, ToolPart) for part in answers[-1].parts)
+    return (UserTurn((TextBlock(prompt_text("structured-output-reminder")),)),) if is_text else ()
 
 
 def _names_agent(prompt: MessageWithParts) -> bool:
@@ -262,7 +276,7 @@ async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
     agent = find_agent(ctx.instance.agents, user.agent)
     model = ctx.model(asked.model or user.model)
     message = ctx.new_assistant(user, asked.agent, ModelRef(provider_id=model.provider_id, model_id=model.id))
-    writer = ctx.writer(message)
+    writer = PartWriter(ctx.store, ctx.directory, message)
     writer.enqueue_message()
     tools = {TaskTool.id: TaskTool(subagents_for(agent, ctx.instance.agents))}
     calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=True)

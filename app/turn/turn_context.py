@@ -28,7 +28,6 @@ from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
 from app.turn.decide import last_assistant, last_user
 from app.turn.ends import Deadline, TurnFailure, put_error, to_message_error
-from app.turn.part_writer import PartWriter
 from app.turn.titles import Titles
 from app.util import clock, ids
 from app.workspace.instance import Instance
@@ -221,9 +220,6 @@ class TurnContext:
         await put_error(self.store, message, error)
 
     # Messages.
-
-    def writer(self, message: AssistantMessage) -> PartWriter:
-        return PartWriter(self.store, self.directory, message)
 
     def write_message(
         self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False

@@ -20,6 +20,7 @@ from app.telemetry.observer import NOBODY
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 from app.tool.builtin.invalid import InvalidTool
 from app.tool.truncation import OutputStore
+from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import INVALID, ToolCalls
 from app.turn.turn_context import TurnContext
@@ -64,7 +65,7 @@ class Attempt:
         ctx.session, ctx.title = session(title="T"), nobody
         ctx.start_title = self._began  # type: ignore[method-assign]
         self._sessions = sessions
-        self.writer = ctx.writer(message)
+        self.writer = PartWriter(sessions.store, PLACE.directory, message)
         self.starts = 0
         self.calls = ToolCalls(ctx, self.writer, {"echo": tool, INVALID: InvalidTool()}, agent(), model())
         self.step = Step(ctx, self.calls)
