@@ -120,8 +120,9 @@ async def _configuration(directory: Path) -> list[Finding]:
         loaded = load(directory, place.checkout, flags)
     except ServiceError as error:
         return [Finding("configuration", "fault", error.message)]
-    instructions = read_files(InstructionScope(directory, place.checkout, flags, loaded.config.instructions))
-    refused = [*instructions.refused, *filter(None, [obstacle(directory)])]
+    refused: list[OSError] = []
+    read_files(InstructionScope(directory, place.checkout, flags, loaded.config.instructions), refused.append)
+    refused += filter(None, [obstacle(directory)])
     named = dict.fromkeys([*(warning.message for warning in loaded.warnings), *map(str, refused)])
     left_out = [Finding("configuration", "fault", f"left out: {text}") for text in named]
     unused = [Finding("configuration", "note", f"{key} changes nothing here. {reason}") for key, reason in loaded.unused.items()]

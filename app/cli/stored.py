@@ -116,7 +116,7 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
     from app.api.audit import AuditLog
     from app.backup.opening import open_database
     from app.bus.memory import MemoryBus
-    from app.runs.retention import REST, Retention
+    from app.runs.retention import Retention
     from app.session.lease import Leases
     from app.session.live import LiveSessions
     from app.session.publisher import SessionPublisher
@@ -135,7 +135,7 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
         audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
         live = LiveSessions(store, leases)
         sessions = SessionService(store, live)
-        retention = Retention(database, store, sessions, live, wanted.data_dir, rest=0 if is_embedded else REST)
+        retention = Retention(database, store, sessions, live, wanted.data_dir)
         retention.on_deleted = audit_log.write_pruned
         try:
             yield retention

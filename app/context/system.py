@@ -5,8 +5,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -211,11 +211,15 @@ class InstructionScope:
         return parents[: parents.index(self.worktree) + 1] if self.worktree in parents else [self.directory]
 
 
+def _left_out(error: OSError) -> None:
+    warn_once(log, f"left out of the instructions: {error}")
+
+
 async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
     """One text for each non-empty file and page, in the order of discovery."""
-    found = _with_warnings(await asyncio.to_thread(read_files, scope))
-    fetched = await pages.texts(_urls(scope.configured))
-    return [f"Instructions from: {file}\n{text}" for file, text in (*found.texts, *fetched) if text.strip()]
+    found = await asyncio.to_thread(read_files, scope)
+    fetched = await pages.texts([pattern for pattern in scope.configured if _is_url(pattern)])
+    return [f"Instructions from: {file}\n{text}" for file, text in (*found, *fetched) if text.strip()]
 
 
 async def nearby(path: Path, scope: InstructionScope, seen: set[str]) -> dict[str, str]:
@@ -223,8 +227,8 @@ async def nearby(path: Path, scope: InstructionScope, seen: set[str]) -> dict[st
     prompt and in `seen`. Adds them to `seen` at once, so that concurrent calls do not repeat them."""
     found = [file for file in await asyncio.to_thread(_nearby, path, scope) if str(file) not in seen]
     seen.update(map(str, found))
-    read = _with_warnings(await asyncio.to_thread(_texts, [(str(file), _of_project(scope)) for file in found]))
-    return {path: text[:MAX_NEARBY_CHARACTERS] for path, text in read.texts if text.strip()}
+    texts = await asyncio.to_thread(_texts, [(str(file), _of_project(scope)) for file in found])
+    return {path: text[:MAX_NEARBY_CHARACTERS] for path, text in texts if text.strip()}
 
 
 def seen_in(history: Sequence[MessageWithParts]) -> set[str]:
@@ -239,7 +243,7 @@ def _nearby(path: Path, scope: InstructionScope) -> list[Path]:
         return []
     below = takewhile(lambda folder: folder != scope.directory, path.parents)
     found = [file for folder in below if (file := _first_of(folder)) is not None and file != path]
-    in_system = {path for path, _ in _configured(scope, [])} if found else set()
+    in_system = {path for path, _ in _configured(scope)} if found else set()
     return [file for file in found if str(file) not in in_system]
 
 
@@ -247,25 +251,16 @@ def _first_of(folder: Path) -> Path | None:
     return next((Path(path) for path in _files((folder, name) for name in LOCAL_NAMES)), None)
 
 
-@dataclass
-class InstructionFiles:
-    """(path, text) of each; `refused` are those that could not be read."""
-
-    texts: list[tuple[str, str]] = field(default_factory=list)
-    refused: list[OSError] = field(default_factory=list)
-
-
-def read_files(scope: InstructionScope) -> InstructionFiles:
-    refused: list[OSError] = []
+def read_files(scope: InstructionScope, refuse: Callable[[OSError], None] = _left_out) -> list[tuple[str, str]]:
+    """(path, text) of each. `refuse` is told of those that cannot be read."""
     local = [(path, _of_project(scope)) for path in _local(scope)]
     own = [(path, anywhere) for path in _global(scope.flags)]
-    read = _texts([*local, *own, *_configured(scope, refused)])
-    return InstructionFiles(read.texts, [*refused, *read.refused])
+    return _texts([*local, *own, *_configured(scope, refuse)], refuse)
 
 
-def _texts(wanted: Iterable[tuple[str, Within]]) -> InstructionFiles:
+def _texts(wanted: Iterable[tuple[str, Within]], refuse: Callable[[OSError], None] = _left_out) -> list[tuple[str, str]]:
     """Each path once, as far as all together are bounded."""
-    found, left = InstructionFiles(), MAX_ALL_BYTES
+    texts, left = list[tuple[str, str]](), MAX_ALL_BYTES
     first: dict[str, Within] = {}
     for path, within in wanted:
         first.setdefault(path, within)
@@ -273,18 +268,12 @@ def _texts(wanted: Iterable[tuple[str, Within]]) -> InstructionFiles:
         try:
             data = read_bytes(path, within, min(left, MAX_BYTES))
         except OSError as error:
-            found.refused.append(error)
+            refuse(error)
             continue
         if data is not None:
             left -= len(data)
-            found.texts.append((path, data.decode("utf-8", "replace")))
-    return found
-
-
-def _with_warnings(found: InstructionFiles) -> InstructionFiles:
-    for error in found.refused:
-        warn_once(log, f"left out of the instructions: {error}")
-    return found
+            texts.append((path, data.decode("utf-8", "replace")))
+    return texts
 
 
 def _of_project(scope: InstructionScope) -> Within:
@@ -320,7 +309,7 @@ def _global(flags: Flags) -> list[str]:
     return _files(candidates)[:1]
 
 
-def _configured(scope: InstructionScope, refused: list[OSError]) -> Iterator[tuple[str, Within]]:
+def _configured(scope: InstructionScope, refuse: Callable[[OSError], None] = _left_out) -> Iterator[tuple[str, Within]]:
     """With where each may lie. A pattern that begins at the home directory or at `/` is the user's own, or was looked at when the
     configuration was read."""
     inside, above, own = map(BoundedReader, (_of_project(scope), _above_project(scope), scope.may_read))
@@ -333,7 +322,8 @@ def _configured(scope: InstructionScope, refused: list[OSError]) -> Iterator[tup
             relative = pattern.removeprefix("~/").removeprefix("/")
             found = _files(("/", path) for path in matches(reader, str(folder), relative))
             yield from ((path, reader.within) for path in found)
-    refused += [*inside.refused, *above.refused, *own.refused]
+    for error in (*inside.refused, *above.refused, *own.refused):
+        refuse(error)
 
 
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:
@@ -349,7 +339,3 @@ def _bases(pattern: str, scope: InstructionScope) -> list[Path]:
 
 def _is_url(pattern: str) -> bool:
     return pattern.startswith(("http://", "https://"))
-
-
-def _urls(configured: Iterable[str]) -> list[str]:
-    return [pattern for pattern in configured if _is_url(pattern)]

@@ -3,9 +3,7 @@
 A tree stays while anything runs in it, and where it is shared or pinned. Its deletion is announced and logged like any other.
 """
 
-import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,10 +27,6 @@ from app.util import clock
 
 log = logging.getLogger(__name__)
 
-BATCH = 4
-"""How many trees are deleted at once: their transactions are grouped, and what others write waits for the group."""
-REST = 2.0
-"""How long a server rests after a batch, in the time that the batch took: others have the writer to themselves meanwhile."""
 DAY_MS = 86_400_000
 
 KeptAs = Literal["shared", "pinned", "running"]
@@ -63,15 +57,12 @@ class Retention:
         sessions: SessionService,
         live: LiveSessions,
         data_dir: Path,
-        rest: float = REST,
     ) -> None:
-        """`rest`: 0 where nobody else uses the database."""
         self._database = database
         self._store = store
         self._sessions = sessions
         self._live = live
         self._data_dir = data_dir
-        self.rest = rest
         self.on_deleted: Callable[[Session], None] = lambda _: None
         """Called with each session that was deleted, after the commit."""
 
@@ -80,14 +71,12 @@ class Retention:
         report, projects = PruneReport(), set[str]()
         async with self._database.locks.lock("prune sessions"):
             ages = await self._database.read(session_rows.session_ages)
-            old = expired_trees(ages, rule.cutoff)
-            for batch in (old[start : start + BATCH] for start in range(0, len(old), BATCH)):
-                began = time.monotonic()
-                trees = [tree for tree in await self._read(batch) if is_archived(tree[-1]) or not rule.archived_only]
-                for tree, outcome in zip(trees, await self._prune_some(trees, rule, dry_run), strict=True):
-                    _count(report, outcome)
-                    projects.update(session.project_id for session in tree if not dry_run)
-                await asyncio.sleep(0 if dry_run else self.rest * (time.monotonic() - began))
+            for session_ids in expired_trees(ages, rule.cutoff):
+                tree = await self._read(session_ids)
+                if not tree or (rule.archived_only and not is_archived(tree[-1])):
+                    continue
+                _count(report, await self._prune_tree(tree, rule, dry_run))
+                projects.update(session.project_id for session in tree if not dry_run)
             if not dry_run:
                 await self._database.give_back()
                 await collect_repositories(self._data_dir, projects, self._database.locks)
@@ -95,22 +84,17 @@ class Retention:
             log.info("deleted %d old sessions in %d trees", report.sessions, report.trees)
         return report
 
-    async def _read(self, trees: Sequence[Sequence[str]]) -> list[list[Session]]:
-        """Children before their parents. Without trees that are deleted meanwhile, and those with a damaged session."""
-        found = await self._store.sessions([session_id for tree in trees for session_id in tree])
-        return [[found[each] for each in reversed(tree)] for tree in trees if all(each in found for each in tree)]
+    async def _read(self, session_ids: Sequence[str]) -> list[Session]:
+        """A tree, children before their parents. Empty for one that is deleted meanwhile, or with a damaged session."""
+        found = await self._store.sessions(session_ids)
+        return [found[each] for each in reversed(session_ids)] if all(each in found for each in session_ids) else []
 
-    async def _prune_some(self, trees: Sequence[Sequence[Session]], rule: PruneRule, dry_run: bool) -> list[KeptAs | int | None]:
-        """Of each tree how many sessions were deleted, or what keeps it."""
-        held = frozenset(await self._store.query(lease_rows.held_among, [session.id for tree in trees for session in tree]))
-        return list(await asyncio.gather(*(self._prune_tree(tree, rule, held, dry_run) for tree in trees)))
-
-    async def _prune_tree(
-        self, tree: Sequence[Session], rule: PruneRule, held: frozenset[str], dry_run: bool
-    ) -> KeptAs | int | None:
+    async def _prune_tree(self, tree: Sequence[Session], rule: PruneRule, dry_run: bool) -> KeptAs | int | None:
+        """How many sessions were deleted, or what keeps it."""
         if kept := kept_as(tree):
             return kept
-        if any(self._live.get(session.id).is_held or session.id in held for session in tree):
+        held = await self._store.query(lease_rows.held_among, [session.id for session in tree])
+        if held or any(self._live.get(session.id).is_held for session in tree):
             return "running"
         if dry_run:
             return len(tree)

@@ -232,8 +232,12 @@ class Store:
 
     async def messages(self, session_id: str) -> list[MessageWithParts]:
         """The whole history, oldest first."""
-        _, stored = await self._with_session(session_id, message_rows.all_messages)
-        return rows.read_messages(session_id, stored, self.live.of(session_id))
+        return (await self.session_and_messages(session_id))[1]
+
+    async def session_and_messages(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
+        session, stored = await self._with_session(session_id, message_rows.all_messages)
+        messages = rows.read_messages(session_id, stored, self.live.of(session_id))
+        return self._read_session(session_id, session), messages
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
         """What the model is to know: the messages from the newest finished compaction on, prompts without their diffs."""

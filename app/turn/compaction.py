@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from app.agent.definitions import prompt_text
@@ -202,30 +201,25 @@ PROTECTED_TOOLS = ("skill",)
 KEPT_TURNS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class PruneLimits:
-    protected: int = PROTECTED_TOKENS
-    minimum: int = MINIMUM_TOKENS
-
-    @classmethod
-    def within(cls, usable_tokens: int | None) -> "PruneLimits":
-        """`usable_tokens`: the tokens that a request may have; None if unknown."""
-        if usable_tokens is None or usable_tokens >= SMALL_WINDOW:
-            return cls()
-        return cls(int(usable_tokens * PROTECTED_PART), int(usable_tokens * MINIMUM_PART))
+def prune_limits(usable_tokens: int | None) -> tuple[int, int]:
+    """How much is kept, and how much must be gained. `usable_tokens`: the tokens that a request may have; None if unknown."""
+    if usable_tokens is None or usable_tokens >= SMALL_WINDOW:
+        return PROTECTED_TOKENS, MINIMUM_TOKENS
+    return int(usable_tokens * PROTECTED_PART), int(usable_tokens * MINIMUM_PART)
 
 
-def prunable_calls(history: Sequence[MessageWithParts], limits: PruneLimits) -> list[ToolPart]:
+def prunable_calls(history: Sequence[MessageWithParts], usable_tokens: int | None) -> list[ToolPart]:
     """The calls whose outputs can be cleared, newest first; empty if that would free too little."""
+    protected, minimum = prune_limits(usable_tokens)
     seen, gained = 0, 0
     found: list[ToolPart] = []
     for part in _prunable(history):
         tokens = estimate(_output(part))
         seen += tokens
-        if seen > limits.protected:
+        if seen > protected:
             found.append(part)
             gained += tokens
-    return found if gained > limits.minimum else []
+    return found if gained > minimum else []
 
 
 def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
@@ -254,7 +248,7 @@ async def prune(ctx: TurnContext, history: Sequence[MessageWithParts], usable_to
     """Marks old tool outputs after a turn: they stay stored, but are no longer sent to the model."""
     if ctx.instance.config.compaction.prune is False:
         return
-    parts = prunable_calls(history, PruneLimits.within(usable_tokens))
+    parts = prunable_calls(history, usable_tokens)
     if not parts:
         return
     pruned = list(map(_pruned, parts))

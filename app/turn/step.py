@@ -148,7 +148,7 @@ class Step:
                 attempt += 1
                 now = clock.now_ms()
                 decision = retry.decide_retry(failure, attempt, now - began, now)
-                if isinstance(decision, retry.StopRetrying):
+                if decision is None:
                     raise
                 self._log_retry(failure, decision, attempt)
                 await self._wait(decision, attempt)

@@ -105,11 +105,8 @@ class Turn:
     async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
         user, finished = decision.user, decision.last_finished
         model = self._ctx.model(user.model)
-        if (
-            finished
-            and not finished.summary
-            and window.is_overflow(self._ctx.instance, model, window.used_tokens(finished, history, model))
-        ):
+        is_overflow = partial(window.is_overflow, self._ctx.instance, model)
+        if finished and not finished.summary and is_overflow(window.used_tokens(finished, history, model)):
             return await compaction.make_room(self._ctx, user)
         step = await self._ask_model(user, model, history)
         if step.overflow is not None:
@@ -118,7 +115,7 @@ class Turn:
         self._request_diffs(user.id, history, step.trees)
         if step.is_stopped:
             return False
-        if window.is_overflow(self._ctx.instance, model, step.used_tokens):
+        if is_overflow(step.used_tokens):
             return await compaction.make_room(self._ctx, user)
         return not decide.is_final(step.message, user)
 
