@@ -4,10 +4,9 @@ import pytest
 from conversation import assistant
 from session_parts import PLACE, Sessions
 
-from app.schema.file import FileContent
 from app.schema.message import AssistantMessage
-from app.schema.part import Part, ReasoningPart, StepFinishPart, StepStartPart, TextPart, Tokens, ToolPart
-from app.schema.tool_state import Completed, Failed, Pending, Running
+from app.schema.part import Part, ReasoningPart, TextPart, Tokens, ToolPart
+from app.schema.tool_state import Failed, Running
 from app.storage.engine import StorageError
 from app.tool.base import ToolResult
 from app.turn.part_writer import ABORTED, PartWriter
@@ -28,18 +27,6 @@ async def parts(sessions: Sessions, writer: PartWriter) -> list[Part]:
 
 def append(sessions: Sessions, writer: PartWriter, block: str, text: str) -> None:
     sessions.store.live.append(writer.open[block], text)
-
-
-async def test_text_is_gathered_trimmed_at_its_end_and_timed(sessions: Sessions, writer: PartWriter) -> None:
-    writer.start_text("1", None)
-    append(sessions, writer, "1", " Hello")
-    append(sessions, writer, "1", " there \n")
-    writer.end_block("1", {"acme": {"id": 1}})
-    (part,) = await parts(sessions, writer)
-    assert isinstance(part, TextPart)
-    assert (part.text, part.metadata) == (" Hello there", {"acme": {"id": 1}})
-    assert part.time is not None and part.time.end is not None and part.time.start <= part.time.end
-    assert [delta.text for delta in sessions.storage.bus.deltas] == [" Hello", " there \n"]
 
 
 async def test_a_part_that_streams_is_read_as_it_stands(sessions: Sessions, writer: PartWriter) -> None:
@@ -71,20 +58,6 @@ async def test_an_empty_text_leaves_a_part_and_empty_reasoning_only_with_metadat
     writer.start_reasoning("sealed", None)
     writer.end_block("sealed", {"acme": {"encrypted": "x"}})
     assert [type(part) for part in await parts(sessions, writer)] == [TextPart, ReasoningPart]
-
-
-async def test_a_call_goes_from_pending_over_running_to_completed(sessions: Sessions, writer: PartWriter) -> None:
-    seen: list[str] = []
-    with sessions.store.watching("ses_1", lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
-        writer.tool_pending("c", "Read")
-        part = writer.tool_running("c", "read", {"path": "a"}, {"acme": {"id": "x"}})
-        writer.tool_completed(part, ToolResult("a", "text", {"n": 1}, [FileContent(mime="image/png", url="data:,")]))
-    assert seen == ["pending", "running", "completed"]
-    (tool,) = await parts(sessions, writer)
-    assert isinstance(tool, ToolPart) and isinstance(tool.state, Completed) and tool.state.attachments
-    assert (tool.call_id, tool.tool, tool.metadata) == ("c", "read", {"acme": {"id": "x"}})
-    assert (tool.state.input, tool.state.output, tool.state.title, tool.state.metadata) == ({"path": "a"}, "text", "a", {"n": 1})
-    assert tool.state.attachments[0].message_id == writer.message.id
 
 
 async def test_progress_is_shown_until_the_call_is_over(sessions: Sessions, writer: PartWriter) -> None:
@@ -138,37 +111,12 @@ async def test_a_failed_attempt_leaves_nothing(sessions: Sessions, writer: PartW
     assert [part.text for part in await parts(sessions, writer) if isinstance(part, TextPart)] == ["whole"]
 
 
-async def test_whether_there_is_any_text(sessions: Sessions, writer: PartWriter) -> None:
-    assert not writer.has_text()
-    writer.start_text("t", None)
-    append(sessions, writer, "t", " \n")
-    assert not writer.has_text()
-    append(sessions, writer, "t", "x")
-    assert writer.has_text()
-
-
-async def test_a_step_s_frame_is_stored_in_order(sessions: Sessions, writer: PartWriter) -> None:
-    writer.step_start("tree1")
-    writer.step_finish("stop", "tree2", 0.5, Tokens(input=1))
-    writer.patch("tree1", ["/a"])
-    start, finish, patch = await parts(sessions, writer)
-    assert isinstance(start, StepStartPart) and start.snapshot == "tree1"
-    assert isinstance(finish, StepFinishPart) and (finish.reason, finish.snapshot, finish.cost) == ("stop", "tree2", 0.5)
-    assert (patch.type, patch.hash, patch.files) == ("patch", "tree1", ["/a"])  # type: ignore[union-attr]
-
-
 async def test_a_call_that_nobody_is_still_writing_is_running_at_once(sessions: Sessions, writer: PartWriter) -> None:
     seen: list[str] = []
     with sessions.store.watching("ses_1", lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
         writer.tool_running("c", "bash", {"command": "ls"})
         await writer.stored()
     assert seen == ["running"]
-
-
-async def test_a_new_call_is_pending_with_no_input(sessions: Sessions, writer: PartWriter) -> None:
-    writer.tool_pending("c", "read")
-    (tool,) = await parts(sessions, writer)
-    assert isinstance(tool, ToolPart) and tool.state == Pending()
 
 
 # A store that refuses.
