@@ -218,7 +218,8 @@ def _left_out(error: OSError) -> None:
 async def blocks(scope: InstructionScope, pages: InstructionPages) -> list[str]:
     """One text for each non-empty file and page, in the order of discovery."""
     found = await asyncio.to_thread(read_files, scope)
-    fetched = await pages.texts([pattern for pattern in scope.configured if _is_url(pattern)])
+    urls = [pattern for pattern in scope.configured if _is_url(pattern)]
+    fetched = await pages.texts(urls) if urls else []
     return [f"Instructions from: {file}\n{text}" for file, text in (*found, *fetched) if text.strip()]
 
 

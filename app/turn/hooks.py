@@ -62,7 +62,7 @@ def _field(name: str, kind: type[T]) -> Callable[[Json], T]:
 async def chat_message(instance: Instance, prompt: PromptInput, message: MessageWithParts) -> MessageWithParts:
     """Passes a user message to the hook before it is stored."""
     hooks = instance.extensions.hooks
-    if not hooks.has("chat.message"):
+    if "chat.message" not in hooks.named:
         return message
     asked = prompt.model_dump(mode="json", exclude_none=True, include={"agent", "model", "message_id", "variant"})
     given = {"sessionID": message.info.session_id, **asked}
@@ -94,7 +94,7 @@ def _message_reader(instance: Instance, before: MessageWithParts) -> Callable[[J
 
 async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput, prompt: PromptInput) -> PromptInput:
     """Passes the parts of a command to the hook before they become a prompt."""
-    if not hooks.has("command.execute.before"):
+    if "command.execute.before" not in hooks.named:
         return prompt
     given = {"command": wanted.command, "sessionID": session_id, "arguments": wanted.arguments}
     output = {"parts": [part.wire() for part in prompt.parts]}
@@ -108,7 +108,7 @@ async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput
 async def messages(hooks: HookRunner, history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
     """The conversation for one request; the stored one does not change."""
     name = "experimental.chat.messages.transform"
-    if not hooks.has(name):
+    if name not in hooks.named:
         return history
     output = {"messages": [message.wire() for message in history]}
     changed = await hooks.change(name, {}, output, _field("messages", list[MessageWithParts]))
@@ -118,9 +118,9 @@ async def messages(hooks: HookRunner, history: Sequence[MessageWithParts]) -> Se
 async def request(instance: Instance, request: ModelRequest, agent: Agent, user: UserMessage) -> ModelRequest:
     """Changes the system prompt, parameters and headers of any request, including those for titles and summaries."""
     hooks = instance.extensions.hooks
-    if hooks.has("experimental.chat.system.transform"):
+    if "experimental.chat.system.transform" in hooks.named:
         request = await _with_system(hooks, request)
-    if hooks.has("chat.params") or hooks.has("chat.headers"):
+    if "chat.params" in hooks.named or "chat.headers" in hooks.named:
         given = _call_json(instance, request, agent, user)
         request = await _with_headers(hooks, await _with_params(hooks, request, given), given)
     return request
@@ -171,7 +171,7 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
 async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
     """The text to store instead of a finished one; None if it stays the same."""
     name = "experimental.text.complete"
-    if not hooks.has(name):
+    if name not in hooks.named:
         return None
     given = {"sessionID": part.session_id, "messageID": part.message_id, "partID": part.id}
     return await hooks.change(name, given, {"text": part.text.rstrip()}, _field("text", str))
@@ -180,7 +180,7 @@ async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
 async def tool_args(hooks: HookRunner, part: ToolPart) -> Json:
     """The arguments of a tool call. Raises ToolError if the hook fails, because it may be a guard against the call."""
     args = part.state.input
-    if not hooks.has("tool.execute.before"):
+    if "tool.execute.before" not in hooks.named:
         return args
     try:
         changed = await hooks.change("tool.execute.before", _call_of(part), {"args": args}, _field("args", Json), guards=True)
@@ -190,7 +190,7 @@ async def tool_args(hooks: HookRunner, part: ToolPart) -> Json:
 
 
 async def tool_result(hooks: HookRunner, part: ToolPart, result: ToolResult) -> ToolResult:
-    if not hooks.has("tool.execute.after"):
+    if "tool.execute.after" not in hooks.named:
         return result
     given = {**_call_of(part), "args": part.state.input}
     output = {"title": result.title, "output": result.output, "metadata": result.metadata}
@@ -203,7 +203,7 @@ def _call_of(part: ToolPart) -> Json:
 
 
 def permission_decision(hooks: HookRunner) -> PluginDecision | None:
-    return partial(_advise, hooks) if hooks.has("permission.ask") else None
+    return partial(_advise, hooks) if "permission.ask" in hooks.named else None
 
 
 async def _advise(hooks: HookRunner, shown: PermissionRequest, action: Action) -> Action:

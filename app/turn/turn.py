@@ -166,8 +166,9 @@ class Turn:
     async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
         """The tools of a request: the toolbox and the MCP servers' tools, without those that the prompt switches off; and the one
         for the structured `answer`."""
-        mcp, toolbox = self._ctx.instance.extensions.mcp, self._ctx.services.toolbox
-        tools = self._chosen_tools(agent, model) | toolbox.external(mcp_tools(mcp, await mcp.offers()), agent)
+        mcp, tools = self._ctx.instance.extensions.mcp, self._chosen_tools(agent, model)
+        if offers := await mcp.offers():
+            tools = tools | self._ctx.services.toolbox.external(mcp_tools(mcp, offers), agent)
         switched_off = {name for name, on in (user.tools or {}).items() if not on}
         offered = {name: tool for name, tool in tools.items() if name not in switched_off}
         if isinstance(user.format, JsonSchemaFormat):
