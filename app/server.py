@@ -16,14 +16,13 @@ from app.bus.memory import MemoryBus
 from app.bus.shared import SharedBus
 from app.config.flags import Flags
 from app.config.well_known import Organisations
-from app.context.instruction_pages import InstructionPages
-from app.intake.attached_file import FileReader
+from app.context.system import InstructionPages
 from app.intake.command import Commands
+from app.intake.prompt_parts import PromptParts
 from app.intake.prompt_queue import PromptQueue
 from app.intake.prompts import Prompts
-from app.intake.resolve import Resolver
 from app.intake.session_actions import SessionActions
-from app.intake.user_message import Intake, PromptLimits
+from app.intake.user_message import Intake
 from app.lsp.servers import LspSettings
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpSettings
@@ -38,13 +37,10 @@ from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals
 from app.question.service import Questions
-from app.runs.busy_directories import BusyDirectories
-from app.runs.deletion import Deletion
-from app.runs.directory_follower import DirectoryFollower
-from app.runs.disposal import Disposal
+from app.runs.directories import BusyDirectories, DirectoryFollower, Disposal
 from app.runs.housekeeping import Housekeeping
-from app.runs.recovery import Recovery, UnfinishedReverts
-from app.runs.retention import Retention
+from app.runs.recovery import Recovery
+from app.runs.retention import Deletion, Retention
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
 from app.session.fork import Forks
@@ -60,8 +56,7 @@ from app.session.store import Store
 from app.session.summary import SessionTasks, Summaries
 from app.session.usage import ProjectQuota
 from app.settings import Settings
-from app.steering.control import ControlQueues
-from app.steering.service import Steering
+from app.steering.service import ControlQueues, Steering
 from app.storage.directory_state import DirectoryStates
 from app.storage.repositories import journal_rows, session_rows
 from app.storage.statements import statements
@@ -339,9 +334,8 @@ class Server:
 
     def _make_intake(self) -> Intake:
         toolbox, settings = self.toolbox, self.settings
-        files = FileReader(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
-        limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
-        return Intake(self.store, Resolver(files), limits, self.quota)
+        parts = PromptParts(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        return Intake(self.store, parts, self.quota, settings.max_part_bytes, settings.max_waiting_prompts)
 
     def _turn_services(self) -> TurnServices:
         return TurnServices(
@@ -401,7 +395,7 @@ class Server:
             self.instances,
             self.prompts.turns,
             self.live,
-            UnfinishedReverts(self.store, self.instances, self.actions),
+            self.actions.unrevert,
             continues=settings.interrupted == "continue",
             prompted_only=not self.choices.recovers_all,
         )

@@ -19,7 +19,7 @@ from app.api.roles import MANAGES
 from app.api.roles import READS
 from app.api.roles import WRITES
 from app.config import masking
-from app.intake.mcp_commands import all_commands
+from app.intake.command import all_commands
 from app.plugin.loading import ExtensionStatus
 from app.provider.selection import ConnectedProviders
 from app.provider.selection import ProviderList

@@ -26,7 +26,7 @@ from app.schema.terminal import (
     Toast,
     ToastShow,
 )
-from app.steering import commands
+from app.steering import service
 
 routes = router("/tui", 400, 403, tags=["tui"])
 routers = (routes,)
@@ -63,12 +63,12 @@ async def append_prompt(announce: Announce, body: PromptText) -> bool:
 
 
 _COMMANDS = {
-    "submit_prompt": commands.SUBMIT_PROMPT,
-    "clear_prompt": commands.CLEAR_PROMPT,
-    "open_help": commands.SHOW_HELP,
-    "open_sessions": commands.LIST_SESSIONS,
-    "open_themes": commands.SWITCH_THEME,
-    "open_models": commands.LIST_MODELS,
+    "submit_prompt": service.SUBMIT_PROMPT,
+    "clear_prompt": service.CLEAR_PROMPT,
+    "open_help": service.SHOW_HELP,
+    "open_sessions": service.LIST_SESSIONS,
+    "open_themes": service.SWITCH_THEME,
+    "open_models": service.LIST_MODELS,
 }
 """By the name of a route that has clients execute one command."""
 
@@ -86,7 +86,7 @@ for name, command in _COMMANDS.items():
 
 @routes.post("/execute-command", dependencies=WRITES)
 async def execute_command(announce: Announce, body: CommandToExecute) -> bool:
-    return await announce(_command(commands.current_name(body.command)))
+    return await announce(_command(service.current_name(body.command)))
 
 
 @routes.post("/show-toast", dependencies=WRITES)

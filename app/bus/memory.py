@@ -6,12 +6,29 @@ Publishing raises nothing and waits for nobody.
 
 import asyncio
 import logging
+from app.bus.base import Audience
+from app.bus.base import ENDED
+from app.bus.base import Event
+from app.bus.base import EventId
+from app.bus.base import PartDelta
+from app.bus.base import StreamingParts
+from app.bus.frames import EventFrame
+from app.bus.frames import Format
+from app.bus.frames import Frame
+from app.bus.frames import PIECE_BYTES
+from app.bus.frames import PartFrame
+from app.bus.frames import PartMerger
+from app.bus.frames import merge_waiting
+from app.bus.frames import pieces
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import replace
 
-from app.bus.base import ENDED, Audience, Event, EventId, PartDelta, StreamingParts
-from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, PartFrame, PartMerger, merge_waiting, pieces
 
 log = logging.getLogger(__name__)
 
@@ -241,6 +258,8 @@ class MemoryBus:
         self._in_burst = False
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
         """By directory (None: all) and whether they are sent deltas alone."""
+        self.heard: Collection[object] = self._listeners
+        """Empty while nobody would hear of a delta."""
         self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
         self._wakes: list[Callable[[], None]] = []
         self._closed = False

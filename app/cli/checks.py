@@ -15,8 +15,8 @@ from app.bus.redis_server import RedisUnusable
 from app.bus.redis_server import find_redis
 from app.config.flags import Flags
 from app.config.loader import load
-from app.context.instructions import InstructionScope
-from app.context.instructions import read_files
+from app.context.system import InstructionScope
+from app.context.system import read_files
 from app.formatter.formatters import Formatters
 from app.lsp.kinds import programs_found
 from app.project.discovery import ProjectInfo
@@ -145,8 +145,9 @@ async def _configuration(directory: Path) -> list[Finding]:
         loaded = load(directory, place.checkout, flags)
     except ServiceError as error:
         return [Finding("configuration", "fault", error.message)]
-    instructions = read_files(InstructionScope(directory, place.checkout, flags, loaded.config.instructions))
-    refused = [*instructions.refused, *filter(None, [obstacle(directory)])]
+    refused: list[OSError] = []
+    read_files(InstructionScope(directory, place.checkout, flags, loaded.config.instructions), refused.append)
+    refused += filter(None, [obstacle(directory)])
     named = dict.fromkeys([*(warning.message for warning in loaded.warnings), *map(str, refused)])
     left_out = [Finding("configuration", "fault", f"left out: {text}") for text in named]
     unused = [Finding("configuration", "note", f"{key} changes nothing here. {reason}") for key, reason in loaded.unused.items()]

@@ -122,7 +122,7 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
     from app.api.audit import AuditLog
     from app.backup.placing import open_database
     from app.bus.memory import MemoryBus
-    from app.runs.retention import REST, Retention
+    from app.runs.retention import Retention
     from app.session.lease import Leases
     from app.session.live import LiveSessions
     from app.session.live_parts import SessionPublisher
@@ -141,7 +141,7 @@ async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
         audit_log = AuditLog(wanted.data_dir, None if is_embedded else f"{socket.gethostname()}-prune")
         live = LiveSessions(store, leases)
         sessions = SessionService(store, live)
-        retention = Retention(database, store, sessions, live, wanted.data_dir, rest=0 if is_embedded else REST)
+        retention = Retention(database, store, sessions, live, wanted.data_dir)
         retention.on_deleted = audit_log.write_pruned
         try:
             yield retention

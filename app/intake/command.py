@@ -2,33 +2,36 @@
 
 import asyncio
 import re
-from asyncio.subprocess import DEVNULL
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-
 from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
-from app.intake.mcp_commands import all_commands
-from app.intake.mcp_commands import ask as ask_server
 from app.intake.user_message import default_model_of
+from app.mcp.values import Content
+from app.mcp.values import McpFailure
+from app.mcp.values import ServerPrompt
 from app.provider.selection import parse_model
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest
-from app.schema.message import CommandInput, PromptInput
-from app.schema.model import Agent, Command
-from app.schema.part import (
-    AgentPartInput,
-    FilePartInput,
-    ModelRef,
-    PartInput,
-    SubtaskPartInput,
-    TextPartInput,
-)
+from app.schema.message import CommandInput
+from app.schema.message import PromptInput
+from app.schema.model import Agent
+from app.schema.model import Command
+from app.schema.part import AgentPartInput
+from app.schema.part import FilePartInput
+from app.schema.part import ModelRef
+from app.schema.part import PartInput
+from app.schema.part import SubtaskPartInput
+from app.schema.part import TextPartInput
+from app.tool.mcp_tool import sanitised
 from app.tool.process.process import run as run_process
 from app.tool.process.transcript import Transcript
 from app.util import environment
 from app.workspace.instance import Instance
+from asyncio.subprocess import DEVNULL
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+
 
 _TOKEN = re.compile(r'\[Image \d+\]|"[^"]*"|\'[^\']*\'|[^\s"\']+')
 _PLACEHOLDER = re.compile(r"\$(\d+)")
@@ -122,7 +125,7 @@ class Commands:
     async def _content(self, instance: Instance, command: Command, arguments: str) -> tuple[str, Sequence[PartInput]]:
         """The text of a command and what belongs to it. A server's text is taken as it is: it runs nothing and names no files."""
         if command.mcp:
-            given = await ask_server(instance, command.name, split_arguments(arguments))
+            given = await _ask_server(instance, command.name, split_arguments(arguments))
             return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
         text = (await self._with_shell(fill(command.template, arguments), instance.sandbox_workspace)).strip()
         worktree = Path(instance.location.worktree if instance.location.is_git else instance.location.directory)
@@ -169,3 +172,43 @@ def _model(instance: Instance, command: Command, wanted: CommandInput) -> ModelR
 
 def _is_subtask(command: Command, agent: Agent) -> bool:
     return command.subtask if command.subtask is not None else agent.mode == "subagent"
+
+
+async def all_commands(instance: Instance) -> list[Command]:
+    """The directory's own, and those of its MCP servers that have no name of theirs."""
+    own = {command.name for command in instance.extensions.commands}
+    prompts = [_command(prompt) for prompt in await _prompts(instance)]
+    return [*instance.extensions.commands, *(command for command in prompts if command.name not in own)]
+
+
+async def _ask_server(instance: Instance, name: str, words: Sequence[str]) -> Content:
+    """What the server makes of a prompt; its last argument gets all words that are left. Raises BadRequest."""
+    prompt = next((prompt for prompt in await _prompts(instance) if _name(prompt) == name), None)
+    if prompt is None:
+        raise BadRequest(f"The MCP server of the command {name!r} is no longer there", ["command"], name)
+    try:
+        return await instance.extensions.mcp.prompt(prompt.server, prompt.name, _arguments(prompt.arguments, words))
+    except McpFailure as failure:
+        raise BadRequest(f"The MCP server {prompt.server} did not give its prompt: {failure}", ["command"], name) from failure
+
+
+def _arguments(names: Sequence[str], words: Sequence[str]) -> dict[str, str]:
+    last = len(names) - 1
+    values = [*words[:last], " ".join(words[last:])] if names else []
+    return {name: value for name, value in zip(names, values, strict=False) if value}
+
+
+async def _prompts(instance: Instance) -> list[ServerPrompt]:
+    return [prompt for offers in await instance.extensions.mcp.offers() for prompt in offers.prompts]
+
+
+def _command(prompt: ServerPrompt) -> Command:
+    """The text is the server's to make: as a template stand its arguments."""
+    hints = [f"${number}" for number in range(1, len(prompt.arguments) + 1)]
+    return Command(
+        name=_name(prompt), description=prompt.description, mcp=True, source="mcp", template=" ".join(hints), hints=hints
+    )
+
+
+def _name(prompt: ServerPrompt) -> str:
+    return f"{sanitised(prompt.server)}:{sanitised(prompt.name)}"

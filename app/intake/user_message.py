@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from app.agent.definitions import default_agent, find
-from app.intake.resolve import Resolver
+from app.intake.prompt_parts import PromptParts
 from app.project.location import Location
 from app.provider.selection import default_model
 from app.schema.errors import BadRequest, Conflict, TooMany
@@ -44,16 +44,8 @@ class PreparedPrompt:
     message: MessageWithParts | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPrompt:
-    """`known`: the client had sent this message before; it was not stored again."""
-
-    message: MessageWithParts
-    known: bool = False
-
-
-class IntakeOutcome(NamedTuple):
-    """Of storing a prompt: `known` if it was stored before; `lease`: acquired with it."""
+class StoredPrompt(NamedTuple):
+    """`known`: the client had sent this message before; it was not stored again. `lease`: acquired with it."""
 
     known: bool
     lease: Lease | None = None
@@ -73,20 +65,14 @@ class TooManyPrompts(TooMany):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PromptLimits:
-    """Of the parts that clients send, and of a session's prompts without an answer."""
-
-    part_bytes: int
-    waiting_prompts: int
-
-
 class Intake:
-    def __init__(self, store: Store, resolver: Resolver, limits: PromptLimits, quota: ProjectQuota) -> None:
+    def __init__(self, store: Store, parts: PromptParts, quota: ProjectQuota, most_bytes: int, most_waiting: int) -> None:
+        """`most_bytes`: of a part that a client sends. `most_waiting`: of a session's prompts without an answer."""
         self._store = store
         self._quota = quota
-        self._limits = limits
-        self._resolver = resolver
+        self._parts = parts
+        self._most_bytes = most_bytes
+        self._most_waiting = most_waiting
 
     async def prepare(
         self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, content: str | None = None
@@ -97,44 +83,21 @@ class Intake:
         message id used for something else), TooLarge, ProjectFull.
         """
         for part in prompt.parts:
-            check_part_size(part, self._limits.part_bytes)
+            check_part_size(part, self._most_bytes)
         check_format(prompt)
         content = content or content_hash(prompt)
         if await self.is_known(prompted.session.id, prompt.message_id, content):
             return PreparedPrompt(prompt, content, None)
         await self._quota.require_room(instance.location.project_id)
         message = _message(instance, prompted, prompt)
-        parts = await hooks.chat_message(instance, prompt, await self._parts(instance, message, prompt))
-        return PreparedPrompt(prompt, content, parts)
-
-    async def store(
-        self,
-        instance: Instance,
-        session_id: str,
-        prepared: PreparedPrompt,
-        on_stored: Callable[[IntakeOutcome], None],
-        acquire: AcquireLease | None = None,
-        *,
-        rules_from_tools: bool = True,
-        queued_id: str | None = None,
-    ) -> StoredPrompt:
-        """Store a prompt. Its `tools` map replaces the session's permission rules, unless told otherwise. The caller has the lock
-        of the session's messages. `on_stored` is called though the caller is cancelled meanwhile. Raises NotFound, also for a
-        known message that was deleted meanwhile, Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
-        directory = instance.location.directory
-        store = self._storing(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=instance.location)
-        async with self._store.lock(session_id):
-            stored = self._store.post(session_id, directory, store)
-            stored.add_done_callback(lambda done: on_stored(done.result()) if done.exception() is None else None)
-            known = (await asyncio.shield(stored)).known
-        if prepared.message is not None and not known:
-            return StoredPrompt(prepared.message)
-        assert prepared.input.message_id is not None
-        return StoredPrompt(await self._store.message(session_id, prepared.input.message_id), known=True)
+        resolving = [self._parts.of(instance, message, part) for part in prompt.parts]
+        pieces = await asyncio.gather(*resolving) if len(resolving) > 1 else [await part for part in resolving]
+        whole = MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
+        return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, whole))
 
     async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
         """Store a queued prompt whose directory may be out of use. Raises NotFound."""
-        store, message = self._storing(prepared, queued_id), prepared.message
+        store, message = self.change(prepared, queued_id), prepared.message
         assert message is not None
 
         def store_or_dequeue(tx: SessionTx) -> None:
@@ -155,13 +118,7 @@ class Intake:
             return False
         return await self._store.query(_is_known, session_id, message_id, content)
 
-    async def _parts(self, instance: Instance, message: UserMessage, prompt: PromptInput) -> MessageWithParts:
-        """Everything is resolved before anything is stored; the order is the client's."""
-        resolving = [self._resolver.resolve(instance, message, part) for part in prompt.parts]
-        pieces = await asyncio.gather(*resolving) if len(resolving) > 1 else [await part for part in resolving]
-        return MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
-
-    def _storing(
+    def change(
         self,
         prepared: PreparedPrompt,
         queued_id: str | None,
@@ -169,20 +126,24 @@ class Intake:
         *,
         rules_from_tools: bool = True,
         location: Location | None = None,
-    ) -> Callable[[SessionTx], IntakeOutcome]:
-        """What was reverted goes, the message, its parts and the session's touch come, in one transaction. `location`: of a
-        directory in use."""
+    ) -> Callable[[SessionTx], StoredPrompt]:
+        """What stores it: what was reverted goes, the message, its parts and the session's touch come, in one transaction. Its
+        `tools` map replaces the session's permission rules, unless told otherwise. `location`: of a directory in use.
+
+        It raises NotFound, Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
         prompt, message = prepared.input, prepared.message
         waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
         info = message_row(message.info, prepared.content, waits=waits) if message else None
         parts = [part_row(part) for part in message.parts] if message else []
 
-        def store(tx: SessionTx) -> IntakeOutcome:
+        def store(tx: SessionTx) -> StoredPrompt:
             if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
                 if queued_id is not None:
                     tx.dequeue_prompt(queued_id)
-                return IntakeOutcome(known=True)
-            session = self._session_with_room(tx) if waits else tx.session()
+                return StoredPrompt(known=True)
+            session, waiting = tx.session_and_waiting_prompts() if waits else (tx.session(), 0)
+            if waiting >= self._most_waiting:
+                raise TooManyPrompts(tx.session_id, self._most_waiting)
             acquired = acquire(tx.connection) if acquire else None
             if queued_id is not None:
                 tx.dequeue_prompt(queued_id, prompt.message_id)
@@ -193,15 +154,9 @@ class Intake:
             for part in parts:
                 tx.put_part(part)
             tx.update(_prompted(session, message.info, tools, location))
-            return IntakeOutcome(known=False, lease=acquired)
+            return StoredPrompt(known=False, lease=acquired)
 
         return store
-
-    def _session_with_room(self, tx: SessionTx) -> Session:
-        session, waiting = tx.session_and_waiting_prompts()
-        if waiting >= self._limits.waiting_prompts:
-            raise TooManyPrompts(tx.session_id, self._limits.waiting_prompts)
-        return session
 
 
 def _is_known(connection: Connection, session_id: str, message_id: str | None, content: str) -> bool:

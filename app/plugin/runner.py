@@ -36,16 +36,14 @@ class HookFailed(Exception):
 class HookRunner:
     def __init__(self, plugins: Sequence[NamedHooks] = (), seconds: float = HOOK_SECONDS) -> None:
         self._seconds = seconds
-        self._hooks: dict[str, list[tuple[str, Hook]]] = {}
+        self.named: dict[str, list[tuple[str, Hook]]] = {}
+        """By what they are called for, with their plugins."""
         for plugin in plugins:
             for name, hook in plugin.hooks.items():
-                self._hooks.setdefault(name, []).append((plugin.plugin, hook))
-
-    def has(self, name: str) -> bool:
-        return name in self._hooks
+                self.named.setdefault(name, []).append((plugin.plugin, hook))
 
     def plugins_with(self, name: str) -> list[str]:
-        return [plugin for plugin, _ in self._hooks.get(name, ())]
+        return [plugin for plugin, _ in self.named.get(name, ())]
 
     async def change(
         self, name: str, given: Json | None, output: Json, read: Callable[[Json], T], *, guards: bool = False
@@ -57,7 +55,7 @@ class HookRunner:
         fails changes nothing; with `guards` it raises HookFailed.
         """
         adopted: T | None = None
-        for plugin, hook in self._hooks.get(name, ()):
+        for plugin, hook in self.named.get(name, ()):
             offered = copy.deepcopy(output)
             try:
                 await self._call(hook, offered) if given is None else await self._call(hook, copy.deepcopy(given), offered)
@@ -73,7 +71,7 @@ class HookRunner:
 
     async def notify(self, plugin: str, name: str, value: Json) -> None:
         """One plugin's hook, for something that it cannot change."""
-        for owner, hook in self._hooks.get(name, ()):
+        for owner, hook in self.named.get(name, ()):
             if owner != plugin:
                 continue
             try:

@@ -4,7 +4,6 @@ import orjson
 
 from app.bus.base import Event
 from app.pending.requests import LeaseOfRun, PendingRequest, PendingRequests, RequestKind, Resolution
-from app.question.errors import QuestionRejected
 from app.schema.event import (
     EventQuestionAsked,
     EventQuestionRejected,
@@ -65,3 +64,8 @@ def _replied(pending: PendingRequest[QuestionRequest, QuestionAnswers], answers:
 def _rejected(directory: str, request: QuestionRequest) -> Event:
     rejected = EventQuestionRejected(properties=QuestionRef(session_id=request.session_id, request_id=request.id))
     return Event.of(rejected, directory, request.session_id)
+
+
+class QuestionRejected(Exception):
+    def __init__(self) -> None:
+        super().__init__("The user dismissed this question")

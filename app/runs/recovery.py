@@ -10,30 +10,43 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
-
 from app.pending.requests import PendingRequests
-from app.runs.turns import Turns, TurnWork
-from app.schema.errors import MessageError, ServiceError
-from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
+from app.runs.turns import TurnWork
+from app.runs.turns import Turns
+from app.schema.errors import MessageError
+from app.schema.errors import ServiceError
+from app.schema.message import AssistantMessage
+from app.schema.message import MessagePath
+from app.schema.message import MessageWithParts
 from app.schema.part import ToolPart
-from app.session.lease import Interruption, Leases
+from app.session.lease import Interruption
+from app.session.lease import Leases
 from app.session.live import LiveSessions
 from app.session.store import Store
-from app.storage.repositories import message_rows, session_rows, work_rows
-from app.turn import stored_error
-from app.turn.errors import TurnFailure, to_message_error
-from app.turn.interrupted import mark_for_resumption, mark_interrupted
+from app.storage.repositories import message_rows
+from app.storage.repositories import session_rows
+from app.storage.repositories import work_rows
+from app.turn import ends
+from app.turn.ends import TurnFailure
+from app.turn.ends import mark_for_resumption
+from app.turn.ends import mark_interrupted
+from app.turn.ends import to_message_error
 from app.util import processes
-from app.util.tasks import TaskSet, every
+from app.util.tasks import TaskSet
+from app.util.tasks import every
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
 MOST_TAKEOVERS = 2
@@ -82,7 +95,7 @@ class Recovery:
         instances: Instances,
         turns: Turns,
         live: LiveSessions,
-        reverts: "UnfinishedReverts",
+        unrevert: Callable[[Instance, str], Awaitable[object]],
         *,
         continues: bool = True,
         prompted_only: bool = False,
@@ -95,7 +108,7 @@ class Recovery:
         self._instances = instances
         self._turns = turns
         self._live = live
-        self._reverts = reverts
+        self._unrevert = unrevert
         self._continues = continues
         self._prompted_only = prompted_only
         self._taken_over: dict[str, Interruption] = {}
@@ -267,47 +280,37 @@ class Recovery:
             pending.withdraw_orphans(sessions)
 
     async def _undo_reverts(self) -> None:
-        undoing = self._tasks.start(self._reverts.undo(), "unfinished reverts")
+        undoing = self._tasks.start(self._undo_each_revert(), "unfinished reverts")
         await asyncio.wait({undoing}, timeout=OPENING_SECONDS)
         if undoing.done():
             undoing.result()
 
-    async def _open(self, session_id: str, directory: str) -> Instance | None:
-        """What the session's turn goes on with; None where its directory cannot be used, which is then its answer."""
-        try:
-            owner = (await self._store.session(session_id)).owner or ""
-            return await self._instances.get(directory, owner)
-        except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
-            ended_with = stored_error.of_turn(session_id, error)
-            stored_error.log_end(session_id, ended_with)
-            await self._give_up(session_id, directory, ended_with)
-            return None
-
-    async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
-        try:
-            await stored_error.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
-            await self._close_prompts(session_id, directory)
-        except ServiceError as damage:
-            log.error("session %s could not be recovered: %s", session_id, damage)
-
-
-class Unreverter(Protocol):
-    async def unrevert(self, instance: Instance, session_id: str) -> object: ...
-
-
-class UnfinishedReverts:
-    def __init__(self, store: Store, instances: Instances, actions: Unreverter) -> None:
-        self._store = store
-        self._instances = instances
-        self._actions = actions
-
-    async def undo(self) -> None:
+    async def _undo_each_revert(self) -> None:
         for session_id, directory in await self._store.query(session_rows.unfinished_reverts):
             try:
-                owner = (await self._store.session(session_id)).owner or ""
-                await self._actions.unrevert(await self._instances.get(directory, owner), session_id)
+                await self._unrevert(await self._instance(session_id, directory), session_id)
                 log.warning("undid a revert of %s that a killed server had not finished", session_id)
             except ServiceError as error:
                 log.error("the unfinished revert of %s could not be undone, unrevert the session by hand: %s", session_id, error)
             except Exception:
                 log.exception("the unfinished revert of %s could not be undone: unrevert the session by hand", session_id)
+
+    async def _instance(self, session_id: str, directory: str) -> Instance:
+        return await self._instances.get(directory, (await self._store.session(session_id)).owner or "")
+
+    async def _open(self, session_id: str, directory: str) -> Instance | None:
+        """What the session's turn goes on with; None where its directory cannot be used, which is then its answer."""
+        try:
+            return await self._instance(session_id, directory)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts
+            ended_with = ends.of_turn(session_id, error)
+            ends.log_end(session_id, ended_with)
+            await self._give_up(session_id, directory, ended_with)
+            return None
+
+    async def _give_up(self, session_id: str, directory: str, error: MessageError) -> None:
+        try:
+            await ends.answer_with(self._store, session_id, MessagePath(cwd=directory, root=directory), error)
+            await self._close_prompts(session_id, directory)
+        except ServiceError as damage:
+            log.error("session %s could not be recovered: %s", session_id, damage)

@@ -3,33 +3,40 @@
 A tree stays while anything runs in it, and where it is shared or pinned. Its deletion is announced and logged like any other.
 """
 
-import asyncio
 import logging
-import time
+from app.project.location import Location
+from app.schema.errors import NotFound
+from app.schema.errors import SessionBusy
+from app.schema.session import PruneReport
+from app.schema.session import Session
+from app.session.live import LiveSessions
+from app.session.live import SessionWork
+from app.session.live import WorkKind
+from app.session.service import SessionService
+from app.session.session_tasks import SessionTasks
+from app.session.store import Store
+from app.snapshot.collection import collect_repositories
+from app.storage.engine import Connection
+from app.storage.engine import Database
+from app.storage.repositories import session_rows
+from app.storage.repositories import work_rows
+from app.util import clock
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+from typing import Literal
 
-from app.schema.errors import NotFound, SessionBusy
-from app.schema.session import PruneReport, Session
-from app.session.live import LiveSessions, SessionWork, WorkKind
-from app.session.service import SessionService
-from app.session.store import Store
-from app.snapshot.collection import collect_repositories
-from app.storage.engine import Connection, Database
-from app.storage.repositories import session_rows, work_rows
-from app.util import clock
 
 log = logging.getLogger(__name__)
 
-BATCH = 4
-"""How many trees are deleted at once: their transactions are grouped, and what others write waits for the group."""
-REST = 2.0
-"""How long a server rests after a batch, in the time that the batch took: others have the writer to themselves meanwhile."""
 DAY_MS = 86_400_000
 
 KeptAs = Literal["shared", "pinned", "running"]
@@ -60,15 +67,12 @@ class Retention:
         sessions: SessionService,
         live: LiveSessions,
         data_dir: Path,
-        rest: float = REST,
     ) -> None:
-        """`rest`: 0 where nobody else uses the database."""
         self._database = database
         self._store = store
         self._sessions = sessions
         self._live = live
         self._data_dir = data_dir
-        self.rest = rest
         self.on_deleted: Callable[[Session], None] = lambda _: None
         """Called with each session that was deleted, after the commit."""
 
@@ -77,14 +81,12 @@ class Retention:
         report, projects = PruneReport(), set[str]()
         async with self._database.locks.lock("prune sessions"):
             ages = await self._database.read(session_rows.session_ages)
-            old = expired_trees(ages, rule.cutoff)
-            for batch in (old[start : start + BATCH] for start in range(0, len(old), BATCH)):
-                began = time.monotonic()
-                trees = [tree for tree in await self._read(batch) if is_archived(tree[-1]) or not rule.archived_only]
-                for tree, outcome in zip(trees, await self._prune_some(trees, rule, dry_run), strict=True):
-                    _count(report, outcome)
-                    projects.update(session.project_id for session in tree if not dry_run)
-                await asyncio.sleep(0 if dry_run else self.rest * (time.monotonic() - began))
+            for session_ids in expired_trees(ages, rule.cutoff):
+                tree = await self._read(session_ids)
+                if not tree or (rule.archived_only and not is_archived(tree[-1])):
+                    continue
+                _count(report, await self._prune_tree(tree, rule, dry_run))
+                projects.update(session.project_id for session in tree if not dry_run)
             if not dry_run:
                 await self._database.give_back()
                 await collect_repositories(self._data_dir, projects, self._database.locks)
@@ -92,22 +94,17 @@ class Retention:
             log.info("deleted %d old sessions in %d trees", report.sessions, report.trees)
         return report
 
-    async def _read(self, trees: Sequence[Sequence[str]]) -> list[list[Session]]:
-        """Children before their parents. Without trees that are deleted meanwhile, and those with a damaged session."""
-        found = await self._store.sessions([session_id for tree in trees for session_id in tree])
-        return [[found[each] for each in reversed(tree)] for tree in trees if all(each in found for each in tree)]
+    async def _read(self, session_ids: Sequence[str]) -> list[Session]:
+        """A tree, children before their parents. Empty for one that is deleted meanwhile, or with a damaged session."""
+        found = await self._store.sessions(session_ids)
+        return [found[each] for each in reversed(session_ids)] if all(each in found for each in session_ids) else []
 
-    async def _prune_some(self, trees: Sequence[Sequence[Session]], rule: PruneRule, dry_run: bool) -> list[KeptAs | int | None]:
-        """Of each tree how many sessions were deleted, or what keeps it."""
-        held = frozenset(await self._store.query(work_rows.held_among, [session.id for tree in trees for session in tree]))
-        return list(await asyncio.gather(*(self._prune_tree(tree, rule, held, dry_run) for tree in trees)))
-
-    async def _prune_tree(
-        self, tree: Sequence[Session], rule: PruneRule, held: frozenset[str], dry_run: bool
-    ) -> KeptAs | int | None:
+    async def _prune_tree(self, tree: Sequence[Session], rule: PruneRule, dry_run: bool) -> KeptAs | int | None:
+        """How many sessions were deleted, or what keeps it."""
         if kept := kept_as(tree):
             return kept
-        if any(self._live.get(session.id).is_held or session.id in held for session in tree):
+        held = await self._store.query(work_rows.held_among, [session.id for session in tree])
+        if held or any(self._live.get(session.id).is_held for session in tree):
             return "running"
         if dry_run:
             return len(tree)
@@ -200,3 +197,38 @@ def is_expired(tree: Sequence[Session], cutoff: int) -> bool:
 
 def is_archived(root: Session) -> bool:
     return root.time.archived is not None
+
+
+class Deletion:
+    def __init__(self, sessions: SessionService, live: LiveSessions, tasks: SessionTasks) -> None:
+        self._sessions = sessions
+        self._live = live
+        self._tasks = tasks
+
+    async def delete(self, location: Location, session_id: str) -> None:
+        """The session and its descendants, those too that are created meanwhile. Raises NotFound."""
+        async with AsyncExitStack() as stopped:
+            held: list[str] = []
+            while new := [found.id for found in await self._live.store.session_tree(session_id) if found.id not in held]:
+                held.append(new[-1])
+                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
+            await self._sessions.remove(location.directory, session_id)
+            for deleted in held:
+                self._live.get(deleted).discard()
+
+    @asynccontextmanager
+    async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
+        """A session whose works are aborted, and in which nothing begins. Parents before their children: the turn of a parent
+        that is being aborted waits for what it started below."""
+        live, deletion = self._live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
+        live.begin(deletion)
+        try:
+            await self._live.abort(session_id)
+            async with live.messages:
+                await live.first(deletion)
+                await self._tasks.cancel(session_id)
+                await self._live.leases.acquire(session_id, wait=True)
+                yield
+        finally:
+            self._live.leases.release(session_id)
+            live.end(deletion)

@@ -5,27 +5,47 @@ A turn begins when it is the first of its session's works; the session's lease k
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-from app.runs.unstored_ends import UnstoredEnds
-from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
+from app.schema.errors import Aborted
+from app.schema.errors import MessageError
+from app.schema.errors import NotFound
+from app.schema.errors import ServiceError
+from app.schema.errors import SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy
-from app.session.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind, busy_in
+from app.session.live import EndOfRun
+from app.session.live import LiveSession
+from app.session.live import LiveSessions
+from app.session.live import SessionWork
+from app.session.live import WorkKind
+from app.session.live import busy_in
 from app.storage.engine import StorageError
-from app.storage.repositories import message_rows, session_rows
-from app.storage.writer import Lease, StaleLease
-from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
-from app.telemetry.observer import TurnEnd, TurnRecord
-from app.turn import stored_error
-from app.turn.deadline import Deadline
-from app.turn.errors import aborted
+from app.storage.repositories import message_rows
+from app.storage.repositories import session_rows
+from app.storage.writer import Lease
+from app.storage.writer import StaleLease
+from app.telemetry.log_lines import DIRECTORY_OF_LINES
+from app.telemetry.log_lines import SESSION_OF_LINES
+from app.telemetry.observer import TurnEnd
+from app.telemetry.observer import TurnRecord
+from app.turn import ends
+from app.turn.ends import Deadline
+from app.turn.ends import TurnFailure
+from app.turn.ends import aborted
+from app.turn.ends import to_message_error
 from app.turn.turn import Turn
-from app.turn.turn_context import Subagents, TurnContext, TurnServices
+from app.turn.turn_context import Subagents
+from app.turn.turn_context import TurnContext
+from app.turn.turn_context import TurnServices
+from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
+from collections.abc import Callable
+from collections.abc import Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+from typing import TypeVar
+
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +175,7 @@ class Turns:
         except StaleLease:
             raise
         except StorageError:
-            if await stored_error.has_open_answer(self._store, live.id):
+            if await ends.has_open_answer(self._store, live.id):
                 self._unstored_ends.store_later(live, directory)
             raise
 
@@ -177,8 +197,8 @@ class Turns:
             log.warning("another server runs %s now: its turn ends here", live.id)
         except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
             work.is_ending = True
-            ended_with = stored_error.of_turn(live.id, error)
-            stored_error.log_end(live.id, ended_with)
+            ended_with = ends.of_turn(live.id, error)
+            ends.log_end(live.id, ended_with)
             await self._answer_with(live, work, ended_with)
         finally:
             work.is_ending = True
@@ -191,7 +211,9 @@ class Turns:
         if work.has_waited and not await self._has_open_prompt(live.id):
             work.is_discarded = True  # the other server has answered
             return
-        async with await self._slot(live, work):
+        if not work.is_nested and self._slots.locked():
+            await live.set_status(work.directory, Busy())
+        async with nullcontext() if work.is_nested else self._slots:
             await self._run_turns(live, work)
 
     async def _has_open_prompt(self, session_id: str) -> bool:
@@ -211,13 +233,6 @@ class Turns:
             lease = await self._leases.acquire(live.id, status, wait=True)
         self._store.hold(lease)
 
-    async def _slot(self, live: LiveSession, work: TurnWork) -> AbstractAsyncContextManager[None]:
-        if work.is_nested:
-            return nullcontext()
-        if self._slots.locked():
-            await live.set_status(work.directory, Busy())
-        return self._slots
-
     async def _run_turns(self, live: LiveSession, work: TurnWork) -> None:
         """One after another, while prompts come that the last one has not seen."""
         while True:
@@ -231,28 +246,23 @@ class Turns:
         record = TurnRecord(live.id)
         ctx = TurnContext(self._services, self._subagents, work.instance, live, work.joined, record)
         work.deadline = ctx.deadline
-        try:
-            with self._services.observer.turn(record):
-                await self._run_recorded(ctx)
-        finally:
-            work.deadline = None
-
-    async def _run_recorded(self, ctx: TurnContext) -> None:
-        record = ctx.record
-        try:
-            await Turn(ctx).run()
-            if record.failure is not None and record.ended() is TurnEnd.FAILED:
-                stored_error.log_end(ctx.session_id, record.failure)
-        except StaleLease:
-            record.end = TurnEnd.HANDED_OVER
-            raise
-        except asyncio.CancelledError:
-            lease = self._store.lease(ctx.session_id)
-            record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
-            raise
-        except Exception:
-            record.end = TurnEnd.FAILED
-            raise
+        with self._services.observer.turn(record):
+            try:
+                await Turn(ctx).run()
+                if record.failure is not None and record.ended() is TurnEnd.FAILED:
+                    ends.log_end(live.id, record.failure)
+            except StaleLease:
+                record.end = TurnEnd.HANDED_OVER
+                raise
+            except asyncio.CancelledError:
+                lease = self._store.lease(live.id)
+                record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
+                raise
+            except Exception:
+                record.end = TurnEnd.FAILED
+                raise
+            finally:
+                work.deadline = None
 
     # Ends.
 
@@ -276,7 +286,7 @@ class Turns:
     async def _answer_with(self, live: LiveSession, work: TurnWork, error: MessageError) -> None:
         """For a prompt that no turn got to: the turn itself answers for all that comes after."""
         try:
-            await stored_error.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
+            await ends.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
         except NotFound:
             log.info("%s is deleted: its turn has nothing to answer", live.id)
         except StaleLease:
@@ -330,3 +340,73 @@ def _is_last(live: LiveSession, work: SessionWork) -> bool:
     """Whether no turn waits behind it, and it leaves nothing to be stored later."""
     waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
     return not waits and live.unstored_end is None
+
+
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 60.0
+PROBE_SECONDS = 1.0
+"""Between two looks whether a database that has refused accepts writes again."""
+REASON = "The server could not store this answer. Send a prompt to go on."
+
+
+class UnstoredEnds:
+    """Each is tried again when the database accepts writes, until it is stored or its session is deleted. What fails all the same
+    is tried again with a delay that doubles up to LONGEST_DELAY_SECONDS."""
+
+    def __init__(self, sessions: LiveSessions) -> None:
+        self._store = sessions.store
+        self._leases = sessions.leases
+        self._probe = asyncio.Lock()
+
+    def store_later(self, live: LiveSession, directory: str) -> None:
+        live.unstored_end = directory
+        if live.closing is None:
+            live.closing = asyncio.create_task(self._retry(live), name=f"close {live.id}")
+
+    async def store(self, live: LiveSession) -> None:
+        """Close the record, before the session's next turn, too. The caller works on the session. Raises what keeps it from being
+        stored."""
+        directory = live.unstored_end
+        if directory is None:
+            return
+        error = to_message_error(TurnFailure(REASON))
+        await ends.answer_with(self._store, live.id, MessagePath(cwd=directory, root=directory), error)
+        await live.set_idle(directory)
+        live.unstored_end = None
+        log.warning("the end of the turn of %s is stored now, which failed before", live.id)
+
+    async def _retry(self, live: LiveSession) -> None:
+        failures, delay = FailureLog(log, f"storing the end of the turn of {live.id}"), FIRST_DELAY_SECONDS
+        try:
+            while live.unstored_end is not None:
+                await asyncio.sleep(delay)
+                await self._until_writable()
+                await self._try(live, failures)
+                delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+        finally:
+            live.closing = None
+            live.forget_if_idle()
+
+    async def _until_writable(self) -> None:
+        """One session after the other: those that wait do not ask meanwhile."""
+        async with self._probe:
+            is_writable = await self._store.accepts_writes()
+            while not is_writable:
+                await asyncio.sleep(PROBE_SECONDS)
+                is_writable = await self._store.accepts_writes()
+
+    async def _try(self, live: LiveSession, failures: FailureLog) -> None:
+        try:
+            async with live.editing():
+                self._store.hold(await self._leases.acquire(live.id))
+                try:
+                    await self.store(live)
+                finally:
+                    self._store.release(live.id)
+                    self._leases.release(live.id)
+        except SessionBusy:
+            return  # what works on the session closes the record first
+        except NotFound:
+            live.unstored_end = None
+        except Exception as error:  # noqa: BLE001  whatever keeps it from being stored may pass
+            failures.failed(error)

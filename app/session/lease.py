@@ -66,6 +66,8 @@ class Leases:
         self._sql = statements(database.dialect)
         self._writer = writer
         self._locks = locks
+        self.must_confirm = locks is None
+        """Where another server judges by heartbeats alone whether this one is alive."""
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
         self._unreleased: list[Lease] = []

@@ -350,11 +350,11 @@ class LiveSessions:
 
     def watch(self) -> None:
         """From now on, until `close`: end what other servers want to end, and what they may soon take over."""
-        for look, what in (
-            (self._look_for_heartbeats, "looking for heartbeats"),
-            (self._look_for_aborts, "looking for runs that another server wants to end"),
-        ):
-            self._watching.start(every(POLL_SECONDS, look, what), what)
+        what = "looking for runs that another server wants to end"
+        self._watching.start(every(POLL_SECONDS, self._look_for_aborts, what), what)
+        if self.leases.must_confirm:
+            what = "looking for heartbeats"
+            self._watching.start(every(POLL_SECONDS, self._look_for_heartbeats, what), what)
 
     async def _look_for_heartbeats(self) -> None:
         """Sends no query: the database may not answer."""

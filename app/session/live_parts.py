@@ -29,6 +29,7 @@ class SessionPublisher:
 
     def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus
+        self.heard = bus.heard
         self._latest: dict[str, int] = {}
         """How many events were published of the sessions that are being read."""
         self._readers = Counter[str]()
@@ -164,8 +165,10 @@ class LiveParts:
     def append(self, live: LivePart, text: str) -> None:
         """Announces new text without waiting for the disk. Its first text does wait: clients must know of no part that a killed
         server has forgotten."""
+        if not text:
+            return
         live.append(text)
-        if self._begin(live) and text:
+        if self._begin(live):
             self._hide_until(self._write([live], waits=True), [live.part.id])
         else:
             self._write_soon(live)
@@ -188,11 +191,13 @@ class LiveParts:
         return is_new
 
     def _announce(self, live: LivePart, text: str) -> None:
-        """Behind the session's changes; not behind a failed one of its chain."""
+        """Behind the session's changes; not behind a failed one of its chain. Who listens later reads what there is by then."""
+        if not (self._publisher.heard or self._first_writes):
+            return
         session_id = live.part.session_id
         lease = self._leases.get(session_id)
         delta = live.delta(text, lease.generation if lease else 0)
-        self._writer.behind(session_id, lambda: self._publisher.publish_delta(delta), live.chain)
+        self._writer.behind(session_id, partial(self._publisher.publish_delta, delta), live.chain)
 
     def put(self, part_ids: Sequence[str], done: asyncio.Future[Any], session_id: str) -> None:
         """Parts are written in full, or removed: the text that streamed before is superseded. Until they are stored, clients know

@@ -64,8 +64,7 @@ class Reverts:
 
         With `dryRun`, nothing is touched or stored; `revert.diff` shows what would change in the files.
         """
-        session = await self._store.session(session_id)
-        history = await self._store.messages(session_id)
+        session, history = await self._store.session_and_messages(session_id)
         target = find_target(history, wanted.message_id, wanted.part_id)
         if target is None:
             return session
@@ -92,10 +91,10 @@ class Reverts:
     async def unrevert(self, location: Location, snapshots: Snapshots | None, session_id: str) -> Session:
         """The inverse: restores exactly the files that the revert changed. An event names the files that could not be restored.
         Raises SnapshotFailed, having touched no file."""
-        session = await self._store.session(session_id)
+        session, history = await self._store.session_and_messages(session_id)
         if session.revert is None:
             return session
-        told = await self._unrevert_files(location, snapshots, session, await self._store.messages(session_id))
+        told = await self._unrevert_files(location, snapshots, session, history)
         return await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, told))
 
     async def clean_up(self, location: Location, session_id: str) -> None:

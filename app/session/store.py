@@ -119,14 +119,16 @@ class Store:
         chain: Chain | None = None,
     ) -> asyncio.Future[T]:
         """The same for a change that puts `parts` in full, or removes some: what they streamed before is superseded."""
+        changed = [*(part.id for part in parts), *removed]
         done = self.post(session_id, directory, work, chain)
-        self.live.put([*(part.id for part in parts), *removed], done, session_id)
-        self._notify_watchers(session_id, parts)
+        self.live.put(changed, done, session_id)
+        if session_id in self._watchers:
+            self._notify_watchers(session_id, parts)
         return done
 
     def _notify_watchers(self, session_id: str, parts: Sequence[Part]) -> None:
         """A watcher that raises does not keep its session's parts from being stored."""
-        for watcher in self._watchers.get(session_id, ()):
+        for watcher in self._watchers[session_id]:
             try:
                 for part in parts:
                     watcher(part)
@@ -227,8 +229,12 @@ class Store:
 
     async def messages(self, session_id: str) -> list[MessageWithParts]:
         """The whole history, oldest first."""
-        _, stored = await self._with_session(session_id, message_rows.all_messages)
-        return rows.read_messages(session_id, stored, self.live.of(session_id))
+        return (await self.session_and_messages(session_id))[1]
+
+    async def session_and_messages(self, session_id: str) -> tuple[Session, list[MessageWithParts]]:
+        session, stored = await self._with_session(session_id, message_rows.all_messages)
+        messages = rows.read_messages(session_id, stored, self.live.of(session_id))
+        return self._read_session(session_id, session), messages
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
         """What the model is to know: the messages from the newest finished compaction on, prompts without their diffs."""

@@ -182,7 +182,7 @@ def _sums(rows: Sequence[Any]) -> dict[str, Any]:
 
 # The limit on the database space of a project's sessions.
 
-_RECHECK_SECONDS = 1.0
+_RECHECK_SECONDS = 10.0
 """How long a check stays valid while the whole database is smaller than a tenth of the limit."""
 
 

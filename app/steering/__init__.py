@@ -1,4 +1,4 @@
 """Steering: what one client, such as an editor's plugin, has the terminal clients of its user do.
 
-Begin at `service.py`, which announces it; `control.py` is for programs that fetch it instead of following the events.
+Begin at `service.py`.
 """

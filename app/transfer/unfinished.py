@@ -3,7 +3,7 @@
 from app.schema.errors import MessageAbortedError, MessageData
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.session import Session
-from app.turn.interrupted import interrupted_part
+from app.turn.ends import interrupted_part
 from app.util import clock
 
 UNFINISHED = MessageAbortedError(data=MessageData(message="This answer was unfinished when its session was imported."))

@@ -1,32 +1,56 @@
 """Compaction: summarises a conversation if the model's window is full, or if the user asks for it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
-
 from app.agent.definitions import prompt_text
 from app.context import window
-from app.context.call_options import request_options
 from app.context.history import to_model_messages
-from app.context.shortening import cut_middle, shortened
 from app.context.system import assemble
-from app.context.tokens import estimate_messages
-from app.provider.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
-from app.schema.event import EventSessionCompacted, OfSession
-from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
-from app.schema.model import Agent, Model
-from app.schema.part import CompactionPart, ModelRef, Span, TextPart
+from app.context.window import cut_middle
+from app.context.window import estimate
+from app.context.window import estimate_messages
+from app.context.window import request_options
+from app.context.window import shortened
+from app.provider.base import ContextOverflow
+from app.provider.base import ModelMessage
+from app.provider.base import ModelRequest
+from app.provider.base import TextBlock
+from app.provider.base import UserTurn
+from app.schema.event import EventSessionCompacted
+from app.schema.event import OfSession
+from app.schema.message import AssistantMessage
+from app.schema.message import MessageWithParts
+from app.schema.message import UserMessage
+from app.schema.model import Agent
+from app.schema.model import Model
+from app.schema.part import CompactionPart
+from app.schema.part import ModelRef
+from app.schema.part import Span
+from app.schema.part import TextPart
+from app.schema.part import ToolPart
+from app.schema.tool_state import Completed
 from app.session.live import compacting
-from app.session.rows import message_row, part_row
+from app.session.rows import message_row
+from app.session.rows import part_row
 from app.session.session_tx import SessionTx
-from app.turn import hooks, stored_error
-from app.turn.decide import is_final, last_assistant
-from app.turn.errors import TurnFailure, to_message_error
+from app.storage.writer import Row
+from app.turn import ends
+from app.turn import hooks
+from app.turn.decide import is_final
+from app.turn.decide import last_assistant
+from app.turn.ends import TurnFailure
+from app.turn.ends import to_message_error
+from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import TurnContext
-from app.util import clock, ids
+from app.util import clock
+from app.util import ids
+from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
 NO_HELP = "The conversation does not fit the model's context window even after it was compacted."
@@ -45,7 +69,7 @@ async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
     """Requests a compaction as the next action. Stores an error and returns False if compacting no longer helps."""
     ctx.fruitless_compactions = ctx.fruitless_compactions + 1 if _follows_compaction(ctx.history) else 0
     if ctx.fruitless_compactions >= MAX_FRUITLESS:
-        await stored_error.give_up(ctx, ctx.history, NO_HELP)
+        await ctx.give_up(NO_HELP)
         return False
     await request(ctx, user.agent, user.model, auto=True, continues=user)
     return True
@@ -55,7 +79,7 @@ async def after_overflow(ctx: TurnContext, user: UserMessage, message: Assistant
     """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the message,
     once in a turn. Otherwise stores the error and returns False."""
     if ctx.has_overflowed or not window.compacts_automatically(ctx.instance):
-        await stored_error.put(ctx.store, message, to_message_error(overflow))
+        await ends.put_error(ctx.store, message, to_message_error(overflow))
         return False
     ctx.has_overflowed = True
     await request(ctx, user.agent, user.model, auto=True, continues=user, instead_of=message)
@@ -100,7 +124,7 @@ async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWith
         step = await _summarise(ctx, message, model, agent, user, history)
     if step.overflow or step.is_stopped or not is_final(message, None) or not await _has_text(ctx, message):
         if message.error is None:
-            await stored_error.put(ctx.store, message, to_message_error(step.overflow or TurnFailure(NO_SUMMARY)))
+            await ends.put_error(ctx.store, message, to_message_error(step.overflow or TurnFailure(NO_SUMMARY)))
         return False
     if auto:
         await _ask_to_continue(ctx, user, _unanswered(history))
@@ -123,7 +147,7 @@ async def _summarise(
     for left in reversed(range(MAX_TRIES)):
         if room is not None:
             messages = shortened(messages, room - QUESTION_TOKENS)
-        step = Step(ctx, ToolCalls(ctx, ctx.writer(message), {}, agent, model))
+        step = Step(ctx, ToolCalls(ctx, PartWriter(ctx.store, ctx.directory, message), {}, agent, model))
         await step.run(partial(_question, ctx, model, agent, user, messages))
         if step.overflow is None or not left:
             break
@@ -182,3 +206,83 @@ def _unanswered(history: Sequence[MessageWithParts]) -> str:
             break
         texts[:0] = [part.text for part in message.parts if isinstance(part, TextPart) and not (part.synthetic or part.ignored)]
     return "\n\n".join(texts)
+
+
+PROTECTED_TOKENS = 40_000
+"""The newest outputs, up to this many tokens, are kept."""
+
+MINIMUM_TOKENS = 20_000
+"""Pruning happens only if it frees more than this."""
+
+SMALL_WINDOW = 2 * PROTECTED_TOKENS
+PROTECTED_PART = 1 / 4
+MINIMUM_PART = 1 / 8
+"""The same limits as fractions of a small window."""
+
+PROTECTED_TOOLS = ("skill",)
+KEPT_TURNS = 2
+
+
+def prune_limits(usable_tokens: int | None) -> tuple[int, int]:
+    """How much is kept, and how much must be gained. `usable_tokens`: the tokens that a request may have; None if unknown."""
+    if usable_tokens is None or usable_tokens >= SMALL_WINDOW:
+        return PROTECTED_TOKENS, MINIMUM_TOKENS
+    return int(usable_tokens * PROTECTED_PART), int(usable_tokens * MINIMUM_PART)
+
+
+def prunable_calls(history: Sequence[MessageWithParts], usable_tokens: int | None) -> list[ToolPart]:
+    """The calls whose outputs can be cleared, newest first; empty if that would free too little."""
+    protected, minimum = prune_limits(usable_tokens)
+    seen, gained = 0, 0
+    found: list[ToolPart] = []
+    for part in _prunable(history):
+        tokens = estimate(_output(part))
+        seen += tokens
+        if seen > protected:
+            found.append(part)
+            gained += tokens
+    return found if gained > minimum else []
+
+
+def _prunable(history: Sequence[MessageWithParts]) -> Iterator[ToolPart]:
+    """Finished calls, newest first, from before the newest turns back to the last summary or the last pruning."""
+    turns = 0
+    for message in reversed(history):
+        info = message.info
+        turns += info.role == "user"
+        if turns < KEPT_TURNS:
+            continue
+        if info.role == "assistant" and info.summary:
+            return
+        for part in reversed(message.parts):
+            if part.type != "tool" or not isinstance(part.state, Completed) or part.tool in PROTECTED_TOOLS:
+                continue
+            if part.state.time.compacted is not None:
+                return
+            yield part
+
+
+def _output(part: ToolPart) -> str:
+    return part.state.output if isinstance(part.state, Completed) else ""
+
+
+async def prune(ctx: TurnContext, history: Sequence[MessageWithParts], usable_tokens: int | None) -> None:
+    """Marks old tool outputs after a turn: they stay stored, but are no longer sent to the model."""
+    if ctx.instance.config.compaction.prune is False:
+        return
+    parts = prunable_calls(history, usable_tokens)
+    if not parts:
+        return
+    pruned = list(map(_pruned, parts))
+
+    def put(tx: SessionTx) -> None:
+        for part in pruned:
+            tx.put_part(part)
+
+    await ctx.store.write(ctx.session_id, ctx.directory, put)
+
+
+def _pruned(part: ToolPart) -> Row:
+    assert isinstance(part.state, Completed)
+    ended = part.state.time.model_copy(update={"compacted": clock.now_ms()})
+    return part_row(part.model_copy(update={"state": part.state.model_copy(update={"time": ended})}))

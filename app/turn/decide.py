@@ -4,9 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
 from app.schema.part import CompactionPart, SubtaskPart, ToolPart
-from app.turn import structured_output
+from app.schema.tool_state import Failed
+from app.tool.structured_output import STRUCTURED_OUTPUT
 
 MAX_EMPTY_STEPS = 3
 MAX_INVALID_STEPS = 8
@@ -64,32 +65,25 @@ Decision = Resume | Stop | GiveUp | RunSubtask | Compact | AskModel | LackStruct
 
 def next_action(history: Sequence[MessageWithParts]) -> Decision:
     """`history`: the messages since the last compaction, in the store's order."""
-    user = last_user(history)
-    if (interrupted := _open_answer(history)) is not None:
-        return Resume(interrupted)
+    user, answer = last_user(history), last_assistant(history)
+    if answer is not None and answer.time.completed is None:  # prompts may have come behind it
+        return Resume(next(message for message in history if message.info is answer))
     if user is None:
         return GiveUp("The session has no user message to answer.")
-    if _is_answered(history, user):
+    # The parent decides: a prompt that arrives during an answer is followed by an answer to an earlier one.
+    if answer is not None and answer.parent_id == user.id and is_final(answer, user):
         return Stop()
-    if (answer := last_assistant(history)) and structured_output.is_given_up(history, user):
-        return LackStructuredOutput(answer, structured_output.retries_of(user))
+    if answer is not None and _is_given_up(history, user):
+        return LackStructuredOutput(answer, retries_of(user))
     if reason := _stuck_reason(history):
         return GiveUp(reason)
-    finished = last_finished(history)
     match _open_task(history):
         case (_, SubtaskPart() as task):
             return RunSubtask(user, task)
         case (asking, CompactionPart() as task):
             return Compact(asking, task.auto)
         case None:
-            return AskModel(user, finished)
-
-
-def _open_answer(history: Sequence[MessageWithParts]) -> MessageWithParts | None:
-    """Prompts may have come behind it."""
-    answer = next((message for message in reversed(history) if isinstance(message.info, AssistantMessage)), None)
-    is_open = answer is not None and isinstance(answer.info, AssistantMessage) and answer.info.time.completed is None
-    return answer if is_open else None
+            return AskModel(user, last_finished(history))
 
 
 def last_user(history: Sequence[MessageWithParts]) -> UserMessage | None:
@@ -105,21 +99,13 @@ def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | Non
     return next((info for info in infos if isinstance(info, AssistantMessage) and info.finish), None)
 
 
-def _is_answered(history: Sequence[MessageWithParts], user: UserMessage) -> bool:
-    """Whether the newest answer belongs to the newest prompt and is finished. The parent id decides, because a prompt that
-    arrives during an answer is followed by an answer to an earlier prompt. A stored error is an answer too."""
-    answer = last_assistant(history)
-    if answer is None or answer.parent_id != user.id:
-        return False
-    return is_final(answer, user)
-
-
 def is_final(answer: AssistantMessage, prompt: UserMessage | None) -> bool:
-    """Whether no other message of the turn follows it, unless a prompt has joined. `prompt`: what it answers."""
+    """Whether no other message of the turn follows it, unless a prompt has joined. A stored error is an answer
+    too. `prompt`: what it answers; where it wants a structured answer, no other one will do."""
     if answer.error is not None or answer.structured is not None:
         return True
     is_whole = answer.finish is not None and answer.finish not in _GOES_ON
-    return is_whole and not structured_output.lacks(answer, prompt)
+    return is_whole and (answer.summary or not wants_structure(prompt))
 
 
 def _open_task(history: Sequence[MessageWithParts]) -> tuple[UserMessage, SubtaskPart | CompactionPart] | None:
@@ -171,3 +157,35 @@ def _calls(step: MessageWithParts) -> str:
 def _is_invalid(step: MessageWithParts) -> bool:
     tools = [part for part in step.parts if isinstance(part, ToolPart)]
     return bool(tools) and all(part.tool == "invalid" for part in tools)
+
+
+# Structured answers: where a prompt's `format` is a JSON schema the model must call the tool for its answer. A call that does not
+# fit the schema, and an answer of text alone, are attempts that failed; after some the turn gives up.
+
+DEFAULT_RETRIES = 2
+
+
+def wants_structure(prompt: UserMessage | None) -> bool:
+    return prompt is not None and isinstance(prompt.format, JsonSchemaFormat)
+
+
+def retries_of(prompt: UserMessage) -> int:
+    wanted = prompt.format.retry_count if isinstance(prompt.format, JsonSchemaFormat) else None
+    return DEFAULT_RETRIES if wanted is None else wanted
+
+
+def _is_given_up(history: Sequence[MessageWithParts], prompt: UserMessage) -> bool:
+    return wants_structure(prompt) and sum(map(_has_failed, answers_to(history, prompt))) > retries_of(prompt)
+
+
+def answers_to(history: Sequence[MessageWithParts], prompt: UserMessage) -> list[MessageWithParts]:
+    return [answer for answer in history if isinstance(answer.info, AssistantMessage) and answer.info.parent_id == prompt.id]
+
+
+def _has_failed(answer: MessageWithParts) -> bool:
+    calls = [part for part in answer.parts if isinstance(part, ToolPart)]
+    return not calls or any(_is_for_the_answer(call) and isinstance(call.state, Failed) for call in calls)
+
+
+def _is_for_the_answer(call: ToolPart) -> bool:
+    return STRUCTURED_OUTPUT in (call.tool, call.state.input.get("tool"))

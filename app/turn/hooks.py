@@ -5,8 +5,10 @@ A hook receives and changes JSON with the API's names. The result is validated h
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from app.agent.definitions import find as find_agent
 from app.permission.service import PluginDecision
@@ -24,50 +26,20 @@ from app.workspace.instance import Instance
 Json = dict[str, Any]
 
 
-class _MessageOutput(Wire):
-    message: UserMessage
-    parts: list[Part]
+T = TypeVar("T")
 
 
-class _MessagesOutput(Wire):
-    messages: list[MessageWithParts]
-
-
-class _SystemOutput(Wire):
-    system: list[str]
-
-
-class _ParamsOutput(Wire):
+class _ChosenParams(Wire):
     temperature: float | None
     top_p: float | None
     top_k: int | None
     options: Json
 
 
-class _HeadersOutput(Wire):
-    headers: dict[str, str]
-
-
-class _StatusOutput(Wire):
-    status: Action
-
-
-class _CommandPartsOutput(Wire):
-    parts: list[PartInput]
-
-
-class _ArgsOutput(Wire):
-    args: Json
-
-
-class _ResultOutput(Wire):
+class _ToolOutput(Wire):
     title: str
     output: str
     metadata: Json
-
-
-class _TextOutput(Wire):
-    text: str
 
 
 class Compacting(Wire):
@@ -77,13 +49,20 @@ class Compacting(Wire):
     prompt: str | None = None
 
 
+@cache
+def _field(name: str, kind: type[T]) -> Callable[[Json], T]:
+    """Reads one value of what a hook has changed."""
+    adapter = TypeAdapter(kind)
+    return lambda output: adapter.validate_python(output[name])
+
+
 # What comes in.
 
 
 async def chat_message(instance: Instance, prompt: PromptInput, message: MessageWithParts) -> MessageWithParts:
     """Passes a user message to the hook before it is stored."""
     hooks = instance.extensions.hooks
-    if not hooks.has("chat.message"):
+    if "chat.message" not in hooks.named:
         return message
     asked = prompt.model_dump(mode="json", exclude_none=True, include={"agent", "model", "message_id", "variant"})
     given = {"sessionID": message.info.session_id, **asked}
@@ -102,25 +81,25 @@ def _message_reader(instance: Instance, before: MessageWithParts) -> Callable[[J
     def read(output: Json) -> MessageWithParts:
         own = {"sessionID": info.session_id, "messageID": info.id}
         parts = [{"id": ids.ascending("part"), **part, **own} for part in output["parts"]]
-        changed = _MessageOutput.model_validate({"message": output["message"], "parts": parts})
-        if (changed.message.id, changed.message.session_id) != (info.id, info.session_id):
+        changed = UserMessage.model_validate(output["message"])
+        if (changed.id, changed.session_id) != (info.id, info.session_id):
             raise ValueError("a message keeps its id and its session")
-        find_agent(instance.agents, changed.message.agent)
-        if changed.message.model != info.model:
-            instance.models.find(changed.message.model)
-        return MessageWithParts.model_construct(info=changed.message, parts=changed.parts)
+        find_agent(instance.agents, changed.agent)
+        if changed.model != info.model:
+            instance.models.find(changed.model)
+        return MessageWithParts.model_construct(info=changed, parts=_field("parts", list[Part])({"parts": parts}))
 
     return read
 
 
 async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput, prompt: PromptInput) -> PromptInput:
     """Passes the parts of a command to the hook before they become a prompt."""
-    if not hooks.has("command.execute.before"):
+    if "command.execute.before" not in hooks.named:
         return prompt
     given = {"command": wanted.command, "sessionID": session_id, "arguments": wanted.arguments}
     output = {"parts": [part.wire() for part in prompt.parts]}
-    changed = await hooks.change("command.execute.before", given, output, _CommandPartsOutput.model_validate)
-    return prompt.model_copy(update={"parts": changed.parts}) if changed else prompt
+    changed = await hooks.change("command.execute.before", given, output, _field("parts", list[PartInput]))
+    return prompt.model_copy(update={"parts": changed}) if changed is not None else prompt
 
 
 # What the model is asked.
@@ -129,19 +108,19 @@ async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput
 async def messages(hooks: HookRunner, history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
     """The conversation for one request; the stored one does not change."""
     name = "experimental.chat.messages.transform"
-    if not hooks.has(name):
+    if name not in hooks.named:
         return history
     output = {"messages": [message.wire() for message in history]}
-    changed = await hooks.change(name, {}, output, _MessagesOutput.model_validate)
-    return changed.messages if changed else history
+    changed = await hooks.change(name, {}, output, _field("messages", list[MessageWithParts]))
+    return history if changed is None else changed
 
 
 async def request(instance: Instance, request: ModelRequest, agent: Agent, user: UserMessage) -> ModelRequest:
     """Changes the system prompt, parameters and headers of any request, including those for titles and summaries."""
     hooks = instance.extensions.hooks
-    if hooks.has("experimental.chat.system.transform"):
+    if "experimental.chat.system.transform" in hooks.named:
         request = await _with_system(hooks, request)
-    if hooks.has("chat.params") or hooks.has("chat.headers"):
+    if "chat.params" in hooks.named or "chat.headers" in hooks.named:
         given = _call_json(instance, request, agent, user)
         request = await _with_headers(hooks, await _with_params(hooks, request, given), given)
     return request
@@ -149,13 +128,13 @@ async def request(instance: Instance, request: ModelRequest, agent: Agent, user:
 
 async def _with_system(hooks: HookRunner, request: ModelRequest) -> ModelRequest:
     given, output = {"sessionID": request.session_id, "model": request.model.wire()}, {"system": list(request.system)}
-    changed = await hooks.change("experimental.chat.system.transform", given, output, _SystemOutput.model_validate)
-    if not changed or not changed.system:
+    changed = await hooks.change("experimental.chat.system.transform", given, output, _field("system", list[str]))
+    if not changed:
         return request
-    first, *rest = changed.system
+    first, *rest = changed
     # Providers cache the first text, which stays the same from turn to turn.
     together = len(rest) > 1 and first == request.system[0]
-    return replace(request, system=(first, "\n".join(rest)) if together else tuple(changed.system))
+    return replace(request, system=(first, "\n".join(rest)) if together else tuple(changed))
 
 
 def _call_json(instance: Instance, request: ModelRequest, agent: Agent, user: UserMessage) -> Json:
@@ -171,13 +150,13 @@ def _call_json(instance: Instance, request: ModelRequest, agent: Agent, user: Us
 
 async def _with_params(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
     output = {"temperature": request.temperature, "topP": request.top_p, "topK": request.top_k, "options": request.options}
-    changed = await hooks.change("chat.params", given, output, _ParamsOutput.model_validate)
+    changed = await hooks.change("chat.params", given, output, _ChosenParams.model_validate)
     return replace(request, **dict(changed)) if changed else request
 
 
 async def _with_headers(hooks: HookRunner, request: ModelRequest, given: Json) -> ModelRequest:
-    changed = await hooks.change("chat.headers", given, {"headers": request.headers}, _HeadersOutput.model_validate)
-    return replace(request, headers=changed.headers) if changed else request
+    changed = await hooks.change("chat.headers", given, {"headers": request.headers}, _field("headers", dict[str, str]))
+    return request if changed is None else replace(request, headers=changed)
 
 
 async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
@@ -192,33 +171,30 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
 async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
     """The text to store instead of a finished one; None if it stays the same."""
     name = "experimental.text.complete"
-    if not hooks.has(name):
+    if name not in hooks.named:
         return None
     given = {"sessionID": part.session_id, "messageID": part.message_id, "partID": part.id}
-    changed = await hooks.change(name, given, {"text": part.text.rstrip()}, _TextOutput.model_validate)
-    return changed.text if changed else None
+    return await hooks.change(name, given, {"text": part.text.rstrip()}, _field("text", str))
 
 
 async def tool_args(hooks: HookRunner, part: ToolPart) -> Json:
     """The arguments of a tool call. Raises ToolError if the hook fails, because it may be a guard against the call."""
     args = part.state.input
-    if not hooks.has("tool.execute.before"):
+    if "tool.execute.before" not in hooks.named:
         return args
     try:
-        changed = await hooks.change(
-            "tool.execute.before", _call_of(part), {"args": args}, _ArgsOutput.model_validate, guards=True
-        )
+        changed = await hooks.change("tool.execute.before", _call_of(part), {"args": args}, _field("args", Json), guards=True)
     except HookFailed as error:
         raise ToolError(str(error)) from error
-    return changed.args if changed else args
+    return args if changed is None else changed
 
 
 async def tool_result(hooks: HookRunner, part: ToolPart, result: ToolResult) -> ToolResult:
-    if not hooks.has("tool.execute.after"):
+    if "tool.execute.after" not in hooks.named:
         return result
     given = {**_call_of(part), "args": part.state.input}
     output = {"title": result.title, "output": result.output, "metadata": result.metadata}
-    changed = await hooks.change("tool.execute.after", given, output, _ResultOutput.model_validate)
+    changed = await hooks.change("tool.execute.after", given, output, _ToolOutput.model_validate)
     return replace(result, **dict(changed)) if changed else result
 
 
@@ -227,9 +203,9 @@ def _call_of(part: ToolPart) -> Json:
 
 
 def permission_decision(hooks: HookRunner) -> PluginDecision | None:
-    return partial(_advise, hooks) if hooks.has("permission.ask") else None
+    return partial(_advise, hooks) if "permission.ask" in hooks.named else None
 
 
 async def _advise(hooks: HookRunner, shown: PermissionRequest, action: Action) -> Action:
-    changed = await hooks.change("permission.ask", shown.wire(), {"status": action}, _StatusOutput.model_validate)
-    return changed.status if changed else action
+    changed = await hooks.change("permission.ask", shown.wire(), {"status": action}, _field("status", Action))
+    return changed or action

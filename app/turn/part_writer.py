@@ -48,10 +48,11 @@ class PartWriter:
         self._store = store
         self._directory = directory
         self.message = message
-        self._open: dict[str, LivePart] = {}
+        self.open: dict[str, LivePart] = {}
+        """The blocks of text and reasoning that stream, by id."""
         self._tools: dict[str, ToolPart] = {}
         self._attempt: list[Part] = []
-        self._chain = Chain()
+        self.chain = Chain()
         self._newest_write: asyncio.Future[Any] | None = None
         self._unstored: dict[str, tuple[Part | AssistantMessage, asyncio.Future[Any]]] = {}
         """By id, the values that are not stored yet, with their newest write."""
@@ -74,7 +75,7 @@ class PartWriter:
 
     def _join_texts(self) -> list[TextPart | ReasoningPart]:
         """The parts of the open blocks, with their text up to date."""
-        return [_text_of(live) for live in self._open.values()]
+        return [_text_of(live) for live in self.open.values()]
 
     async def stored(self) -> None:
         """Waits until everything enqueued so far is stored. Raises StorageError."""
@@ -83,8 +84,8 @@ class PartWriter:
         self.raise_failure()
 
     def raise_failure(self) -> None:
-        if self._chain.failure is not None:
-            raise self._chain.failure
+        if self.chain.failure is not None:
+            raise self.chain.failure
 
     def put(self, part: Part) -> None:
         self._post(self._part_change(part), [part])
@@ -125,7 +126,7 @@ class PartWriter:
             work,
             parts=[value for value in values if not isinstance(value, AssistantMessage)],
             removed=[part.id for part in removed],
-            chain=self._chain,
+            chain=self.chain,
         )
         self._unstored.update({value.id: (value, write) for value in values})
         write.add_done_callback(lambda _: self._on_written(write, values))
@@ -145,33 +146,23 @@ class PartWriter:
         self._begin(block, ReasoningPart(**self._ids(), text="", time=Span(start=clock.now_ms()), metadata=metadata))
 
     def _begin(self, block: str, part: TextPart | ReasoningPart) -> None:
-        self._open[block] = self._live(part)
+        self.open[block] = LivePart(part, self._directory, self.chain)
         self._attempt.append(part)
 
-    def _live(self, part: TextPart | ReasoningPart) -> LivePart:
-        return LivePart(part, self._directory, self._chain)
-
-    def append_text(self, block: str, text: str) -> None:
-        if text:
-            self._store.live.append(self._open[block], text)
-
     def open_text(self, block: str) -> TextPart:
-        part = self._open[block].up_to_date()
+        part = self.open[block].up_to_date()
         assert isinstance(part, TextPart)
         return part
 
-    def replace_text(self, block: str, text: str | None) -> None:
-        """Replaces the streamed text at the end of the block; None keeps it."""
-        if text is not None:
-            self._open[block] = self._live(_text_of(self._open[block]).model_copy(update={"text": text}))
-
-    def end_block(self, block: str, metadata: Metadata | None) -> TextPart | ReasoningPart:
-        """Returns the finished part. It is a copy, because frames of the streaming part may still be unsent.
+    def end_block(self, block: str, metadata: Metadata | None, text: str | None = None) -> TextPart | ReasoningPart:
+        """Returns the finished part. It is a copy, because frames of the streaming part may still be unsent. `text` stands for
+        what was streamed.
 
         A reasoning block without text and metadata, which some models send, is not stored."""
-        streamed = _text_of(self._open.pop(block))
+        streamed = _text_of(self.open.pop(block))
+        text = streamed.text if text is None else text
         start = streamed.time.start if streamed.time else clock.now_ms()
-        ended: dict[str, Any] = {"text": streamed.text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
+        ended: dict[str, Any] = {"text": text.rstrip(), "time": Span(start=start, end=clock.now_ms())}
         part = streamed.model_copy(update=ended if metadata is None else {**ended, "metadata": metadata})
         self._attempt = [part if earlier.id == part.id else earlier for earlier in self._attempt]
         if isinstance(part, TextPart) or part.text or part.metadata:
@@ -209,7 +200,7 @@ class PartWriter:
             return
         state = part.state
         part.state = Running(input=state.input, title=title or state.title, metadata=metadata or state.metadata, time=state.time)
-        self._store.live.changed(part, self._directory, self._chain)
+        self._store.live.changed(part, self._directory, self.chain)
 
     def tool_completed(self, part: ToolPart, result: ToolResult) -> None:
         state = part.state
@@ -257,7 +248,7 @@ class PartWriter:
         for part in self._withdrawn:
             self._unstored.pop(part.id, None)
         self._attempt = []
-        self._open.clear()
+        self.open.clear()
         self._tools.clear()
 
     def _on_removed(self, removal: asyncio.Future[Any]) -> None:
@@ -276,8 +267,8 @@ class PartWriter:
     def finish_open_parts(self) -> None:
         """Ends open text with its present content and running tools as aborted. Writes values again that could not be stored."""
         unfinished = [_ended(part) for part in self._join_texts() if part.text]
-        self._open.clear()
-        if self._chain.failure is None:
+        self.open.clear()
+        if self.chain.failure is None:
             for part in unfinished:
                 self.put(part)
         else:
@@ -288,7 +279,7 @@ class PartWriter:
 
     def _put_again(self, unfinished: Sequence[Part]) -> None:
         """Writes everything in one change: the message first, then parts in the order in which they began."""
-        self._chain = Chain()
+        self.chain = Chain()
         begun = {part.id: position for position, part in enumerate(self._attempt)}
         values = [value for value, _ in self._unstored.values()]
         lost: dict[str, Part] = {part.id: part for part in unfinished}

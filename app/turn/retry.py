@@ -21,18 +21,13 @@ class RetryAfter:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class StopRetrying:
-    pass
-
-
-def decide_retry(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms: int) -> RetryAfter | StopRetrying:
-    """`attempt` counts the failures so far, from 1; `elapsed_ms` since the first request."""
+def decide_retry(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms: int) -> RetryAfter | None:
+    """None: it is not sent again. `attempt` counts the failures so far, from 1; `elapsed_ms` since the first request."""
     reason = retryable_reason(failure)
     if reason is None or attempt >= MAX_ATTEMPTS:
-        return StopRetrying()
+        return None
     delay = delay_ms(failure, attempt, now_ms)
-    return RetryAfter(delay, reason) if elapsed_ms + delay <= MAX_ELAPSED_MS else StopRetrying()
+    return RetryAfter(delay, reason) if elapsed_ms + delay <= MAX_ELAPSED_MS else None
 
 
 def retryable_reason(failure: ProviderFailure) -> str | None:

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
-from app.context.tokens import counted, estimate, estimate_request
+from app.context.window import counted, estimate, estimate_request
 from app.provider.base import (
     AnswerTooLarge,
     ContextOverflow,
@@ -33,13 +33,17 @@ from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.part import Part, Running, StepStartPart, ToolPart
 from app.schema.session import Busy, Retry
 from app.turn import hooks, retry
-from app.turn.errors import to_message_error
+from app.turn.ends import to_message_error
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import TurnContext
-from app.turn.turn_diffs import StepTrees
+from app.turn.turn_context import StepTrees, TurnContext
 from app.util import clock
 
 log = logging.getLogger(__name__)
+
+BlockOrCall = (
+    TextStart | TextEnd | ReasoningStart | ReasoningEnd | ToolInputStart | ToolCall | InvalidToolCall | StreamStart | Finish
+)
+"""Of a stream, but for the deltas."""
 
 LAST_SNAPSHOT_TIMEOUT_SECONDS = 0.7
 """How long a failed or aborted step waits for its last snapshot."""
@@ -133,7 +137,8 @@ class Step:
         attempt, began = 0, clock.now_ms()
         while True:
             try:
-                return await self._attempt(request)
+                # A task of its own: an event resumes what reads the stream, and not all of the turn around it.
+                return await asyncio.create_task(self._attempt(request), name="stream of a model")
             except ProviderFailure as failure:
                 if self._calls.started and not isinstance(failure, AnswerTooLarge):
                     log.warning("the stream broke after a tool was started: %s", failure)
@@ -142,7 +147,7 @@ class Step:
                 attempt += 1
                 now = clock.now_ms()
                 decision = retry.decide_retry(failure, attempt, now - began, now)
-                if isinstance(decision, retry.StopRetrying):
+                if decision is None:
                     raise
                 self._log_retry(failure, decision, attempt)
                 await self._wait(decision, attempt)
@@ -157,23 +162,29 @@ class Step:
         await self._writer.stored()
         provider = self._ctx.instance.models.providers.provider_for(self._model)
         async with aclosing(provider.stream(request)) as stream:
-            async for event in stream:
-                self._writer.raise_failure()
-                if isinstance(event, TextEnd):
-                    text = await hooks.text_complete(self._ctx.hooks, self._writer.open_text(event.id))
-                    self._writer.replace_text(event.id, text)
-                self.on(event)
+            await self.read(stream)
 
-    def on(self, event: StreamEvent) -> None:
-        """The most frequent first."""
+    async def read(self, stream: AsyncIterator[StreamEvent]) -> None:
+        """Raises what kept an earlier part from being stored."""
+        writer, live = self._writer, self._ctx.store.live
+        async for event in stream:
+            if writer.chain.failure is not None:
+                raise writer.chain.failure
+            if isinstance(event, TextDelta | ReasoningDelta):
+                live.append(writer.open[event.id], event.text)
+            else:
+                await self._on(event)
+
+    async def _on(self, event: BlockOrCall) -> None:
         match event:
-            case TextDelta() | ReasoningDelta():
-                self._writer.append_text(event.id, event.text)
             case TextStart():
                 self._writer.start_text(event.id, event.metadata)
             case ReasoningStart():
                 self._writer.start_reasoning(event.id, event.metadata)
-            case TextEnd() | ReasoningEnd():
+            case TextEnd():
+                text = await hooks.text_complete(self._ctx.hooks, self._writer.open_text(event.id))
+                self._writer.end_block(event.id, event.metadata, text)
+            case ReasoningEnd():
                 self._writer.end_block(event.id, event.metadata)
             case ToolInputStart():
                 self._writer.tool_pending(event.call_id, event.tool)

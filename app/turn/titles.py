@@ -9,12 +9,11 @@ import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from io import StringIO
 
 from app.agent.definitions import prompt_text
-from app.context.call_options import request_options
 from app.context.history import to_model_messages
+from app.context.window import request_options
 from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
 from app.provider.catalogue import tokens_and_cost
 from app.provider.selection import small_model
@@ -83,20 +82,22 @@ class Titles:
         with instance.resources.in_use():
             answer = await self._ask(instance, prompt, context)
         if answer is not None:
-            await self._store_answer(instance, prompt, answer)
+            await self._store_answer(instance, prompt, *answer)
 
-    async def _store_answer(self, instance: Instance, prompt: UserMessage, answer: "_TitleAnswer") -> None:
-        text = clean(answer.text)
+    async def _store_answer(self, instance: Instance, prompt: UserMessage, answer: str, usage: StepUsage) -> None:
+        text = clean(answer)
         if text is None:
-            return await self._count(instance, prompt, answer.usage)
+            return await self._count(instance, prompt, usage)
         try:
-            await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, text, answer.usage)
+            await self._summaries.set_title(instance.location, prompt.session_id, prompt.id, text, usage)
         except NotFound:
             self._forget(prompt.session_id)
-            await self._count(instance, prompt, answer.usage)
+            await self._count(instance, prompt, usage)
             raise
 
-    async def _ask(self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]) -> "_TitleAnswer | None":
+    async def _ask(
+        self, instance: Instance, prompt: UserMessage, context: Sequence[MessageWithParts]
+    ) -> tuple[str, StepUsage] | None:
         model = _model(instance, prompt)
         agent = instance.agents["title"]
         request = ModelRequest(
@@ -121,16 +122,10 @@ class Titles:
         await self._store.write(prompt.session_id, instance.location.directory, lambda tx: tx.add_usage(usage))
 
 
-@dataclass(frozen=True, slots=True)
-class _TitleAnswer:
-    """What the model said, and what that goes into the ledger with: no message of the session has it."""
+async def _read(events: AsyncIterator[StreamEvent], model: Model) -> tuple[str, StepUsage]:
+    """What the model said, and what that goes into the ledger with: no message of the session has it.
 
-    text: str
-    usage: StepUsage
-
-
-async def _read(events: AsyncIterator[StreamEvent], model: Model) -> _TitleAnswer:
-    """Keeps no events: of millions of tiny ones each would take more than its text."""
+    Keeps no events: of millions of tiny ones each would take more than its text."""
     text, used = StringIO(), Usage()
     async for event in events:
         if isinstance(event, TextDelta):
@@ -139,7 +134,7 @@ async def _read(events: AsyncIterator[StreamEvent], model: Model) -> _TitleAnswe
             used = event.usage
     tokens, cost = tokens_and_cost(used, model.cost)
     reference = ModelRef(provider_id=model.provider_id, model_id=model.id)
-    return _TitleAnswer(text.getvalue(), StepUsage(ids.ascending("part"), "title", reference, tokens, cost))
+    return text.getvalue(), StepUsage(ids.ascending("part"), "title", reference, tokens, cost)
 
 
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:

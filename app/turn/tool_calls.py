@@ -2,47 +2,56 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
-
-from app.context import instructions
-from app.permission.errors import PermissionNotGranted, PermissionRejected
+from app.context import system
+from app.permission.errors import PermissionNotGranted
+from app.permission.errors import PermissionRejected
 from app.permission.service import PermissionCheck
-from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
-from app.question.errors import QuestionRejected
-from app.schema.event import EventFileEdited, FileRef
-from app.schema.model import Agent, Model
+from app.provider.base import InvalidToolCall
+from app.provider.base import ToolCall
+from app.provider.base import ToolSpec
+from app.question.service import QuestionRejected
+from app.schema.event import EventFileEdited
+from app.schema.event import FileRef
+from app.schema.model import Agent
+from app.schema.model import Model
 from app.schema.part import ToolPart
-from app.schema.permission import Answer, CallRef, PermissionRequest, QuestionInfo, QuestionRequest
+from app.schema.permission import Answer
+from app.schema.permission import CallRef
+from app.schema.permission import PermissionRequest
+from app.schema.permission import QuestionInfo
+from app.schema.permission import QuestionRequest
 from app.schema.project import FileErrors
 from app.schema.session import Todo
+from app.schema.tool_state import Pending
 from app.storage.engine import StorageError
 from app.storage.writer import Lease
-from app.telemetry.observer import ToolCallEnd, ToolCallRecord
-from app.tool.base import (
-    FileFormatter,
-    LanguageQuestion,
-    SubagentRequest,
-    Tool,
-    ToolContext,
-    ToolError,
-    ToolPermission,
-    ToolResult,
-    ToolTimeout,
-)
+from app.telemetry.observer import ToolCallEnd
+from app.telemetry.observer import ToolCallRecord
+from app.tool.base import FileFormatter
+from app.tool.base import LanguageQuestion
+from app.tool.base import SubagentRequest
+from app.tool.base import Tool
+from app.tool.base import ToolContext
+from app.tool.base import ToolError
+from app.tool.base import ToolPermission
+from app.tool.base import ToolResult
+from app.tool.base import ToolTimeout
 from app.tool.files.text_file import json_text
 from app.tool.structured_output import STRUCTURED_OUTPUT
 from app.turn import hooks
-from app.turn.doom_loop import is_looping
 from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext
-from app.turn.unattended_host import require_readable
 from app.util import ids
+from app.workspace.instance import Instance
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from pydantic import ValidationError
+from typing import Any
+from weakref import WeakKeyDictionary
+
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +125,7 @@ class ToolRun:
         await self._ctx.services.store.write(self.session.id, directory, lambda tx: tx.put_todos(todos))
 
     async def instructions_near(self, path: Path) -> dict[str, str]:
-        return await instructions.nearby(path, instructions.InstructionScope.of(self.instance), self._calls.seen_instructions)
+        return await system.nearby(path, system.InstructionScope.of(self.instance), self._calls.seen_instructions)
 
     async def file_edited(self, path: Path) -> None:
         event = EventFileEdited(properties=FileRef(file=str(path)))
@@ -330,7 +339,14 @@ def _log_timeout(part: ToolPart, what: str) -> None:
 
 
 def _spec(tool: Tool[Any]) -> ToolSpec:
-    return ToolSpec(tool.id, tool.description(), tool.schema())
+    spec = _SPECS.get(tool)
+    if spec is None:
+        spec = _SPECS[tool] = ToolSpec(tool.id, tool.description(), tool.schema())
+    return spec
+
+
+_SPECS: WeakKeyDictionary[Tool[Any], ToolSpec] = WeakKeyDictionary()
+"""What the model is told of a tool does not change: it is made once."""
 
 
 def _explained(tool: str, error: ValidationError) -> str:
@@ -338,3 +354,68 @@ def _explained(tool: str, error: ValidationError) -> str:
     return (
         f"The {tool} tool was called with invalid arguments: {problems}. Correct them to fit the tool's schema and call it again."
     )
+
+
+THRESHOLD = 3
+
+
+def is_looping(calls: Sequence[ToolPart], tool: str, arguments: dict[str, Any]) -> bool:
+    """Whether the last THRESHOLD of `calls` are this same call. `calls`: the turn's calls across its steps, newest last."""
+    newest = calls[-THRESHOLD:]
+    return len(newest) == THRESHOLD and all(
+        call.tool == tool and not isinstance(call.state, Pending) and call.state.input == arguments for call in newest
+    )
+
+
+def require_readable(instance: Instance, needed: ToolPermission) -> None:
+    """A user's permission opens what is theirs. Raises ToolError."""
+    named = [needed.metadata["filepath"]] if "filepath" in needed.metadata else needed.patterns
+    for path in named:
+        if instance.hides(path.removesuffix("/*") or "/"):
+            raise ToolError(f"{path} is outside the directories that this user may work in.")
+
+
+class UnattendedHost:
+    """The host of a tool that the server runs on input from the user: everything is allowed, progress is ignored."""
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        return None
+
+    async def approved_directories(self) -> list[Path]:
+        return []
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        return None
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        raise QuestionRejected()
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        raise ToolError("No subagent can be run here")
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        raise ToolError("No other tool can be called here")
+
+    async def todos(self) -> list[Todo]:
+        return []
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        raise ToolError("There is no todo list here")
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return {}
+
+    async def file_edited(self, path: Path) -> None:
+        return None
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return []
+
+    async def file_read(self, path: Path) -> None:
+        return None
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return {}

@@ -2,29 +2,56 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any, assert_never
-
 from app.agent.definitions import find as find_agent
-from app.agent.definitions import prompt_text, subagents_for
-from app.context import instructions, reminders, system, window
-from app.context.call_options import request_options
+from app.agent.definitions import prompt_text
+from app.agent.definitions import subagents_for
+from app.context import system
+from app.context import window
+from app.context.history import remind
 from app.context.history import to_model_messages
-from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolSpec
+from app.context.window import request_options
+from app.provider.base import AssistantTurn
+from app.provider.base import ModelRequest
+from app.provider.base import TextBlock
+from app.provider.base import ToolCall
+from app.provider.base import ToolSpec
+from app.provider.base import UserTurn
 from app.schema.errors import MessageError
-from app.schema.message import AssistantMessage, MessagePath, MessageWithParts, UserMessage
-from app.schema.model import Agent, Model
-from app.schema.part import AgentPart, ModelRef, ToolPart
+from app.schema.message import AssistantMessage
+from app.schema.message import JsonSchemaFormat
+from app.schema.message import MessagePath
+from app.schema.message import MessageWithParts
+from app.schema.message import UserMessage
+from app.schema.model import Agent
+from app.schema.model import Model
+from app.schema.part import AgentPart
+from app.schema.part import ModelRef
+from app.schema.part import ToolPart
 from app.schema.session import Busy
 from app.storage.writer import StaleLease
 from app.tool.base import Tool
+from app.tool.builtin.task import TaskTool
 from app.tool.mcp_tool import mcp_tools
-from app.turn import compaction, decide, hooks, prune, stored_error, structured_output, subtask
+from app.tool.structured_output import STRUCTURED_OUTPUT
+from app.tool.structured_output import StructuredOutputTool
+from app.turn import compaction
+from app.turn import decide
+from app.turn import ends
+from app.turn import hooks
 from app.turn.decide import AskModel
+from app.turn.decide import RunSubtask
+from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
+from app.turn.turn_context import StepTrees
 from app.turn.turn_context import TurnContext
-from app.turn.turn_diffs import StepTrees, prompt_without_diffs
+from app.turn.turn_context import prompt_without_diffs
+from app.util import ids
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from typing import assert_never
+
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +64,8 @@ class Turn:
     def __init__(self, ctx: TurnContext) -> None:
         self._ctx = ctx
         self._steps = 0
-        self._last_request: prune.LastRequest | None = None
+        self._last_request: tuple[Sequence[MessageWithParts], int | None] | None = None
+        """The conversation of the newest request, and the tokens that a request may have; None if unknown."""
         self._diff_timeout = DIFF_TIMEOUT_SECONDS
 
     async def run(self) -> None:
@@ -55,7 +83,7 @@ class Turn:
             if isinstance(error, TimeoutError) and deadline.has_passed():
                 await self._answer_cancelled()
             else:
-                await self._answer_with(stored_error.of_turn(self._ctx.session_id, error))
+                await self._answer_with(ends.of_turn(self._ctx.session_id, error))
         finally:
             await self._finish_diffs()
             self._ctx.answered.set()
@@ -76,15 +104,15 @@ class Turn:
             case decide.Stop():
                 return False
             case decide.GiveUp():
-                await stored_error.give_up(self._ctx, history, decision.reason)
+                await self._ctx.give_up(decision.reason)
                 return False
             case decide.Resume():
                 return await self._resume(decision.message, history)
             case decide.LackStructuredOutput():
-                await stored_error.lack_structured_output(self._ctx, decision.answer, decision.retries)
+                await self._ctx.put_error(decision.answer, ends.structured_output_lacks(decision.retries))
                 return False
             case decide.RunSubtask():
-                await subtask.run(self._ctx, decision)
+                await _run_subtask(self._ctx, decision)
                 return True
             case decide.Compact():
                 is_summarised = await compaction.run(self._ctx, decision.user, history, auto=decision.auto)
@@ -99,28 +127,26 @@ class Turn:
     async def _answer(self, decision: AskModel, history: Sequence[MessageWithParts]) -> bool:
         user, finished = decision.user, decision.last_finished
         model = self._ctx.model(user.model)
-        if finished and not finished.summary and self._overflows(model, window.used_tokens(finished, history, model)):
+        is_overflow = partial(window.is_overflow, self._ctx.instance, model)
+        if finished and not finished.summary and is_overflow(window.used_tokens(finished, history, model)):
             return await compaction.make_room(self._ctx, user)
         step = await self._ask_model(user, model, history)
         if step.overflow is not None:
             return await compaction.after_overflow(self._ctx, user, step.message, step.overflow)
-        self._last_request = prune.LastRequest(history, window.usable_tokens(self._ctx.instance, model))
+        self._last_request = history, window.usable_tokens(self._ctx.instance, model)
         self._request_diffs(user.id, history, step.trees)
         if step.is_stopped:
             return False
-        if self._overflows(model, step.used_tokens):
+        if is_overflow(step.used_tokens):
             return await compaction.make_room(self._ctx, user)
         return not decide.is_final(step.message, user)
-
-    def _overflows(self, model: Model, used: int) -> bool:
-        return window.is_overflow(self._ctx.instance, model, used)
 
     async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> Step:
         ctx = self._ctx
         agent = find_agent(ctx.instance.agents, user.agent)
         ctx.record.asks(agent.name, model.provider_id, model.id)
         message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
-        writer = ctx.writer(message)
+        writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()
         prompt = next(m for m in reversed(history) if isinstance(m.info, UserMessage))
         calls = ToolCalls(
@@ -130,7 +156,7 @@ class Turn:
             agent,
             model,
             earlier=_calls_of_turn(history),
-            seen_instructions=instructions.seen_in(history),
+            seen_instructions=system.seen_in(history),
             bypass_agent_check=_names_agent(prompt),
         )
         step = Step(ctx, calls)
@@ -147,11 +173,11 @@ class Turn:
         agent, model = find_agent(ctx.instance.agents, message.agent), ctx.model(prompt.model)
         calls = ToolCalls(
             ctx,
-            ctx.writer(message),
+            PartWriter(ctx.store, ctx.directory, message),
             await self._tools(prompt, agent, model, message),
             agent,
             model,
-            seen_instructions=instructions.seen_in(history),
+            seen_instructions=system.seen_in(history),
             bypass_agent_check=_names_agent(asked),
         )
         step = Step(ctx, calls)
@@ -162,11 +188,14 @@ class Turn:
     async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
         """The tools of a request: the toolbox and the MCP servers' tools, without those that the prompt switches off; and the one
         for the structured `answer`."""
-        mcp, toolbox = self._ctx.instance.extensions.mcp, self._ctx.services.toolbox
-        tools = self._chosen_tools(agent, model) | toolbox.external(mcp_tools(mcp, await mcp.offers()), agent)
+        mcp, tools = self._ctx.instance.extensions.mcp, self._chosen_tools(agent, model)
+        if offers := await mcp.offers():
+            tools = tools | self._ctx.services.toolbox.external(mcp_tools(mcp, offers), agent)
         switched_off = {name for name, on in (user.tools or {}).items() if not on}
         offered = {name: tool for name, tool in tools.items() if name not in switched_off}
-        return offered | structured_output.tool_for(user, answer)
+        if isinstance(user.format, JsonSchemaFormat):
+            offered[STRUCTURED_OUTPUT] = StructuredOutputTool(user.format.schema_, partial(setattr, answer, "structured"))
+        return offered
 
     def _chosen_tools(self, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
         """Of the server and of plugins. Chosen once for an instance, as nothing changes that they are chosen by."""
@@ -182,19 +211,23 @@ class Turn:
         self, user: UserMessage, agent: Agent, model: Model, history: Sequence[MessageWithParts], tools: tuple[ToolSpec, ...]
     ) -> ModelRequest:
         instance = self._ctx.instance
-        instructed = await instructions.blocks(instructions.InstructionScope.of(instance), self._ctx.services.instruction_pages)
+        instructed = await system.blocks(system.InstructionScope.of(instance), self._ctx.services.instruction_pages)
         call = [system.environment(instance.location, model), *instructed]
-        reminded = await hooks.messages(instance.extensions.hooks, reminders.remind(history, agent, self._steps))
+        reminded = await hooks.messages(instance.extensions.hooks, remind(history, agent, self._steps))
         messages = to_model_messages(reminded, model)
         if agent.steps is not None and self._steps >= agent.steps:
             messages = (*messages, AssistantTurn((TextBlock(prompt_text("max-steps")),)))
+        assembled, is_structured = system.assemble(agent, model, call, user), decide.wants_structure(user)
+        if is_structured:
+            assembled = (*assembled, prompt_text("structured-output"))
+            messages = (*messages, *_structure_reminder(history, user))
         request = ModelRequest(
             model=model,
-            system=(*system.assemble(agent, model, call, user), *structured_output.instructions(user)),
-            messages=(*messages, *structured_output.reminders(history, user)),
+            system=assembled,
+            messages=messages,
             session_id=self._ctx.session_id,
             tools=tools,
-            requires_tool=structured_output.is_wanted(user),
+            requires_tool=is_structured,
             **request_options(instance, model, agent, user),
         )
         return await hooks.request(instance, request, agent, user)
@@ -211,13 +244,18 @@ class Turn:
         self._ctx.record.failure = error
         location = self._ctx.instance.location
         path = MessagePath(cwd=location.directory, root=location.worktree)
-        await stored_error.answer_with(self._ctx.store, self._ctx.session_id, path, error)
+        await ends.answer_with(self._ctx.store, self._ctx.session_id, path, error)
 
     # Beside the loop.
 
     async def _prune(self) -> None:
-        if self._last_request is not None:
-            await _logged(prune.run(self._ctx, self._last_request), "old tool outputs")
+        """What fails must not end the turn."""
+        if self._last_request is None:
+            return
+        try:
+            await compaction.prune(self._ctx, *self._last_request)
+        except Exception:
+            log.exception("could not bring old tool outputs up to date")
 
     def _request_diffs(self, prompt_id: str, history: Sequence[MessageWithParts], trees: StepTrees | None) -> None:
         if self._steps == 1 and (lost := prompt_without_diffs(history, prompt_id)) is not None:
@@ -231,12 +269,11 @@ class Turn:
             await asyncio.wait({diffs}, timeout=self._diff_timeout)
 
 
-async def _logged(work: Coroutine[Any, Any, None], what: str) -> None:
-    """Logs an error, which must not end the turn."""
-    try:
-        await work
-    except Exception:
-        log.exception("could not bring %s up to date", what)
+def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage) -> tuple[UserTurn, ...]:
+    """For a model whose last answer was text alone."""
+    answers = decide.answers_to(history, prompt)
+    is_text = bool(answers) and not any(isinstance(part, ToolPart) for part in answers[-1].parts)
+    return (UserTurn((TextBlock(prompt_text("structured-output-reminder")),)),) if is_text else ()
 
 
 def _names_agent(prompt: MessageWithParts) -> bool:
@@ -252,3 +289,29 @@ def _calls_of_turn(history: Sequence[MessageWithParts]) -> list[ToolPart]:
             break
         calls[:0] = [part for part in message.parts if isinstance(part, ToolPart)]
     return calls
+
+
+async def _run_subtask(ctx: TurnContext, task: RunSubtask) -> None:
+    asked, user = task.task, task.user
+    agent = find_agent(ctx.instance.agents, user.agent)
+    model = ctx.model(asked.model or user.model)
+    message = ctx.new_assistant(user, asked.agent, ModelRef(provider_id=model.provider_id, model_id=model.id))
+    writer = PartWriter(ctx.store, ctx.directory, message)
+    writer.enqueue_message()
+    tools = {TaskTool.id: TaskTool(subagents_for(agent, ctx.instance.agents))}
+    calls = ToolCalls(ctx, writer, tools, agent, model, bypass_agent_check=True)
+    arguments = {
+        "prompt": asked.prompt,
+        "description": asked.description,
+        "subagent_type": asked.agent,
+        **({"command": asked.command} if asked.command else {}),
+    }
+    await Step(ctx, calls).run_call(ToolCall(ids.call_id(), TaskTool.id, arguments))
+    if asked.command and message.error is None:
+        await _ask_to_continue(ctx, user)
+
+
+async def _ask_to_continue(ctx: TurnContext, user: UserMessage) -> None:
+    """Prompts the session's agent to use the result of a command's subagent."""
+    message = ctx.new_user(user.agent, user.model, continues=user)
+    await ctx.write_message(message, [ctx.synthetic_text(message, prompt_text("subtask-continue"))], waits=True)

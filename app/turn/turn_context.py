@@ -1,10 +1,12 @@
 """What all of a turn share: services, directory and session, what the turn has read of it, and factories for messages."""
 
 import asyncio
-from app.context.instruction_pages import InstructionPages
+import logging
+from app.context.system import InstructionPages
 from app.permission.service import Permissions
-from app.plugin.runner import HookRunner
 from app.question.service import Questions
+from app.schema.errors import MessageError
+from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage
 from app.schema.message import AssistantTime
 from app.schema.message import MessagePath
@@ -14,6 +16,7 @@ from app.schema.message import UserTime
 from app.schema.model import Model
 from app.schema.part import ModelRef
 from app.schema.part import Part
+from app.schema.part import PatchPart
 from app.schema.part import TextPart
 from app.schema.session import Busy
 from app.schema.session import Retry
@@ -25,6 +28,7 @@ from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.session.summary import SessionTasks
 from app.session.summary import Summaries
+from app.session.summary import goes_up_to
 from app.telemetry.observer import NOBODY
 from app.telemetry.observer import Observer
 from app.telemetry.observer import TurnRecord
@@ -32,23 +36,126 @@ from app.tool.base import SubagentRequest
 from app.tool.base import ToolResult
 from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
-from app.turn.deadline import Deadline
-from app.turn.part_writer import PartWriter
+from app.turn.decide import last_assistant
+from app.turn.decide import last_user
+from app.turn.ends import Deadline
+from app.turn.ends import TurnFailure
+from app.turn.ends import put_error
+from app.turn.ends import to_message_error
 from app.turn.titles import Titles
-from app.turn.turn_diffs import TurnDiffs
 from app.util import clock
 from app.util import ids
 from app.workspace.instance import Instance
 from collections.abc import Awaitable
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import field
+from typing import NamedTuple
 from typing import Protocol
 from typing import TYPE_CHECKING
+from typing import TypeVar
 
 
 if TYPE_CHECKING:
     from app.turn.tool_calls import ToolRun
+
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MIN_PAUSE_SECONDS = 1.0
+BYTES_PER_SECOND = 200_000
+"""Limits the announced bytes, because each update announces the session's whole diff."""
+
+
+class StepTrees(NamedTuple):
+    """The worktree's snapshots around a step; None where there is none."""
+
+    before: str | None
+    after: str | None
+
+
+class TurnDiffs:
+    """One update runs at a time, in a task that may outlive the turn. Requests that arrive during it, or during the pause after
+    it, share the next one."""
+
+    def __init__(self, summaries: Summaries, tasks: SessionTasks, instance: Instance, session_id: str) -> None:
+        self._summaries = summaries
+        self._tasks = tasks
+        self._instance = instance
+        self._session_id = session_id
+        self._requested: dict[str, None] = {}
+        self._finishing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.basis: str | None = None
+        """That of the stored diffs, as the newest step found it."""
+
+    async def begin(self, trees: StepTrees) -> None:
+        """Call when the session's first step closes: a diff of nothing goes into the commit of its end."""
+        if trees.before == trees.after:
+            put = self._summaries.put_empty(self._instance.location, self._session_id, trees.after)
+            self.basis = await _logged(put)
+
+    def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
+        """Call at the end of a step of the prompt, with its trees if they are known. Returns at once: where the step changed
+        nothing that the diffs do not have, without an update."""
+        if trees is not None and trees.before == trees.after and goes_up_to(self.basis, trees.after):
+            return
+        self._requested[prompt_id] = None
+        if self._task is None or self._task.done():
+            self._task = self._tasks.start(self._session_id, "diff", self._run())
+
+    def finish(self) -> asyncio.Task[None] | None:
+        """Ends the pauses. Returns the task that ends when all requested diffs are stored; None without a request."""
+        self._finishing.set()
+        return self._task
+
+    async def _run(self) -> None:
+        while self._requested:
+            requested, self._requested = self._requested, {}
+            sent = 0
+            for prompt_id in requested:
+                sent += await _logged(self._update(prompt_id)) or 0
+            if sent:
+                await self._pause(max(MIN_PAUSE_SECONDS, sent / BYTES_PER_SECOND))
+
+    async def _update(self, prompt_id: str) -> int:
+        """The diffs of the session and of the prompt. Returns the number of bytes announced."""
+        return await self._summaries.update(self._instance.location, self._instance.trees, self._session_id, prompt_id)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._finishing.wait()
+
+
+async def _logged(update: Awaitable[T]) -> T | None:
+    """Logs an error, which must not end the turn."""
+    try:
+        return await update
+    except NotFound as gone:
+        log.debug("a diff is dropped: %s", gone)
+    except Exception:
+        log.exception("could not bring the session's diff up to date")
+    return None
+
+
+def prompt_without_diffs(history: Sequence[MessageWithParts], prompt_id: str) -> str | None:
+    """The previous prompt if its turn changed files and its diffs are missing, because its server was killed."""
+    changed = False
+    for message in reversed(history):
+        if isinstance(message.info, AssistantMessage):
+            changed = changed or (
+                message.info.parent_id != prompt_id and any(isinstance(part, PatchPart) for part in message.parts)
+            )
+        elif message.info.id != prompt_id:
+            return message.info.id if changed and not _has_diffs(message.info) else None
+    return None
+
+
+def _has_diffs(prompt: UserMessage) -> bool:
+    return prompt.summary is not None and bool(prompt.summary.diffs)
 
 
 class Subagents(Protocol):
@@ -94,23 +201,11 @@ class TurnContext:
     diffs: TurnDiffs = field(init=False)
 
     def __post_init__(self) -> None:
+        self.session_id = self.live.id
+        self.directory = self.instance.location.directory
+        self.store = self.services.store
+        self.hooks = self.instance.extensions.hooks
         self.diffs = TurnDiffs(self.services.summaries, self.services.tasks, self.instance, self.session_id)
-
-    @property
-    def session_id(self) -> str:
-        return self.live.id
-
-    @property
-    def store(self) -> Store:
-        return self.services.store
-
-    @property
-    def directory(self) -> str:
-        return self.instance.location.directory
-
-    @property
-    def hooks(self) -> HookRunner:
-        return self.instance.extensions.hooks
 
     async def read(self) -> None:
         """The conversation as it is now."""
@@ -133,10 +228,23 @@ class TurnContext:
         if self.title is None:
             self.title = self.services.titles.start(self.instance, self.session, self.history, self.answered)
 
-    # Messages.
+    # Errors.
 
-    def writer(self, message: AssistantMessage) -> PartWriter:
-        return PartWriter(self.store, self.directory, message)
+    async def give_up(self, reason: str) -> None:
+        """Stores why the turn ends, with the last answer or in a new one. Raises TurnFailure if there is no prompt."""
+        user, message = last_user(self.history), last_assistant(self.history)
+        if user is None:
+            raise TurnFailure(reason)
+        if message is None or message.parent_id != user.id:
+            message = self.new_assistant(user, user.agent, user.model)
+        await self.put_error(message, to_message_error(TurnFailure(reason)))
+
+    async def put_error(self, message: AssistantMessage, error: MessageError) -> None:
+        """Completes the message with what ends the turn."""
+        self.record.failure = error
+        await put_error(self.store, message, error)
+
+    # Messages.
 
     def write_message(
         self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False

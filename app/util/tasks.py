@@ -15,17 +15,17 @@ class FailureLog:
         """`what` is the subject of "… failed"."""
         self._log = log
         self._what = what
-        self._failures = 0
+        self.count = 0
 
     def failed(self, error: BaseException) -> None:
-        self._failures += 1
-        if self._failures == 1:
+        self.count += 1
+        if self.count == 1:
             self._log.error("%s failed; retrying, further failures are not logged", self._what, exc_info=error)
 
     def worked(self) -> None:
-        if self._failures:
-            self._log.warning("%s works again, after %d failures", self._what, self._failures)
-        self._failures = 0
+        if self.count:
+            self._log.warning("%s works again, after %d failures", self._what, self.count)
+        self.count = 0
 
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,8 @@ async def every(seconds: float, work: Callable[[], Awaitable[Any]], what: str, *
         await asyncio.sleep(pause)
         try:
             await work()
-            failures.worked()
+            if failures.count:
+                failures.worked()
             pause = seconds
         except Exception as error:  # noqa: BLE001  whatever it is, the next time may succeed
             failures.failed(error)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.browse.reach import AllowedPaths
-from app.runs.busy_directories import BusyDirectories
+from app.runs.directories import BusyDirectories
 from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
 from app.tool.base import ToolError

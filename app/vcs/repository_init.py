@@ -2,8 +2,7 @@
 
 import os
 
-from app.runs.busy_directories import BusyDirectories
-from app.runs.disposal import Disposal
+from app.runs.directories import BusyDirectories, Disposal
 from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
 from app.util.project_files import HeldDirectory

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from app.project.location import Location
 from app.project.registry import Projects
-from app.runs.busy_directories import BusyDirectories
-from app.runs.disposal import Disposal
+from app.runs.directories import BusyDirectories, Disposal
 from app.sandbox.git import NOT_STARTED, Git, GitResult
 from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
 from app.schema.project import CreatedWorktree, WorktreeCreateInput

@@ -14,7 +14,7 @@ from long_form import LONG
 from running_app import RunningApp, make_workspace, running_app
 
 from app.context.history import CLEARED
-from app.context.tokens import estimate_request
+from app.context.window import estimate_request
 from app.provider.base import ModelRequest, UserTurn
 from app.provider.scripted import Call, Say, ScriptedProvider, ScriptedTurn, SetUsage
 

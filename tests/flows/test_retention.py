@@ -98,18 +98,6 @@ def audited(app: RunningApp) -> list[dict[str, Any]]:
     return [json.loads(line) for path in app.data_dir.glob("audit*.log") for line in path.read_bytes().splitlines()]
 
 
-async def test_a_server_rests_between_deletions_for_as_long_as_they_take(app: RunningApp) -> None:
-    took = {}
-    for rest in (0, 40):
-        for number in range(8):
-            await made(app, f"old {number}")
-        app.services.retention.rest = rest
-        began = time.monotonic()
-        assert (await prune(app, 0))["trees"] == 8
-        took[rest] = time.monotonic() - began
-    assert took[40] > 4 * took[0], took
-
-
 async def test_nothing_is_left_of_what_was_deleted(app: RunningApp, database: dict[str, str]) -> None:
     app.provider.add([bash("echo a > new.txt")], [say("Done.")])
     await app.prompt(await made(app, "old"), "Go")

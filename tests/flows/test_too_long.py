@@ -9,7 +9,7 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, texts, tools
 
-from app.context.tokens import estimate_request
+from app.context.window import estimate_request
 from app.provider.base import ModelRequest, UserTurn
 from app.provider.scripted import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.schema.message import AssistantMessage, AssistantTime

@@ -9,7 +9,7 @@ from turns import bash, configured, priced, requests, say
 from web_page import web_page
 
 from app import server
-from app.context.instruction_pages import InstructionPages, PageTimes
+from app.context.system import InstructionPages
 
 FIRST_WAIT = 1.0
 
@@ -17,7 +17,7 @@ FIRST_WAIT = 1.0
 async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetched_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "InstructionPages", lambda: InstructionPages(PageTimes(first_wait=FIRST_WAIT)))
+    monkeypatch.setattr(server, "InstructionPages", lambda: InstructionPages(first_wait=FIRST_WAIT))
     async with web_page("Never use tabs.") as page, web_page(hangs=True) as silent:
         workspace = configured(tmp_path, {**priced(), "instructions": [page.url, silent.url]})
         async with running_app(tmp_path, workspace=workspace) as app:

@@ -8,7 +8,7 @@ from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
 from app.api.roles import ANSWERS, READS, WRITES
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
-from app.intake.client_permission import ClientPermission, ask
+from app.intake.admission import ClientPermission, ask
 from app.pending.requests import PendingRequest, PendingRequests, R, T
 from app.permission.saved import SavedApproval
 from app.schema.base import PermissionID, Wire

@@ -12,7 +12,7 @@ from app.api.v2.shapes import PlaceInstance
 from app.api.v2.shapes import PlaceLocation
 from app.api.v2.shapes import located
 from app.api.v2.shapes import router
-from app.intake.mcp_commands import all_commands
+from app.intake.command import all_commands
 from app.provider.catalogue import LONG_CONTEXT
 from app.provider.selection import config_providers
 from app.provider.selection import parse_model

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.permission.errors import PermissionRejected
-from app.question.errors import QuestionRejected
+from app.question.service import QuestionRejected
 from app.schema.base import Wire
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolResult

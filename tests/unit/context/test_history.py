@@ -36,7 +36,7 @@ from app.provider.base import (
 )
 from app.schema.message import MessageWithParts
 from app.schema.part import AgentPart, PatchPart, SnapshotPart
-from app.turn.errors import TurnFailure, aborted, to_message_error
+from app.turn.ends import TurnFailure, aborted, to_message_error
 
 SAME = model("small-1")
 OTHER = model("large-1")

@@ -1,7 +1,7 @@
 from conversation import agent, assistant, file, text, user
 
 from app.agent.definitions import prompt_text
-from app.context.reminders import remind
+from app.context.history import remind
 from app.schema.message import MessageWithParts
 from app.schema.part import TextPart
 

@@ -8,8 +8,7 @@ from conversation import assistant, completed, file, model, text, tool, user
 
 from app.config.flags import Flags
 from app.context.history import to_model_messages
-from app.context.tokens import FILE_TOKENS, counted, estimate_messages, estimate_request
-from app.context.window import is_overflow, usable_tokens, used_tokens
+from app.context.window import FILE_TOKENS, counted, estimate_messages, estimate_request, is_overflow, usable_tokens, used_tokens
 from app.provider.base import ModelRequest, ToolSpec
 from app.schema.config import Config
 from app.schema.message import AssistantMessage

@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from app.intake.attached_file import data_text, line_range
+from app.intake.prompt_parts import data_text, line_range
 from app.schema.errors import BadRequest
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bare_instance import bare_instance
 
-from app.intake.shell import _ShellHost
+from app.intake.session_actions import _ShellHost
 from app.tool.base import ToolError, ToolPermission
 
 

@@ -9,7 +9,7 @@ import pytest
 from conversation import user
 from session_parts import Sessions
 
-from app.runs.unstored_ends import PROBE_SECONDS, UnstoredEnds
+from app.runs.turns import PROBE_SECONDS, UnstoredEnds
 from app.schema.message import AssistantMessage
 from app.session.lease import Leases
 from app.session.live import LiveSessions, SessionWork, WorkKind
@@ -88,7 +88,7 @@ class Trying:
 async def trying(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Trying]:
     await sessions.put(user())
     trying = Trying(sessions)
-    monkeypatch.setattr("app.runs.unstored_ends.asyncio", WithWaits(trying.waits))
+    monkeypatch.setattr("app.runs.turns.asyncio", WithWaits(trying.waits))
     yield trying
     await trying.sessions_at_work.close()
 

@@ -2,21 +2,33 @@
 
 import asyncio
 import json
+import pytest
+from app.permission.errors import PermissionDenied
+from app.permission.errors import PermissionRejected
+from app.question.service import QuestionRejected
+from app.schema.model import Agent
+from app.schema.model import Skill
+from app.schema.session import Todo
+from app.tool.base import SubagentRequest
+from app.tool.base import ToolContext
+from app.tool.base import ToolError
+from app.tool.base import ToolResult
+from app.tool.builtin.batch import BatchParameters
+from app.tool.builtin.batch import BatchTool
+from app.tool.builtin.invalid import InvalidParameters
+from app.tool.builtin.invalid import InvalidTool
+from app.tool.builtin.question import QuestionParameters
+from app.tool.builtin.question import QuestionTool
+from app.tool.builtin.skill import SkillParameters
+from app.tool.builtin.skill import SkillTool
+from app.tool.builtin.task import TaskParameters
+from app.tool.builtin.task import TaskTool
+from app.tool.builtin.todo import TodoReadParameters
+from app.tool.builtin.todo import TodoReadTool
+from app.tool.builtin.todo import TodoWriteParameters
+from app.tool.builtin.todo import TodoWriteTool
 from pathlib import Path
 
-import pytest
-
-from app.permission.errors import PermissionDenied, PermissionRejected
-from app.question.errors import QuestionRejected
-from app.schema.model import Agent, Skill
-from app.schema.session import Todo
-from app.tool.base import SubagentRequest, ToolContext, ToolError, ToolResult
-from app.tool.builtin.batch import BatchParameters, BatchTool
-from app.tool.builtin.invalid import InvalidParameters, InvalidTool
-from app.tool.builtin.question import QuestionParameters, QuestionTool
-from app.tool.builtin.skill import SkillParameters, SkillTool
-from app.tool.builtin.task import TaskParameters, TaskTool
-from app.tool.builtin.todo import TodoReadParameters, TodoReadTool, TodoWriteParameters, TodoWriteTool
 
 TODOS = [
     {"content": "é", "status": "pending", "priority": "high", "id": "1"},

@@ -7,7 +7,7 @@ import pytest
 from session_parts import assistant, user
 
 from app.schema.message import Message, MessageWithParts
-from app.turn.deadline import earliest
+from app.turn.ends import earliest
 
 
 class Looked(Sequence[Any]):

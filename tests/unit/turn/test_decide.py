@@ -14,7 +14,7 @@ from app.turn.decide import (
     Stop,
     next_action,
 )
-from app.turn.errors import TurnFailure, to_message_error
+from app.turn.ends import TurnFailure, to_message_error
 
 
 def test_a_session_without_a_prompt_has_nothing_to_answer() -> None:

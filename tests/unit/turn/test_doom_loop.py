@@ -1,7 +1,8 @@
+import pytest
 from conversation import completed, pending, running, tool
 
 from app.schema.part import ToolPart
-from app.turn.doom_loop import is_looping
+from app.turn.tool_calls import is_looping
 
 SAME = {"path": "a"}
 
@@ -10,31 +11,21 @@ def calls(*names: str) -> list[ToolPart]:
     return [tool(running(), name=name) for name in names]
 
 
-def test_three_identical_calls_are_a_loop() -> None:
-    assert is_looping(calls("read", "read", "read"), "read", SAME)
-
-
-def test_two_are_not() -> None:
-    assert not is_looping(calls("read", "read"), "read", SAME)
-
-
-def test_calls_of_earlier_steps_count() -> None:
-    earlier = [tool(completed(), name="read"), tool(completed(), name="read")]
-    assert is_looping([*earlier, *calls("read")], "read", SAME)
-
-
-def test_another_call_between_them_breaks_the_loop() -> None:
-    assert not is_looping(calls("read", "read", "list", "read"), "read", SAME)
-
-
-def test_other_arguments_are_no_loop() -> None:
-    assert not is_looping(calls("read", "read", "read"), "read", {"path": "b"})
-
-
-def test_only_the_newest_calls_count() -> None:
-    assert is_looping(calls("list", "read", "read", "read"), "read", SAME)
-    assert not is_looping(calls("read", "read", "read", "list"), "list", SAME)
-
-
-def test_a_call_whose_arguments_are_still_coming_does_not_count() -> None:
-    assert not is_looping([tool(pending()), *calls("read", "read")], "read", SAME)
+@pytest.mark.parametrize(
+    ("before", "newest", "arguments", "is_loop"),
+    [
+        (calls("read", "read", "read"), "read", SAME, True),
+        (calls("read", "read"), "read", SAME, False),
+        ([tool(completed(), name="read"), tool(completed(), name="read"), *calls("read")], "read", SAME, True),
+        (calls("read", "read", "list", "read"), "read", SAME, False),
+        (calls("read", "read", "read"), "read", {"path": "b"}, False),
+        (calls("list", "read", "read", "read"), "read", SAME, True),
+        (calls("read", "read", "read", "list"), "list", SAME, False),
+        ([tool(pending()), *calls("read", "read")], "read", SAME, False),
+    ],
+    ids=["three", "two", "of earlier steps", "another between", "other arguments", "the newest", "another now", "still coming"],
+)
+def test_three_identical_calls_in_a_row_are_a_loop(
+    before: list[ToolPart], newest: str, arguments: dict[str, str], is_loop: bool
+) -> None:
+    assert is_looping(before, newest, arguments) is is_loop

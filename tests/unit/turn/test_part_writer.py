@@ -1,27 +1,23 @@
 import asyncio
-
 import pytest
-from conversation import assistant
-from session_parts import PLACE, Sessions
-
 from app.schema.message import AssistantMessage
-from app.schema.part import (
-    Completed,
-    Failed,
-    FileContent,
-    Part,
-    Pending,
-    ReasoningPart,
-    Running,
-    StepFinishPart,
-    StepStartPart,
-    TextPart,
-    Tokens,
-    ToolPart,
-)
+from app.schema.part import Completed
+from app.schema.part import Failed
+from app.schema.part import FileContent
+from app.schema.part import Part
+from app.schema.part import Pending
+from app.schema.part import ReasoningPart
+from app.schema.part import Running
+from app.schema.part import TextPart
+from app.schema.part import Tokens
+from app.schema.part import ToolPart
 from app.storage.engine import StorageError
 from app.tool.base import ToolResult
-from app.turn.part_writer import ABORTED, PartWriter
+from app.turn.part_writer import ABORTED
+from app.turn.part_writer import PartWriter
+from conversation import assistant
+from session_parts import PLACE
+from session_parts import Sessions
 
 
 @pytest.fixture
@@ -37,32 +33,24 @@ async def parts(sessions: Sessions, writer: PartWriter) -> list[Part]:
     return (await sessions.message(writer.message.id)).parts
 
 
-async def test_text_is_gathered_trimmed_at_its_end_and_timed(sessions: Sessions, writer: PartWriter) -> None:
-    writer.start_text("1", None)
-    writer.append_text("1", " Hello")
-    writer.append_text("1", " there \n")
-    writer.end_block("1", {"acme": {"id": 1}})
-    (part,) = await parts(sessions, writer)
-    assert isinstance(part, TextPart)
-    assert (part.text, part.metadata) == (" Hello there", {"acme": {"id": 1}})
-    assert part.time is not None and part.time.end is not None and part.time.start <= part.time.end
-    assert [delta.text for delta in sessions.storage.bus.deltas] == [" Hello", " there \n"]
+def append(sessions: Sessions, writer: PartWriter, block: str, text: str) -> None:
+    sessions.store.live.append(writer.open[block], text)
 
 
 async def test_a_part_that_streams_is_read_as_it_stands(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("1", None)
-    writer.append_text("1", "H")
+    append(sessions, writer, "1", "H")
     await sessions.store.barrier()
-    writer.append_text("1", "el")
+    append(sessions, writer, "1", "el")
     message = await sessions.store.message("ses_1", writer.message.id)
     assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
 
 
 async def test_blocks_may_overlap(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_reasoning("r", {"acme": {"signature": ""}})
-    writer.append_text("r", "hm")
+    append(sessions, writer, "r", "hm")
     writer.start_text("t", None)
-    writer.append_text("t", "yes")
+    append(sessions, writer, "t", "yes")
     writer.end_block("r", {"acme": {"signature": "s"}})
     writer.end_block("t", None)
     thought, said = await parts(sessions, writer)
@@ -78,20 +66,6 @@ async def test_an_empty_text_leaves_a_part_and_empty_reasoning_only_with_metadat
     writer.start_reasoning("sealed", None)
     writer.end_block("sealed", {"acme": {"encrypted": "x"}})
     assert [type(part) for part in await parts(sessions, writer)] == [TextPart, ReasoningPart]
-
-
-async def test_a_call_goes_from_pending_over_running_to_completed(sessions: Sessions, writer: PartWriter) -> None:
-    seen: list[str] = []
-    with sessions.store.watching("ses_1", lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
-        writer.tool_pending("c", "Read")
-        part = writer.tool_running("c", "read", {"path": "a"}, {"acme": {"id": "x"}})
-        writer.tool_completed(part, ToolResult("a", "text", {"n": 1}, [FileContent(mime="image/png", url="data:,")]))
-    assert seen == ["pending", "running", "completed"]
-    (tool,) = await parts(sessions, writer)
-    assert isinstance(tool, ToolPart) and isinstance(tool.state, Completed) and tool.state.attachments
-    assert (tool.call_id, tool.tool, tool.metadata) == ("c", "read", {"acme": {"id": "x"}})
-    assert (tool.state.input, tool.state.output, tool.state.title, tool.state.metadata) == ({"path": "a"}, "text", "a", {"n": 1})
-    assert tool.state.attachments[0].message_id == writer.message.id
 
 
 async def test_progress_is_shown_until_the_call_is_over(sessions: Sessions, writer: PartWriter) -> None:
@@ -110,7 +84,7 @@ async def test_progress_is_shown_until_the_call_is_over(sessions: Sessions, writ
 
 async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_text("t", None)
-    writer.append_text("t", "half ")
+    append(sessions, writer, "t", "half ")
     writer.start_text("empty", None)
     writer.tool_pending("p", "read")
     writer.tool_running("r", "read", {"path": "a"})
@@ -132,36 +106,17 @@ async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Ses
 async def test_a_failed_attempt_leaves_nothing(sessions: Sessions, writer: PartWriter) -> None:
     writer.step_start(None)
     writer.start_text("t", None)
-    writer.append_text("t", "half")
+    append(sessions, writer, "t", "half")
     writer.tool_pending("p", "read")
     await sessions.store.barrier()
     writer.withdraw_attempt()
     assert await parts(sessions, writer) == []
     assert len(sessions.announced_of("message.part.removed")) == 3
     writer.start_text("t", None)
-    writer.append_text("t", "whole")
+    append(sessions, writer, "t", "whole")
     writer.end_block("t", None)
     writer.finish_open_parts()
     assert [part.text for part in await parts(sessions, writer) if isinstance(part, TextPart)] == ["whole"]
-
-
-async def test_whether_there_is_any_text(writer: PartWriter) -> None:
-    assert not writer.has_text()
-    writer.start_text("t", None)
-    writer.append_text("t", " \n")
-    assert not writer.has_text()
-    writer.append_text("t", "x")
-    assert writer.has_text()
-
-
-async def test_a_step_s_frame_is_stored_in_order(sessions: Sessions, writer: PartWriter) -> None:
-    writer.step_start("tree1")
-    writer.step_finish("stop", "tree2", 0.5, Tokens(input=1))
-    writer.patch("tree1", ["/a"])
-    start, finish, patch = await parts(sessions, writer)
-    assert isinstance(start, StepStartPart) and start.snapshot == "tree1"
-    assert isinstance(finish, StepFinishPart) and (finish.reason, finish.snapshot, finish.cost) == ("stop", "tree2", 0.5)
-    assert (patch.type, patch.hash, patch.files) == ("patch", "tree1", ["/a"])  # type: ignore[union-attr]
 
 
 async def test_a_call_that_nobody_is_still_writing_is_running_at_once(sessions: Sessions, writer: PartWriter) -> None:
@@ -170,12 +125,6 @@ async def test_a_call_that_nobody_is_still_writing_is_running_at_once(sessions: 
         writer.tool_running("c", "bash", {"command": "ls"})
         await writer.stored()
     assert seen == ["running"]
-
-
-async def test_a_new_call_is_pending_with_no_input(sessions: Sessions, writer: PartWriter) -> None:
-    writer.tool_pending("c", "read")
-    (tool,) = await parts(sessions, writer)
-    assert isinstance(tool, ToolPart) and tool.state == Pending()
 
 
 # A store that refuses.
@@ -214,11 +163,11 @@ async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_f
     writer.enqueue_message()
     await asyncio.sleep(0)
     writer.start_text("1", None)
-    writer.append_text("1", "Hel")
+    append(sessions, writer, "1", "Hel")
     with pytest.raises(StorageError):
         await writer.stored()
     sessions.database.full = False
-    writer.append_text("1", "lo")
+    append(sessions, writer, "1", "lo")
     writer.end_block("1", None)
     writer.tool_running("c", "bash", {})
     await sessions.store.barrier()

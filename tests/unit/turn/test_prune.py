@@ -1,11 +1,22 @@
 """Which old tool outputs are cleared."""
 
 import pytest
+from app.context.window import estimate
+from app.schema.message import AssistantMessage
+from app.schema.message import AssistantTime
+from app.schema.message import MessagePath
+from app.schema.message import MessageWithParts
+from app.schema.message import UserMessage
+from app.schema.message import UserTime
+from app.schema.part import Completed
+from app.schema.part import CompletedTime
+from app.schema.part import ModelRef
+from app.schema.part import ToolPart
+from app.turn.compaction import MINIMUM_TOKENS
+from app.turn.compaction import PROTECTED_TOKENS
+from app.turn.compaction import prunable_calls
+from app.turn.compaction import prune_limits
 
-from app.context.tokens import estimate
-from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
-from app.schema.part import Completed, CompletedTime, ModelRef, ToolPart
-from app.turn.prune import MINIMUM_TOKENS, PROTECTED_TOKENS, PruneLimits, prunable_calls
 
 MODEL = ModelRef(provider_id="p", model_id="m")
 TEN_THOUSAND = "x" * 40_000
@@ -40,7 +51,7 @@ def call(name: str, output: str, tool: str, compacted: int | None) -> ToolPart:
 
 
 def cleared(*messages: MessageWithParts) -> list[str]:
-    return [part.call_id for part in prunable_calls([*messages, prompt(), answer(), prompt(), answer()], PruneLimits())]
+    return [part.call_id for part in prunable_calls([*messages, prompt(), answer(), prompt(), answer()], None)]
 
 
 def test_what_lies_beyond_the_protected_tokens_is_cleared() -> None:
@@ -56,7 +67,7 @@ def test_less_than_the_minimum_is_left() -> None:
 
 def test_the_two_newest_turns_are_kept() -> None:
     history = [prompt(), answer(*[TEN_THOUSAND] * 20), prompt(), answer(*[TEN_THOUSAND] * 20)]
-    assert prunable_calls(history, PruneLimits()) == []
+    assert prunable_calls(history, None) == []
 
 
 def test_outputs_of_skills_are_kept() -> None:
@@ -71,14 +82,14 @@ def test_nothing_before_a_summary_or_an_earlier_pruning_is_looked_at(wall: Messa
 @pytest.mark.parametrize(
     ("usable", "limits"),
     [
-        (None, PruneLimits(40_000, 20_000)),
-        (168_000, PruneLimits(40_000, 20_000)),
-        (92_000, PruneLimits(40_000, 20_000)),
-        (28_000, PruneLimits(7_000, 3_500)),
+        (None, (40_000, 20_000)),
+        (168_000, (40_000, 20_000)),
+        (92_000, (40_000, 20_000)),
+        (28_000, (7_000, 3_500)),
     ],
 )
-def test_of_a_small_window_only_a_part_is_protected(usable: int | None, limits: PruneLimits) -> None:
-    assert PruneLimits.within(usable) == limits
+def test_of_a_small_window_only_a_part_is_protected(usable: int | None, limits: tuple[int, int]) -> None:
+    assert prune_limits(usable) == limits
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("x" * 400, 100), ("会话系统", 3), ("ab会话", 2)])

@@ -1,19 +1,21 @@
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Any
-
 import pytest
-from bare_instance import bare_instance
-from conversation import assistant, text, user
-
 from app.schema.errors import NotFound
 from app.schema.message import UserSummary
 from app.schema.part import PatchPart
 from app.schema.session import FileDiff
 from app.session.summary import SessionTasks
-from app.turn import turn_diffs
-from app.turn.turn_diffs import StepTrees, TurnDiffs, prompt_without_diffs
+from app.turn import turn_context
+from app.turn.turn_context import StepTrees
+from app.turn.turn_context import TurnDiffs
+from app.turn.turn_context import prompt_without_diffs
+from bare_instance import bare_instance
+from collections.abc import Callable
+from conversation import assistant
+from conversation import text
+from conversation import user
+from typing import Any
 
 
 class Updates:
@@ -103,7 +105,7 @@ async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None
 
 
 async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
-    updates = Updates(size=3600 * turn_diffs.BYTES_PER_SECOND)
+    updates = Updates(size=3600 * turn_context.BYTES_PER_SECOND)
     updates.gate.set()
     diffs = turn_diffs_of(updates)
     diffs.request("msg_1")

@@ -3,32 +3,57 @@
 import asyncio
 import base64
 import mimetypes
+import orjson
 import os
 import stat
+from app.mcp.values import McpFailure
+from app.permission.rules import evaluate
+from app.schema.errors import BadRequest
+from app.schema.errors import unknown
+from app.schema.event import ErrorOfSession
+from app.schema.event import EventSessionError
+from app.schema.message import UserMessage
+from app.schema.part import AgentPart
+from app.schema.part import AgentPartInput
+from app.schema.part import FileContent
+from app.schema.part import FilePart
+from app.schema.part import FilePartInput
+from app.schema.part import Part
+from app.schema.part import PartInput
+from app.schema.part import ResourceSource
+from app.schema.part import SubtaskPart
+from app.schema.part import SubtaskPartInput
+from app.schema.part import TextPart
+from app.schema.part import TextPartInput
+from app.session.store import Store
+from app.tool.base import Tool
+from app.tool.base import ToolContext
+from app.tool.base import ToolError
+from app.tool.base import ToolResult
+from app.tool.builtin.list_files import ListParameters
+from app.tool.builtin.list_files import ListTool
+from app.tool.builtin.read import ReadParameters
+from app.tool.builtin.read import ReadTool
+from app.tool.files.file_times import FileTimes
+from app.tool.files.file_times import Stamp
+from app.tool.truncation import OutputStore
+from app.turn.tool_calls import UnattendedHost
+from app.util import ids
+from app.util.project_files import DirectoryReplaced
+from app.util.project_files import path_of
+from app.workspace.instance import Instance
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
+from typing import assert_never
+from urllib.parse import SplitResult
+from urllib.parse import parse_qs
+from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
+from urllib.parse import urlsplit
 
-import orjson
-
-from app.mcp.values import McpFailure
-from app.schema.errors import BadRequest, unknown
-from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.message import UserMessage
-from app.schema.part import FileContent, FilePart, FilePartInput, Part, ResourceSource, TextPart
-from app.session.store import Store
-from app.tool.base import Tool, ToolContext, ToolError, ToolResult
-from app.tool.builtin.list_files import ListParameters, ListTool
-from app.tool.builtin.read import ReadParameters, ReadTool
-from app.tool.files.file_times import FileTimes, Stamp
-from app.tool.truncation import OutputStore
-from app.turn.unattended_host import UnattendedHost
-from app.util import ids
-from app.util.project_files import DirectoryReplaced, path_of
-from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
 
@@ -76,15 +101,7 @@ class _AttachedFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenedAttachment:
-    """`data`: of a file that is embedded."""
-
-    status: os.stat_result
-    data: bytes
-
-
-class FileReader:
+class PromptParts:
     def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes, outputs: OutputStore) -> None:
         self._store = store
         self._read = read
@@ -92,9 +109,24 @@ class FileReader:
         self._times = times
         self._outputs = outputs
 
-    async def read(self, instance: Instance, message: UserMessage, part: FilePartInput, part_id: str) -> list[Part]:
+    async def of(self, instance: Instance, message: UserMessage, part: PartInput) -> Sequence[Part]:
+        identity = {"session_id": message.session_id, "message_id": message.id}
+        content = part.model_dump(exclude={"id"})
+        part_id = part.id or ids.ascending("part")
+        match part:
+            case TextPartInput():
+                return [TextPart(id=part_id, **identity, **content)]
+            case SubtaskPartInput():
+                return [SubtaskPart(id=part_id, **identity, **content)]
+            case AgentPartInput():
+                return [AgentPart(id=part_id, **identity, **content), _mention(instance, message, part)]
+            case FilePartInput():
+                return await self._of_file(_AttachedFile(instance, message, part, part_id), part)
+            case _:
+                assert_never(part)
+
+    async def _of_file(self, file: _AttachedFile, part: FilePartInput) -> list[Part]:
         """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file is not there."""
-        file = _AttachedFile(instance, message, part, part_id)
         if isinstance(part.source, ResourceSource):
             return await self._of_resource(file, part.source)
         url = _split(part.url)
@@ -118,11 +150,11 @@ class FileReader:
 
     async def _of_path(self, file: _AttachedFile, path: Path, url: SplitResult) -> list[Part]:
         embeds = file.input.mime != "text/plain"
-        found = await asyncio.to_thread(_look, file, path, embeds)
-        if stat.S_ISDIR(found.status.st_mode):
+        status, data = await asyncio.to_thread(_look, file, path, embeds)
+        if stat.S_ISDIR(status.st_mode):
             return await self._directory(file, path)
         if embeds:
-            return self._embedded(file, path, found)
+            return self._embedded(file, path, status, data)
         return await self._text(file, path, await self._lines(file, path, url.query))
 
     async def _lines(self, file: _AttachedFile, path: Path, query: str) -> tuple[int | None, int | None]:
@@ -132,7 +164,7 @@ class FileReader:
         if offset is None or limit != 1 or not servers.is_for(path):
             return offset, limit
         with suppress(BadRequest):  # too long to be asked about
-            text = (await asyncio.to_thread(_look, file, path, True)).data.decode("utf-8", "replace")
+            text = (await asyncio.to_thread(_look, file, path, True))[1].decode("utf-8", "replace")
             limit = await servers.symbol_length(path, text, offset) or limit
         return offset, limit
 
@@ -152,10 +184,10 @@ class FileReader:
         files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
         return [called, file.text(result.output), *files]
 
-    def _embedded(self, file: _AttachedFile, path: Path, found: _OpenedAttachment) -> list[Part]:
+    def _embedded(self, file: _AttachedFile, path: Path, status: os.stat_result, data: bytes) -> list[Part]:
         mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-        self._times.record(file.message.session_id, path, Stamp.of(found.status))
-        url = f"data:{mime};base64,{base64.b64encode(found.data).decode()}"
+        self._times.record(file.message.session_id, path, Stamp.of(status))
+        url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
         return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
 
     async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
@@ -218,9 +250,9 @@ def data_text(url: str) -> str:
         raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
 
 
-def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
+def _look(file: _AttachedFile, path: Path, embeds: bool) -> tuple[os.stat_result, bytes]:
     """Judged by where it is when it is open: its name may lead elsewhere each time. Raises BadRequest for what is not the user's
-    or cannot be attached."""
+    or cannot be attached. The bytes are those of a file that is embedded."""
     try:
         _require_visible(file, path, path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # a FIFO would wait for a writer
@@ -231,7 +263,7 @@ def _look(file: _AttachedFile, path: Path, embeds: bool) -> _OpenedAttachment:
         _require_in_place(file)
         status = os.fstat(descriptor)
         data = _read_bounded(descriptor, path) if embeds and not stat.S_ISDIR(status.st_mode) else b""
-        return _OpenedAttachment(status, data)
+        return status, data
     finally:
         os.close(descriptor)
 
@@ -260,3 +292,12 @@ def _read_bounded(descriptor: int, path: Path) -> bytes:
     if len(data) > MAX_EMBEDDED_BYTES:
         raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
     return data
+
+
+def _mention(instance: Instance, message: UserMessage, part: AgentPartInput) -> TextPart:
+    """Naming an agent asks the model to give it the task."""
+    caller = instance.agents[message.agent]
+    refused = evaluate("task", part.name, caller.permission).action == "deny"
+    hint = " The user named it, so you may use it although your rules say otherwise." if refused else ""
+    text = f" Use the message above to write a prompt for the subagent {part.name} and call the task tool with it.{hint}"
+    return TextPart(id=ids.ascending("part"), session_id=message.session_id, message_id=message.id, text=text, synthetic=True)

@@ -1,12 +1,20 @@
 """Does here what clients have asked of other servers of the database about directories that are open here."""
 
+import asyncio
 import logging
+import os
+from collections.abc import Iterable
 
 from app.bus.memory import MemoryBus
 from app.mcp import signing_in
 from app.mcp.choices import CODE, OWN_STATES
 from app.pty.terminals import Terminals
+from app.schema.errors import ServiceError
+from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory
+from app.session.live import LiveSessions
 from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryState, DirectoryStates
+from app.storage.repositories import lease_rows
+from app.users.principal import is_within
 from app.util.tasks import TaskSet, every
 from app.workspace.instances import Instances
 from app.workspace.workspace import CONFIGURATION
@@ -68,3 +76,53 @@ class DirectoryFollower:
             await signing_in.finish_from_other_server(servers, state)
         else:
             servers.follow([state])
+
+
+class Disposal:
+    def __init__(self, instances: Instances, live: LiveSessions, states: DirectoryStates, terminals: Terminals) -> None:
+        self._instances = instances
+        self._live = live
+        self._states = states
+        self._terminals = terminals
+
+    async def directory(self, directory: str) -> None:
+        held = await self._live.store.query(work_rows.held_sessions, directory)
+        await self._abort([*self._live.of_directory(directory), *held])
+        await self._terminals.end_all(directory)
+        disposed = EventServerInstanceDisposed(properties=OfDirectory(directory=directory))
+        await self._states.dispose(directory, OWN_STATES, disposed)
+        await self._instances.forget(directory)
+
+    async def all(self) -> None:
+        """Directories that are open on other servers alone are forgotten there without an event of their own."""
+        for directory in self._instances.workspaces.open_directories():
+            await self.directory(directory)
+        await self._abort(await self._live.store.query(work_rows.held_sessions, None))
+        await self._terminals.end_all()
+        await self._states.put(EVERYWHERE, DISPOSED)
+        await self._states.announce("global", EventGlobalDisposed())
+
+    async def _abort(self, sessions: Iterable[str]) -> None:
+        await asyncio.gather(*(self._live.abort(session_id) for session_id in set(sessions)))
+
+
+class DirectoryBusy(ServiceError):
+    status = 409
+    name = "DirectoryBusyError"
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"A session works in {directory}. Abort it or wait for its end, then try again.", directory=directory)
+
+
+class BusyDirectories:
+    """On all servers of the database."""
+
+    def __init__(self, live: LiveSessions) -> None:
+        self._live = live
+
+    async def require_idle(self, tree: str) -> None:
+        """Raises DirectoryBusy if a session works in a directory or below it."""
+        here, real = self._live.directories(), os.path.realpath(tree)  # noqa: ASYNC240  as fast as the query
+        for directory in here.union((await self._live.store.query(work_rows.held_sessions)).values()):
+            if is_within(os.path.realpath(directory), [real]):  # noqa: ASYNC240
+                raise DirectoryBusy(directory)

@@ -1,0 +1,254 @@
+"""How turns end without a whole answer: the errors that are stored with messages, answers that are closed, deadlines."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from app.context.history import INTERRUPTED
+from app.provider.base import ApiFailure, ContextOverflow, MissingKey, UnusableOption
+from app.schema.errors import (
+    APIError,
+    ApiErrorData,
+    ContextOverflowData,
+    ContextOverflowError,
+    MessageAbortedError,
+    MessageData,
+    MessageError,
+    ProviderAuthData,
+    ProviderAuthError,
+    ServiceError,
+    StructuredOutputData,
+    StructuredOutputError,
+    unknown,
+)
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
+from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
+from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.session.rows import message_row, part_row
+from app.session.session_tx import SessionTx
+from app.session.status import compacting
+from app.session.store import Store
+from app.session.usage import StepUsage
+from app.storage.engine import StorageError
+from app.turn.decide import is_final, last_assistant, last_user
+from app.util import clock, ids
+
+log = logging.getLogger(__name__)
+
+NOT_STORED = "The server could not store this answer. Send a prompt to go on."
+
+
+class TurnFailure(Exception):
+    """The server ends the turn. The text is stored as the message's error, unchanged."""
+
+
+def aborted() -> MessageAbortedError:
+    """In OpenCode's own word: clients show an answer as stopped, not as failed, when its text is just that."""
+    return MessageAbortedError(data=MessageData(message="Aborted"))
+
+
+def deadline_passed() -> MessageAbortedError:
+    """An abort, so that every client knows it."""
+    return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
+
+
+def structured_output_lacks(retries: int) -> StructuredOutputError:
+    message = f"The model gave no answer that fits the prompt's format, in {retries + 1} requests."
+    return StructuredOutputError(data=StructuredOutputData(message=message, retries=retries))
+
+
+def to_message_error(error: BaseException) -> MessageError:
+    if isinstance(error, MissingKey):
+        return ProviderAuthError(data=ProviderAuthData(provider_id=error.provider_id, message=error.message))
+    if isinstance(error, ContextOverflow):
+        return ContextOverflowError(data=ContextOverflowData(message=error.message, response_body=error.body))
+    if isinstance(error, ApiFailure):
+        return APIError(
+            data=ApiErrorData(
+                message=error.message,
+                status_code=error.status,
+                is_retryable=error.retryable,
+                response_headers=error.headers,
+                response_body=error.body,
+                metadata=error.metadata,
+            )
+        )
+    if isinstance(error, TurnFailure | UnusableOption):
+        return unknown(str(error))
+    if isinstance(error, StorageError):
+        return unknown(NOT_STORED)
+    return unknown(f"{type(error).__name__}: {error}")
+
+
+def of_turn(session_id: str, error: Exception) -> MessageError:
+    """Translates an exception that ended a turn to a stored error. Logs the traceback of one that is no ServiceError."""
+    if isinstance(error, ServiceError):
+        return to_message_error(TurnFailure(error.message))
+    log.error("the turn of %s failed", session_id, exc_info=error)
+    return to_message_error(error)
+
+
+def log_end(session_id: str, error: MessageError) -> None:
+    log.warning("the turn of %s ended with %s: %s", session_id, error.name, getattr(error.data, "message", ""))
+
+
+async def answer_with(store: Store, session_id: str, path: MessagePath, error: MessageError) -> None:
+    """Stores the error as the answer to the newest prompt, unless it is answered, and closes open answers with the error."""
+    history = await store.live_messages(session_id)
+    for stored in filter(_is_open, history):
+        await mark_interrupted(store, stored, error)
+    user, answer = last_user(history), last_assistant(history)
+    if user is None or (answer is not None and answer.parent_id == user.id and answer.time.completed is not None):
+        return
+    message = AssistantMessage(
+        id=ids.ascending("message"),
+        session_id=session_id,
+        time=AssistantTime(created=clock.now_ms()),
+        parent_id=user.id,
+        model_id=user.model.model_id,
+        provider_id=user.model.provider_id,
+        mode=user.agent,
+        agent=user.agent,
+        path=path,
+    )
+    await put_error(store, message, error)
+
+
+async def has_open_answer(store: Store, session_id: str) -> bool:
+    return any(map(_is_open, await store.live_messages(session_id)))
+
+
+def _is_open(message: MessageWithParts) -> bool:
+    return isinstance(message.info, AssistantMessage) and message.info.time.completed is None
+
+
+async def put_error(store: Store, message: AssistantMessage, error: MessageError) -> None:
+    """Completes the message with the error."""
+    message.error = error
+    message.time.completed = clock.now_ms()
+    row, usage = message_row(message), StepUsage.of(message)
+    event = EventSessionError(properties=ErrorOfSession(session_id=message.session_id, error=error))
+
+    def write(tx: SessionTx) -> None:
+        tx.announce(event)
+        tx.put_message(row)
+        tx.add_usage(usage)
+
+    await store.write(message.session_id, message.path.cwd, write)
+
+
+async def mark_interrupted(store: Store, message: MessageWithParts, error: MessageError) -> None:
+    """Closes an answer and its open parts with the error."""
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    info.error = info.error or error
+    await _close(store, message, closes_answer=True)
+
+
+async def mark_for_resumption(store: Store, message: MessageWithParts, waiting: Collection[str] = ()) -> None:
+    """Closes the open parts but those that wait for the user. The answer stays open for the turn that goes on with it; half a
+    summary is removed, because it is written anew."""
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    if not info.summary:
+        await _close(store, message, closes_answer=False, keep=waiting)
+        return
+
+    def remove(tx: SessionTx) -> None:
+        tx.remove_message(info.id)
+        tx.edit(partial(compacting, since=None), touch=False)
+
+    await store.write(info.session_id, info.path.cwd, remove)
+
+
+async def _close(store: Store, message: MessageWithParts, *, closes_answer: bool, keep: Collection[str] = ()) -> None:
+    info = message.info
+    assert isinstance(info, AssistantMessage)
+    closed = [ended for part in message.parts if part.id not in keep and (ended := interrupted_part(part)) is not None]
+    if closes_answer:
+        info.time.completed = clock.now_ms()
+    parts, answer = list(map(part_row, closed)), message_row(info)
+
+    def close(tx: SessionTx) -> None:
+        for part in parts:
+            tx.put_part(part)
+        if closes_answer:
+            tx.put_message(answer)
+            tx.add_usage(StepUsage.of(info))
+        if info.summary:
+            tx.edit(partial(compacting, since=None), touch=False)
+
+    await store.write(info.session_id, info.path.cwd, close)
+
+
+def interrupted_part(part: Part) -> Part | None:
+    """The closed part; None if the part is not open."""
+    now = clock.now_ms()
+    match part:
+        case ToolPart(state=Pending() | Running()):
+            started, shown = (part.state.time.start, part.state.metadata) if isinstance(part.state, Running) else (now, None)
+            state = Failed(input=part.state.input, error=INTERRUPTED, metadata=shown, time=Ended(start=started, end=now))
+            return part.model_copy(update={"state": state})
+        case TextPart(time=Span(end=None)) | ReasoningPart(time=Span(end=None)):
+            return part.model_copy(update={"time": Span(start=part.time.start if part.time else now, end=now)})
+        case _:
+            return None
+
+
+class Deadline:
+    def __init__(self) -> None:
+        self._timeout = asyncio.timeout(None)
+        self._is_active = False
+
+    @asynccontextmanager
+    async def limit(self) -> AsyncIterator[None]:
+        """Cancels the block when the deadline passes, and raises TimeoutError then. Once."""
+        async with self._timeout:
+            self._is_active = True
+            try:
+                yield
+            finally:
+                self._is_active = False
+
+    def follow(self, history: Sequence[MessageWithParts]) -> None:
+        """Prompts may have joined the turn, through another server too."""
+        if self._is_active and not self.has_passed():
+            at = earliest(history)
+            self._timeout.reschedule(None if at is None else _loop_time(at))
+
+    def tighten(self, at: int) -> None:
+        """A prompt joins in the middle of a step. `at` in epoch milliseconds."""
+        present, wanted = self._timeout.when(), _loop_time(at)
+        if self._is_active and not self.has_passed() and (present is None or wanted < present):
+            self._timeout.reschedule(wanted)
+
+    def has_passed(self) -> bool:
+        return self._timeout.expired()
+
+    def error(self) -> MessageError:
+        """Of what was cancelled: by the deadline, or else by an abort."""
+        return deadline_passed() if self.has_passed() else aborted()
+
+
+def _loop_time(milliseconds: int) -> float:
+    return asyncio.get_running_loop().time() + (milliseconds - clock.now_ms()) / 1000
+
+
+def earliest(history: Sequence[MessageWithParts]) -> int | None:
+    """Of the prompts since the last final answer, in epoch milliseconds."""
+    deadlines: list[int] = []
+    for message in reversed(history):
+        if isinstance(message.info, AssistantMessage) and is_final(message.info, _prompt(history, message.info.parent_id)):
+            break
+        if isinstance(message.info, UserMessage) and message.info.deadline is not None:
+            deadlines.append(message.info.deadline)
+    return min(deadlines, default=None)
+
+
+def _prompt(history: Sequence[MessageWithParts], message_id: str) -> UserMessage | None:
+    """It stands shortly before its newest answer."""
+    infos = (message.info for message in reversed(history))
+    return next((info for info in infos if isinstance(info, UserMessage) and info.id == message_id), None)
