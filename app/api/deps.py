@@ -15,7 +15,7 @@ from app.schema.errors import BadRequest
 from app.schema.session import Session
 from app.server import Server
 from app.telemetry.log_lines import DIRECTORY_OF_LINES
-from app.tool.search.ripgrep import SearchPlace
+from app.tool.search import SearchPlace
 from app.users.principal import Principal
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace

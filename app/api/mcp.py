@@ -12,14 +12,13 @@ from app.api.json_route import router
 from app.api.roles import MANAGES, READS
 from app.api.share import public_base
 from app.mcp import signing_in
-from app.mcp.redirect import CALLBACK_PATH
 from app.mcp.servers import McpServers
-from app.mcp.sign_in import state_of
-from app.mcp.values import ServerResource
+from app.mcp.signing_in import CALLBACK_PATH
+from app.mcp.values import ServerResource, state_of
 from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 from app.schema.mcp import McpResource, MCPStatus, MCPStatusConnected
-from app.tool.mcp_tool import sanitised
+from app.tool.external import sanitised
 
 routes = router("", 400, 403, tags=["mcp"])
 of_one = router("/mcp/{name}", 400, 403, 404, tags=["mcp"])

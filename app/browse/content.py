@@ -13,7 +13,7 @@ from app.browse.reach import AllowedPaths, FileForbidden
 from app.sandbox.git import Git
 from app.schema.browse import FilePatch, PatchHunk, ViewedFile
 from app.schema.errors import ServiceError
-from app.tool.files.file_kind import SNIFFED_BYTES, attachment_mime, is_binary
+from app.tool.builtin.read import SNIFFED_BYTES, attachment_mime, is_binary
 
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from app.schema.errors import BadRequest
+from app.tool import search
 from app.tool.base import ToolError
-from app.tool.search import ripgrep
-from app.tool.search.ripgrep import SearchPlace
+from app.tool.search import SearchPlace
 from app.util.held_directory import HeldDirectory
 
 MAX_FILES = 200_000
@@ -79,7 +79,7 @@ async def list_names(place: SearchPlace) -> FileNames:
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
-                await ripgrep.search(place, arguments, end=b"\0", take=take, timeout=2 * SECONDS)
+                await search.search(place, arguments, end=b"\0", take=take, timeout=2 * SECONDS)
     except ToolError as error:
         raise BadRequest(str(error), ["directory"]) from error
     return await asyncio.to_thread(_named, files)

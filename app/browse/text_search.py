@@ -10,9 +10,9 @@ import orjson
 
 from app.schema.browse import MatchedText, Submatch, TextMatch
 from app.schema.errors import BadRequest
+from app.tool import search
 from app.tool.base import ToolError
-from app.tool.search import ripgrep
-from app.tool.search.ripgrep import SearchPlace
+from app.tool.search import SearchPlace
 
 MATCHES_PER_FILE = 10
 MAX_MATCHES = 1000
@@ -35,12 +35,12 @@ async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
             found.append(_match(report["data"]))
         return len(found) < MAX_MATCHES
 
-    ripgrep.binary()  # that it is missing is not the pattern's fault
+    search.binary()  # that it is missing is not the pattern's fault
     arguments = ["--json", "--no-follow", f"--max-count={MATCHES_PER_FILE}", "--glob=!.git", f"--regexp={pattern}", "--", "."]
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
-                await ripgrep.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
+                await search.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
     except ToolError as error:
         raise BadRequest(f"The pattern cannot be searched for: {error}", ["pattern"], pattern) from error
     return sorted(found, key=lambda match: (match.path.text, match.line_number))

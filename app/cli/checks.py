@@ -18,9 +18,9 @@ from app.formatter.formatters import Formatters
 from app.lsp.kinds import programs_found
 from app.project.discovery import ProjectInfo, discover
 from app.sandbox.git import Git
+from app.sandbox.machine import SandboxUnusable
 from app.sandbox.sandbox import OFF, open_sandbox
 from app.sandbox.scope import SandboxWorkspace
-from app.sandbox.trial import SandboxUnusable
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.settings import Settings

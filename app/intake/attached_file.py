@@ -22,9 +22,9 @@ from app.schema.message import UserMessage
 from app.schema.part import FilePartInput, Part, TextPart
 from app.session.store import Store
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
-from app.tool.builtin.list_files import ListParameters, ListTool
+from app.tool.builtin.find import ListParameters, ListTool
 from app.tool.builtin.read import ReadParameters, ReadTool
-from app.tool.files.file_times import FileTimes, Stamp
+from app.tool.text_file import FileTimes, Stamp
 from app.tool.truncation import OutputStore
 from app.turn.unattended_host import UnattendedHost
 from app.util import ids

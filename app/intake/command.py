@@ -25,8 +25,8 @@ from app.schema.part import (
     SubtaskPartInput,
     TextPartInput,
 )
-from app.tool.process.process import run as run_process
-from app.tool.process.transcript import Transcript
+from app.tool.process import run as run_process
+from app.tool.transcript import Transcript
 from app.util import paths
 from app.workspace.instance import Instance
 

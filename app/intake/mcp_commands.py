@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from app.mcp.values import Content, McpFailure, ServerPrompt
 from app.schema.agent import Command
 from app.schema.errors import BadRequest
-from app.tool.mcp_tool import sanitised
+from app.tool.external import sanitised
 from app.workspace.instance import Instance
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from app.permission.inheritance import child_rules
+from app.permission.rules import child_rules
 from app.schema.agent import Agent
 from app.schema.message import AssistantMessage, MessageWithParts, PromptInput
 from app.schema.part import ModelRef, Part, TextPart, TextPartInput, ToolPart

@@ -22,8 +22,8 @@ from pygls.exceptions import JsonRpcException
 from pygls.io_ import run_async
 from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestMessage, JsonRPCResponseMessage
 
-from app.sandbox.program import Program
-from app.tool.process.process import end_group, marked, yield_processor
+from app.sandbox.scope import Program
+from app.tool.process import end_group, marked, yield_processor
 from app.util import marks
 from app.util.bounded_answer import AnswerPassedLimit, require_few_values
 from app.util.pipe_reader import PipeReader

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.lsp.kinds import ServerKind, language_of
 from app.lsp.said import Diagnosis, asked, can_be_asked
-from app.sandbox.program import Program
+from app.sandbox.scope import Program
 from app.schema.lsp import FileErrors
 from app.util.tasks import TaskSet
 

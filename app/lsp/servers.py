@@ -14,9 +14,8 @@ from app.config.flags import Flags
 from app.lsp import said
 from app.lsp.kinds import ServerKind, configured
 from app.lsp.server import LanguageServer, LspTarget
-from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxWorkspace
+from app.sandbox.scope import Program, SandboxWorkspace
 from app.schema.browse import Symbol
 from app.schema.config import LspConfig
 from app.schema.event import AnnouncedEvent, DiagnosedFile, EventLspClientDiagnostics, EventLspUpdated, Nothing

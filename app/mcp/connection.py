@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from app.mcp.target import McpTarget, takes_sign_in
-from app.mcp.values import Content, McpFailure, McpTimeout, Offers, SignInNeeded
-from app.mcp.watch import McpWatch
+from app.mcp.values import Content, McpFailure, McpTarget, McpTimeout, McpWatch, Offers, SignInNeeded, takes_sign_in
 from app.schema.mcp import (
     MCPStatus,
     MCPStatusConnected,
@@ -28,6 +26,7 @@ from app.util.secrets import redacted
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
+
 
 T = TypeVar("T")
 
@@ -90,19 +89,19 @@ class McpConnection:
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Content:
         """Raises McpFailure, as the other requests do. Cancelled, they return at once."""
-        from app.mcp.content import of_tool_call
+        from app.mcp.client import of_tool_call
 
         return of_tool_call(
             await self._request(lambda client, progressed: client.call_tool(name, arguments, progress_callback=progressed))
         )
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Content:
-        from app.mcp.content import of_prompt
+        from app.mcp.client import of_prompt
 
         return of_prompt(await self._request(lambda client, _: client.get_prompt(name, arguments)))
 
     async def resource(self, uri: str) -> Content:
-        from app.mcp.content import of_resource
+        from app.mcp.client import of_resource
 
         return of_resource(await self._request(lambda client, _: client.read_resource(uri)))
 

@@ -9,9 +9,9 @@ from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.sandbox.program import Program
+from app.sandbox.scope import Program
 from app.schema.pty import PtySize
-from app.tool.process.process import end_group, marked, yield_processor
+from app.tool.process import end_group, marked, yield_processor
 from app.util import marks
 
 DEFAULT_SIZE = PtySize(rows=24, cols=80)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from app.schema.pty import PtyShell
-from app.tool.process.environment import UNSUITABLE_SHELLS
+from app.tool.process import UNSUITABLE_SHELLS
 
 _LIST = Path("/etc/shells")
 _COMMON = ("/bin/bash", "/bin/zsh", "/bin/sh")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from app.pty.pseudo_terminal import PseudoTerminal
 from app.pty.scrollback import Scrollback
-from app.sandbox.program import Program
+from app.sandbox.scope import Program
 from app.schema.pty import Pty, PtyUpdate
 
 

@@ -4,7 +4,7 @@ import logging
 
 from app.bus.memory import MemoryBus
 from app.mcp import signing_in
-from app.mcp.choices import CODE, OWN_STATES
+from app.mcp.servers import CODE, OWN_STATES
 from app.pty.terminals import Terminals
 from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryState, DirectoryStates
 from app.util.tasks import TaskSet, every

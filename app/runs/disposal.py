@@ -4,7 +4,7 @@ clients and unloads it."""
 import asyncio
 from collections.abc import Iterable
 
-from app.mcp.choices import OWN_STATES
+from app.mcp.servers import OWN_STATES
 from app.pty.terminals import Terminals
 from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory
 from app.session.live import LiveSessions

@@ -30,7 +30,7 @@ from typing_extensions import TypeAliasType
 
 from app.schema.agent import AgentMode
 from app.schema.base import WHEN_USED, describe_absence
-from app.schema.permission import EDITING_TOOLS, Action
+from app.schema.permission import Action
 
 RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")
 ACTION_KEYS = ("todowrite", "todoread", "question", "webfetch", "websearch", "codesearch", "doom_loop")
@@ -93,9 +93,8 @@ LogLevel = TypeAliasType("LogLevel", Literal["DEBUG", "INFO", "WARN", "ERROR"])
 def tools_permission(tools: Mapping[str, bool]) -> dict[str, Action]:
     """The legacy `tools` map as permissions: the tools that change files share the permission `edit`. Not apply_patch, as in
     OpenCode: who switches that one off, or on, says nothing of the others."""
-    return {
-        ("edit" if tool in EDITING_TOOLS - {"apply_patch"} else tool): ("allow" if on else "deny") for tool, on in tools.items()
-    }
+    edits = ("edit", "write", "multiedit", "patch")
+    return {("edit" if tool in edits else tool): ("allow" if on else "deny") for tool, on in tools.items()}
 
 
 def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) -> dict[str, Any]:

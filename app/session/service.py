@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from app import __version__
-from app.permission.inheritance import inherited_rules, with_rules_appended, within_limits
+from app.permission.rules import inherited_rules, with_rules_appended, within_limits
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest, MessageNotFound, NotFound, ServiceError, SessionNotFound, TooLarge

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ from app.schema.agent import Agent
 from app.schema.file import FileContent
 from app.schema.lsp import FileErrors
 from app.schema.model import Model
+from app.schema.permission import EDITING_TOOLS
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
 
@@ -75,7 +77,7 @@ class ToolHost(Protocol):
     """The services of a turn that a tool may use."""
 
     async def require_permission(self, needed: ToolPermission) -> None:
-        """Returns when the permission is granted. Raises an error of app.permission.errors if it is denied or rejected."""
+        """Returns when the permission is granted. Raises an error of app.permission.service if it is denied or rejected."""
         ...
 
     async def approved_directories(self) -> list[Path]:
@@ -171,16 +173,27 @@ def _json_schema(parameters: type[BaseModel]) -> dict[str, Any]:
     return parameters.model_json_schema(by_alias=True)
 
 
+@cache
+def load_description(tool_id: str) -> str:
+    return resources.files("app.tool").joinpath("descriptions", f"{tool_id}.txt").read_text("utf-8").strip()
+
+
 class Tool(ABC, Generic[P]):
-    """One module per tool: `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in
-    `descriptions/<id>.txt`, and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
+    """Has an `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in `descriptions/<id>.txt`,
+    and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
     """
 
     id: str
     parameters: type[P]
+    edits_files = False
+    """Whether it changes the files that it names, or fails and changes nothing. It then asks the permission `edit`."""
 
-    @abstractmethod
-    def description(self) -> str: ...
+    def __init_subclass__(cls) -> None:
+        if cls.edits_files:
+            EDITING_TOOLS.add(cls.id)
+
+    def description(self) -> str:
+        return load_description(self.id)
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, as the model sees it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.schema.config import ToolOutputConfig
-from app.tool.files.text_file import finish_in_thread
+from app.tool.text_file import finish_in_thread
 from app.util import ids
 
 log = logging.getLogger(__name__)

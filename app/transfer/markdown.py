@@ -23,7 +23,7 @@ from app.schema.part import (
 )
 from app.schema.session import FileDiff, Session
 from app.schema.tool_state import Completed, Failed, ToolState
-from app.tool.files.diff_text import compare
+from app.tool.changes import compare
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

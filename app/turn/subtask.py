@@ -5,7 +5,7 @@ from app.agent.definitions import prompt_text, subagents_for
 from app.provider.base import ToolCall
 from app.schema.message import UserMessage
 from app.schema.part import ModelRef
-from app.tool.builtin.task import TaskTool
+from app.tool.builtin.conversation import TaskTool
 from app.turn.decide import RunSubtask
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls

@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.context import instructions
-from app.permission.errors import PermissionNotGranted, PermissionRejected
-from app.permission.service import PermissionCheck
+from app.permission.service import PermissionCheck, PermissionNotGranted, PermissionRejected
 from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.errors import QuestionRejected
 from app.schema.agent import Agent
@@ -37,8 +36,8 @@ from app.tool.base import (
     ToolResult,
     ToolTimeout,
 )
-from app.tool.files.text_file import json_text
 from app.tool.structured_output import STRUCTURED_OUTPUT
+from app.tool.text_file import json_text
 from app.turn import hooks
 from app.turn.doom_loop import is_looping
 from app.turn.part_writer import PartWriter

@@ -19,7 +19,7 @@ from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy
 from app.storage.writer import StaleLease
 from app.tool.base import Tool
-from app.tool.mcp_tool import mcp_tools
+from app.tool.external import mcp_tools
 from app.turn import compaction, decide, hooks, prune, stored_error, structured_output, subtask
 from app.turn.decide import AskModel
 from app.turn.step import Step

@@ -22,8 +22,7 @@ from app.project.location import Location
 from app.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
 from app.schema.errors import TooLarge
 from app.schema.vcs import VcsFileDiff, VcsFileStatus
-from app.tool.files.beneath import open_file
-from app.tool.files.text_file import json_text
+from app.tool.text_file import json_text, open_file
 from app.vcs.default_branch import default_branch
 from app.vcs.errors import GitFailed
 

@@ -20,10 +20,9 @@ from app.browse.reach import AllowedPaths
 from app.runs.busy_directories import BusyDirectories
 from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
+from app.tool import text_file
 from app.tool.base import ToolError
-from app.tool.files import text_file
-from app.tool.files.beneath import open_file, remove_folder
-from app.tool.files.locks import FileLocks
+from app.tool.text_file import FileLocks, open_file, remove_folder
 from app.util.held_directory import HeldDirectory
 from app.vcs.errors import PatchRefused
 

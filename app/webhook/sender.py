@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from app import __version__
-from app.tool.web.pinned import AddressDenied, PinnedRequests
+from app.tool.web import AddressDenied, PinnedRequests
 from app.util import clock
 from app.webhook.message import WebhookMessage
 

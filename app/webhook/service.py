@@ -20,7 +20,7 @@ from app.schema.webhook import (
 )
 from app.storage.engine import Connection, Database
 from app.storage.repositories import journal_rows, webhook_rows
-from app.tool.web.pinned import AddressDenied, PinnedRequests
+from app.tool.web import AddressDenied, PinnedRequests
 from app.users.principal import Principal, Role
 from app.users.server_secret import ServerSecret
 from app.util import clock, ids

@@ -32,7 +32,7 @@ from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.storage.locks import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
-from app.tool.custom import custom_tools
+from app.tool.external import custom_tools
 from app.users.budgets import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet

@@ -22,7 +22,7 @@ from app.schema.errors import ServiceError
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage.directory_state import DirectoryStates
 from app.storage.locks import Locks
-from app.tool.search.ripgrep import SearchPlace
+from app.tool.search import SearchPlace
 from app.util.held_directory import DirectoryReplaced, HeldDirectory
 from app.util.project_files import ProjectBounds
 from app.workspace.head import Head

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from app.sandbox.sandbox import OFF, Sandbox
-from app.tool.search.ripgrep import SearchPlace
+from app.tool.search import SearchPlace
 from app.util.held_directory import HeldDirectory
 
 

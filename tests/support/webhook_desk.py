@@ -17,7 +17,7 @@ from app.storage.engine import Database
 from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.statements import Statements
 from app.storage.writer import Writer
-from app.tool.web.pinned import PinnedRequests
+from app.tool.web import PinnedRequests
 from app.users.event_cursors import EventCursors
 from app.users.principal import OPERATOR, Principal
 from app.users.server_secret import ServerSecret

@@ -10,7 +10,7 @@ from app.api.v2.errors import ForbiddenError, PermissionNotFoundError, QuestionN
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
 from app.intake.client_permission import ClientPermission, ask
 from app.pending.requests import PendingRequest, PendingRequests, R, T
-from app.permission.saved import SavedApproval
+from app.permission.service import SavedApproval
 from app.schema.base import PermissionID, Wire
 from app.schema.permission import Action, PermissionV2Request, ReplyInput
 from app.schema.question import AnswerInput, QuestionRequest

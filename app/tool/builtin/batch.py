@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.question.errors import QuestionRejected
 from app.schema.base import Wire
-from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolResult
 
 MAX_CALLS = 25
@@ -40,9 +39,6 @@ class BatchTool(Tool[BatchParameters]):
 
     id = "batch"
     parameters = BatchParameters
-
-    def description(self) -> str:
-        return descriptions.load(self.id)
 
     async def execute(self, args: BatchParameters, ctx: ToolContext) -> ToolResult:
         accepted, surplus = args.tool_calls[:MAX_CALLS], args.tool_calls[MAX_CALLS:]

@@ -5,10 +5,9 @@ import orjson
 from pydantic import Field
 
 from app.schema.base import Wire
-from app.tool import descriptions
+from app.tool import text_file
 from app.tool.base import LanguageQuestion, Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tool.files import text_file
 from app.util.json_bounds import plain_json
 
 Operation = Literal[
@@ -34,9 +33,6 @@ class LspParameters(Wire):
 class LspTool(Tool[LspParameters]):
     id = "lsp"
     parameters = LspParameters
-
-    def description(self) -> str:
-        return descriptions.load(self.id)
 
     async def execute(self, args: LspParameters, ctx: ToolContext) -> ToolResult:
         path = locate(ctx, args.file_path)

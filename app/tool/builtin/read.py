@@ -1,3 +1,5 @@
+"""Detects the type of a file from its name and first bytes."""
+
 import asyncio
 import base64
 import os
@@ -11,12 +13,10 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.schema.file import FileContent
-from app.tool import descriptions
+from app.tool import text_file
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tool.files import file_kind, text_file
-from app.tool.files.beneath import Root, names_in, open_file
-from app.tool.files.file_times import FileTimes, Stamp
+from app.tool.text_file import FileTimes, Root, Stamp, names_in, open_file
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000
@@ -68,9 +68,6 @@ class ReadTool(Tool[ReadParameters]):
 
     def __init__(self, times: FileTimes) -> None:
         self._times = times
-
-    def description(self) -> str:
-        return descriptions.load(self.id)
 
     async def execute(self, args: ReadParameters, ctx: ToolContext) -> ToolResult:
         if not args.file_path:
@@ -134,14 +131,14 @@ def _similar_names(path: Path, root: Root) -> list[str]:
 
 
 def _content(path: Path, file: BinaryIO, status: os.stat_result, offset: int, limit: int) -> _FilePage | _ReadAttachment:
-    head = file.read(file_kind.SNIFFED_BYTES)
+    head = file.read(SNIFFED_BYTES)
     if head is None:
         raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
-    if mime := file_kind.attachment_mime(path, head):
+    if mime := attachment_mime(path, head):
         if status.st_size > MAX_ATTACHMENT_BYTES:
             raise ToolError(f"File is too large to attach ({status.st_size} bytes, limit {MAX_ATTACHMENT_BYTES}): {path}")
         return _ReadAttachment(mime, head + file.read(MAX_ATTACHMENT_BYTES))
-    if file_kind.is_binary(path, head):
+    if is_binary(path, head):
         raise ToolError(f"Cannot read binary file: {path}")
     file.seek(0)
     return _page(file, offset, limit)
@@ -248,3 +245,62 @@ def _trailer(page: _FilePage) -> str:
     if page.cut_by_bytes:
         return f"Output was cut at {MAX_BYTES} bytes. {go_on}"
     return f"File has more lines. {go_on}"
+
+
+SNIFFED_BYTES = 4096
+_UNPRINTABLE_SHARE = 0.3
+
+# fmt: off
+_BINARY_SUFFIXES = frozenset(
+    (
+        "zip", "tar", "gz", "exe", "dll", "so", "class", "jar", "war", "7z", "doc", "docx", "xls", "xlsx",
+        "ppt", "pptx", "odt", "ods", "odp", "bin", "dat", "obj", "o", "a", "lib", "wasm", "pyc", "pyo",
+    )
+)
+# fmt: on
+_ATTACHED = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "bmp": "image/bmp",
+    "ico": "image/x-icon",
+    "tif": "image/tiff",
+    "tiff": "image/tiff",
+    "avif": "image/avif",
+    "heic": "image/heic",
+    "pdf": "application/pdf",
+}
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+_UNPRINTABLE = bytes(range(9)) + bytes(range(14, 32))
+
+
+def attachment_mime(path: Path, head: bytes) -> str | None:
+    """The MIME type of an image or PDF; None for anything else. The first bytes take precedence over the name: providers reject a
+    conversation with a wrongly labelled image.
+    """
+    by_name = _ATTACHED.get(_suffix(path))
+    return (_by_signature(head) or by_name) if by_name else None
+
+
+def is_binary(path: Path, head: bytes) -> bool:
+    if _suffix(path) in _BINARY_SUFFIXES or b"\0" in head:
+        return True
+    unprintable = len(head) - len(head.translate(None, _UNPRINTABLE))
+    return unprintable > _UNPRINTABLE_SHARE * len(head)
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower().removeprefix(".")
+
+
+def _by_signature(head: bytes) -> str | None:
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for start, mime in _SIGNATURES.items() if head.startswith(start)), None)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from bypass_corpus import CORPUS, OUT, RULESETS
 
-from app.permission.boundary import Boundary
+from app.permission.paths import Boundary
 from app.permission.rules import Allowed, Forbidden, NeedsApproval, PermissionDecision, decide_permission
 from app.permission.shell.analysis import analyse
 from app.schema.permission import Ruleset

@@ -10,7 +10,7 @@ import pytest
 from app.bus.base import Event
 from app.bus.listener import DISCONNECT_ABOVE, Listener
 from app.bus.memory import MemoryBus
-from app.plugin.events import forward
+from app.plugin.host import forward
 from app.plugin.runner import HookRunner, NamedHooks
 
 

@@ -5,13 +5,11 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.sandbox.scope import SandboxWorkspace, hold
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.builtin.apply_patch import ApplyPatchParameters, ApplyPatchTool
-from app.tool.files.file_batch import FileBatch, write_batch
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
+from app.tool.builtin.apply_patch import ApplyPatchParameters, ApplyPatchTool, FileBatch, write_batch
+from app.tool.text_file import FileLocks, FileTimes
 
 
 @pytest.fixture

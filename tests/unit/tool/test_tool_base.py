@@ -1,16 +1,18 @@
 """What a tool tells of its arguments: by a Pydantic model, or by a JSON schema from elsewhere."""
 
+import inspect
 import re
-from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from app.schema.permission import EDITING_TOOLS
-from app.tool import builtin
-from app.tool.base import ExternalTool, ToolContext, ToolResult
-from app.tool.builtin.invalid import InvalidTool
+from app.tool import toolbox
+from app.tool.base import ExternalTool, Tool, ToolContext, ToolResult, load_description
+from app.tool.builtin.conversation import InvalidTool
 
+BUILTIN = [found for name, found in vars(toolbox).items() if name.endswith("Tool") and name != "Tool"]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
@@ -21,9 +23,13 @@ class Weather(ExternalTool):
 
 def test_every_tool_that_asks_for_edits_is_known_to_edit_files() -> None:
     """A rule that denies edits hides it, and a revert knows its files."""
-    modules = {file.stem: file.read_text() for path in builtin.__path__ for file in Path(path).glob("*.py")}
-    asking = {name for name, source in modules.items() if re.search(r'FileEditor|ToolPermission\(\s*"edit"', source)}
-    assert asking == EDITING_TOOLS - {"patch"}
+    asking = {tool.id for tool in BUILTIN if re.search("FileEditor|_edit_permission", inspect.getsource(tool))}
+    assert asking == {tool.id for tool in BUILTIN if tool.edits_files} == EDITING_TOOLS - {"patch"}
+
+
+@pytest.mark.parametrize("tool", BUILTIN, ids=lambda tool: tool.id)
+def test_every_tool_is_described(tool: type[Tool[Any]]) -> None:
+    assert load_description(tool.id)
 
 
 def test_a_tools_schema_is_its_models() -> None:

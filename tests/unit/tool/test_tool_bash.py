@@ -7,11 +7,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.permission.errors import PermissionDenied
+from app.permission.service import PermissionDenied
 from app.sandbox.sandbox import OFF
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
-from app.tool.process.environment import choose_shell, secret_names, without_variables
+from app.tool.process import choose_shell, secret_names, without_variables
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 

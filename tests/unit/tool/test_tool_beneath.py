@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from exchanging import exchanging
 
+from app.tool import text_file
 from app.tool.base import ToolError
-from app.tool.files import text_file
-from app.tool.files.beneath import folder_of, open_file
+from app.tool.text_file import folder_of, open_file
 from app.util.held_directory import HeldDirectory
 
 WANTED, MOST = 30, 100_000

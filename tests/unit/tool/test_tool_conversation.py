@@ -6,17 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from app.permission.errors import PermissionDenied, PermissionRejected
+from app.permission.service import PermissionDenied, PermissionRejected
 from app.question.errors import QuestionRejected
 from app.schema.agent import Agent, Skill
 from app.schema.session import Todo
 from app.tool.base import SubagentRequest, ToolContext, ToolError, ToolResult
 from app.tool.builtin.batch import BatchParameters, BatchTool
-from app.tool.builtin.invalid import InvalidParameters, InvalidTool
-from app.tool.builtin.question import QuestionParameters, QuestionTool
-from app.tool.builtin.skill import SkillParameters, SkillTool
-from app.tool.builtin.task import TaskParameters, TaskTool
-from app.tool.builtin.todo import TodoReadParameters, TodoReadTool, TodoWriteParameters, TodoWriteTool
+from app.tool.builtin.conversation import (
+    InvalidParameters,
+    InvalidTool,
+    QuestionParameters,
+    QuestionTool,
+    SkillParameters,
+    SkillTool,
+    TaskParameters,
+    TaskTool,
+    TodoReadParameters,
+    TodoReadTool,
+    TodoWriteParameters,
+    TodoWriteTool,
+)
 
 TODOS = [
     {"content": "é", "status": "pending", "priority": "high", "id": "1"},

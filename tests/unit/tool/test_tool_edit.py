@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.edit import EditParameters, EditTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
+from app.tool.text_file import FileLocks, FileTimes
 
 
 class Workbench:

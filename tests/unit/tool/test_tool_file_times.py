@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from app.tool.base import ToolError
-from app.tool.files.file_times import FileTimes, Stamp
+from app.tool.text_file import FileTimes, Stamp
 
 
 @pytest.fixture

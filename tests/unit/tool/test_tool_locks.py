@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from app.tool.files.locks import FileLocks
+from app.tool.text_file import FileLocks
 
 
 async def test_one_at_a_time_in_the_order_of_asking(tmp_path: Path) -> None:

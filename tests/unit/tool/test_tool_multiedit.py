@@ -4,9 +4,8 @@ import pytest
 from tool_host import FakeHost
 
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.builtin.multiedit import MultiEditParameters, MultiEditTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
+from app.tool.builtin.edit import MultiEditParameters, MultiEditTool
+from app.tool.text_file import FileLocks, FileTimes
 
 Edit = dict[str, str | bool]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadParameters, ReadTool, _lines, _skip_lines
-from app.tool.files.file_times import FileTimes
+from app.tool.text_file import FileTimes
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 

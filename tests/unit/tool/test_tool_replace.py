@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_form import LONG
 
-from app.tool.files import replace as module
-from app.tool.files.replace import Lines, OldStringAmbiguous, OldStringNotFound, replace
+from app.tool import replace as module
+from app.tool.replace import Lines, OldStringAmbiguous, OldStringNotFound, replace
 
 
 def proposed(strategy: Callable[[Lines, Lines], Iterator[str]], content: str, old: str) -> list[str]:

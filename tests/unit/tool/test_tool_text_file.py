@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from app.tool import text_file
 from app.tool.base import ToolError
-from app.tool.files import text_file
 
 
 def test_bytes_go_through_unchanged(tmp_path: Path) -> None:

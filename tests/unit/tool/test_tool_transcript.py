@@ -3,7 +3,7 @@ import tracemalloc
 
 import pytest
 
-from app.tool.process.transcript import LivePreview, Transcript, shorten
+from app.tool.transcript import LivePreview, Transcript, shorten
 
 
 def test_a_character_split_between_chunks_is_whole() -> None:

@@ -3,12 +3,11 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
+from app.tool.builtin.edit import WriteParameters, WriteTool
 from app.tool.builtin.read import ReadParameters, ReadTool
-from app.tool.builtin.write import WriteParameters, WriteTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
+from app.tool.text_file import FileLocks, FileTimes
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from bare_instance import bare_instance
 from conversation import agent, assistant, model
 from session_parts import PLACE, Sessions, session
 
-from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage
+from app.permission.service import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage
 from app.provider import base
 from app.provider.base import StreamEvent
 from app.schema.base import Wire
@@ -17,7 +17,7 @@ from app.schema.tool_state import Completed, Failed, Running
 from app.storage.engine import StorageError
 from app.telemetry.observer import NOBODY
 from app.tool.base import Tool, ToolContext, ToolError, ToolResult
-from app.tool.builtin.invalid import InvalidTool
+from app.tool.builtin.conversation import InvalidTool
 from app.tool.truncation import OutputStore
 from app.turn.step import Step
 from app.turn.tool_calls import INVALID, ToolCalls

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.mcp.credentials import Credentials, CredentialStore
+from app.mcp.values import Credentials, CredentialStore
 from app.provider.auth_store import AuthStore
 from app.schema.model import ApiAuth
 from app.users.tokens import TokenNameTaken, TokenStore

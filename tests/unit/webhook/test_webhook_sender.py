@@ -11,7 +11,7 @@ from standardwebhooks import Webhook as Verifier
 from webhook_desk import requests_to
 from webhook_receiver import Receiver, webhook_receiver
 
-from app.tool.web.pinned import PinnedRequests
+from app.tool.web import PinnedRequests
 from app.webhook.event_patterns import problem
 from app.webhook.message import message, message_id
 from app.webhook.retry import GIVE_UP_AFTER_MS, next_attempt
