@@ -7,9 +7,9 @@ from app.schema.base import Metadata, PermissionID, SessionID, Wire
 Action = Literal["allow", "deny", "ask"]
 Reply = Literal["once", "always", "reject"]
 
-EDITING_TOOLS = {"patch"}
+EDITING_TOOLS = {"edit", "write", "multiedit", "apply_patch", "patch"}
 """Tools that change the files that they name, or fail and change nothing. They share the permission `edit`, and a revert knows
-their files. A class of app.tool.base.Tool that says `edits_files` is added; `patch` is of older sessions."""
+their files. Those of OpenCode's configurations and sessions; a class of app.tool.base.Tool that says `edits_files` is added."""
 
 
 class Rule(Wire):
