@@ -1,6 +1,6 @@
 """Finds the text that an edit refers to, even if the model quotes it inexactly, and replaces it.
 
-Several strategies are tried in order, from literal to loose. Each proposes strings of the file; the first that occurs exactly
+Seven strategies are tried in order, from literal to loose. Each proposes strings of the file; the first that occurs exactly
 once is replaced (with `replace_all`, every occurrence of the first that occurs). Above MAX_LOOSE_WORK (a file of a million lines,
 or 7 KB searched in 125,000 lines) only the literal strategy is used, so that no input blocks the server.
 """
@@ -180,14 +180,6 @@ def whitespace_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
             yield haystack.block(start, len(needle), needle)
 
 
-def indentation_flexible(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Blocks that are equal after their common indentation is removed."""
-    wanted = _dedented(needle.lines)
-    for start in runs(haystack.trimmed, needle.trimmed):
-        if _dedented(haystack.lines[start : start + len(needle)]) == wanted:
-            yield haystack.block(start, len(needle), needle)
-
-
 def escape_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
     r"""The text with `\n`, `\t`, `\"` and other escapes replaced by their characters, on both sides."""
     plain = Lines(_unescape(needle.text))
@@ -225,22 +217,14 @@ def context_aware(haystack: Lines, needle: Lines) -> Iterator[str]:
             return
 
 
-def multi_occurrence(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Every exact occurrence, for `replace_all`."""
-    for start, end in _occurrences(haystack.text, needle.text):
-        yield haystack.text[start:end]
-
-
 STRATEGIES: tuple[Strategy, ...] = (
     exact,
     line_trimmed,
     block_anchor,
     whitespace_normalised,
-    indentation_flexible,
     escape_normalised,
     trimmed_boundary,
     context_aware,
-    multi_occurrence,
 )
 
 
@@ -309,11 +293,6 @@ def _spaced_lines(haystack: Lines, needle: Lines) -> Iterator[str]:
             pattern = pattern or re.compile(r"\s+".join(map(re.escape, words)))
             if match := pattern.search(haystack.lines[index]):
                 yield match[0]
-
-
-def _dedented(lines: list[str]) -> list[str]:
-    common = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return [line[common:] if line.strip() else line for line in lines]
 
 
 def _unescape(text: str) -> str:
