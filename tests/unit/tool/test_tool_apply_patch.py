@@ -218,11 +218,6 @@ class TestRollback:
         assert tree(project) == {"a": "old"}
 
 
-def test_the_model_sees_opencodes_names() -> None:
-    assert ApplyPatchParameters.model_json_schema(by_alias=True)["required"] == ["patchText"]
-    assert "*** Begin Patch" in ApplyPatchTool(FileTimes(), FileLocks()).description()
-
-
 @pytest.mark.parametrize("kind", ["link", "other directory"])
 async def test_a_project_that_was_replaced_is_not_touched(
     make_ctx: MakeContext, host: FakeHost, project: Path, kind: str

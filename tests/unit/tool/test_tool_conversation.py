@@ -119,11 +119,6 @@ class TestTask:
         description = TaskTool(agents).description()
         assert "- explore: Looks around\n- own: " in description
 
-    def test_the_arguments_keep_the_names_that_models_know(self) -> None:
-        schema = TaskParameters.model_json_schema()
-        assert list(schema["properties"]) == ["description", "prompt", "subagent_type", "session_id", "command"]
-        assert schema["required"] == ["description", "prompt", "subagent_type"]
-
 
 class TestSkill:
     @pytest.fixture
@@ -235,12 +230,3 @@ async def test_invalid(ctx: ToolContext) -> None:
     assert result.title == "Invalid Tool"
     assert "read" in result.output
     assert "filePath is missing" in result.output
-
-
-@pytest.mark.parametrize(
-    "tool", [TodoWriteTool(), TodoReadTool(), QuestionTool(), TaskTool([]), SkillTool([]), BatchTool(), InvalidTool()]
-)
-def test_every_tool_describes_itself_and_its_arguments(tool) -> None:
-    assert tool.description()
-    for name, schema in tool.parameters.model_json_schema()["properties"].items():
-        assert schema.get("description"), name

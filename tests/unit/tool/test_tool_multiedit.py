@@ -77,10 +77,3 @@ async def test_pointless_calls(
     with pytest.raises(ToolError, match=message):
         await run(ctx, times, name, *edits)
     assert host.asks == []
-
-
-def test_the_model_sees_opencodes_names(times: FileTimes) -> None:
-    schema = MultiEditParameters.model_json_schema(by_alias=True)
-    assert set(schema["required"]) == {"filePath", "edits"}
-    assert set(schema["$defs"]["TextEdit"]["properties"]) == {"oldString", "newString", "replaceAll"}
-    assert "edits" in MultiEditTool(times, FileLocks()).description()

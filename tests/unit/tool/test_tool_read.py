@@ -219,17 +219,6 @@ class TestAttachments:
         assert "too large" in await refusal(ctx, "a.png")
 
 
-def test_the_model_sees_opencodes_names() -> None:
-    schema = ReadParameters.model_json_schema(by_alias=True)
-    assert list(schema["properties"]) == ["filePath", "offset", "limit"]
-    assert schema["required"] == ["filePath"]
-    assert all("description" in field for field in schema["properties"].values())
-
-
 def test_numbers_are_coerced() -> None:
     args = ReadParameters.model_validate({"filePath": "a", "offset": "10", "limit": 5.0})
     assert (args.offset, args.limit) == (10, 5)
-
-
-def test_it_has_a_description(times: FileTimes) -> None:
-    assert "offset" in ReadTool(times).description()

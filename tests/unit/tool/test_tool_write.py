@@ -99,8 +99,3 @@ async def test_text_that_is_no_utf8(ctx: ToolContext, times: FileTimes, host: Fa
     with pytest.raises(ToolError, match="UTF-8"):
         await write(ctx, times, "a.txt", "half a pair: \ud83d")
     assert (host.asks, list(project.iterdir())) == ([], [])
-
-
-def test_the_model_sees_opencodes_names(times: FileTimes) -> None:
-    assert set(WriteParameters.model_json_schema(by_alias=True)["required"]) == {"filePath", "content"}
-    assert "read" in WriteTool(times, FileLocks()).description()
