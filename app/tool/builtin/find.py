@@ -11,7 +11,7 @@ from app.sandbox.sandbox import Sandbox
 from app.schema.base import Wire
 from app.tool import boundary, search
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tool.search import Match, Matches, SearchScope, newest_first, notes
+from app.tool.search import Found, Match, SearchScope, newest_first
 
 LIMIT = 100
 IGNORED = (  # noqa: SIM905
@@ -43,7 +43,7 @@ class ListTool(Tool[ListParameters]):
         return ToolResult(
             title=boundary.relative_name(ctx, directory),
             output=_render(directory, listing),
-            metadata={"count": len(listing.paths), "truncated": listing.truncated},
+            metadata={"count": len(listing.items), "truncated": listing.truncated},
         )
 
 
@@ -53,11 +53,11 @@ class Folder:
     files: list[str] = field(default_factory=list)
 
 
-def _render(directory: Path, listing: search.Listing) -> str:
-    root = _tree(search.json_text(path.relative_to(directory)) for path in listing.paths)
+def _render(directory: Path, listing: Found[Path]) -> str:
+    root = _tree(search.json_text(path.relative_to(directory)) for path in listing.items)
     more = f"Only the first {LIMIT} files are listed. List a directory below for more." if listing.truncated else None
     lines = [f"{search.json_text(directory)}/", *_lines(root, depth=1)]
-    return "\n".join(lines + notes(more, left_out=listing.left_out, incomplete=listing.incomplete))
+    return "\n".join(lines + listing.notes(more))
 
 
 def _tree(paths: Iterable[str]) -> Folder:
@@ -94,7 +94,7 @@ class GlobTool(Tool[GlobParameters]):
         await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
         scope = await SearchScope.enter(ctx, args.path, self._sandbox)
         listing = await search.list_files(scope.directory(), [args.pattern], LIMIT, scope.contains)
-        paths = await asyncio.to_thread(newest_first, listing.paths)
+        paths = await asyncio.to_thread(newest_first, listing.items)
         return ToolResult(
             title=boundary.relative_name(ctx, scope.path),
             output=_render_found(paths, listing),
@@ -102,10 +102,10 @@ class GlobTool(Tool[GlobParameters]):
         )
 
 
-def _render_found(paths: list[Path], listing: search.Listing) -> str:
+def _render_found(paths: list[Path], listing: Found[Path]) -> str:
     lines = [search.json_text(path) for path in paths] or ["No files found"]
     more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
-    return "\n".join(lines + notes(more, left_out=listing.left_out, incomplete=listing.incomplete))
+    return "\n".join(lines + listing.notes(more))
 
 
 MAX_SCANNED_MATCHES = 10_000
@@ -132,7 +132,7 @@ class GrepTool(Tool[GrepParameters]):
         await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
         scope = await SearchScope.enter(ctx, args.path, self._sandbox)
         matches = await search.grep(args.pattern, scope.place, scope.name, args.include, MAX_SCANNED_MATCHES, scope.contains)
-        by_age = await asyncio.to_thread(_newest_first, matches.found)
+        by_age = await asyncio.to_thread(_newest_first, matches.items)
         chosen = by_age[:LIMIT]
         return ToolResult(
             title=args.pattern,
@@ -148,19 +148,19 @@ def _newest_first(matches: list[Match]) -> list[Match]:
     return [match for path in newest_first(list(by_file)) for match in by_file[path]]
 
 
-def _render_matches(chosen: list[Match], matches: Matches) -> str:
+def _render_matches(chosen: list[Match], matches: Found[Match]) -> str:
     lines = [f"Found {len(chosen)} matches"] if chosen else ["No files found"]
     for path, in_file in groupby(chosen, key=lambda match: match.path):
         lines += [f"{search.json_text(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
     if chosen:
         lines.pop()
-    return "\n".join(lines + notes(_more(matches), left_out=matches.left_out, incomplete=matches.incomplete))
+    return "\n".join(lines + matches.notes(_more(matches)))
 
 
-def _more(matches: Matches) -> str | None:
-    if len(matches.found) <= LIMIT:
+def _more(matches: Found[Match]) -> str | None:
+    if len(matches.items) <= LIMIT:
         return None
-    total = f"more than {MAX_SCANNED_MATCHES}" if matches.truncated else str(len(matches.found))
+    total = f"more than {MAX_SCANNED_MATCHES}" if matches.truncated else str(len(matches.items))
     return f"Only {LIMIT} of {total} matches are shown, newest files first. Narrow the pattern, the path or `include`."
 
 

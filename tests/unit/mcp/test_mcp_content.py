@@ -43,6 +43,6 @@ def test_a_resource_is_its_texts_and_its_files() -> None:
 
 
 def test_a_schema_that_says_too_little_for_providers_is_filled_in() -> None:
-    found = client.tool("s", Tool(name="t", title="Title", input_schema={"type": "object", "additionalProperties": False}))
+    found = client._tool("s", Tool(name="t", title="Title", input_schema={"type": "object", "additionalProperties": False}))
     assert found.schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert found.description == "Title"

@@ -265,7 +265,7 @@ class TestRipgrep:
     async def test_stops_when_it_has_enough(self, tmp_path: Path) -> None:
         write(tmp_path / "big.txt", "needle\n" * 1_000_000)
         found = await search.grep("needle", search_place(tmp_path), ".", None, 5, lambda path: True)
-        assert (len(found.found), found.truncated) == (5, True)
+        assert (len(found.items), found.truncated) == (5, True)
 
     async def test_a_search_that_takes_too_long_is_stopped(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
