@@ -102,13 +102,18 @@ class PinnedRequests:
         httpx2.HTTPError."""
         import httpx2
 
-        *alternatives, last = [_pinned(url, address) for address in await self.checked_addresses(url)]
-        for pinned in alternatives:
+        host = {"Host": url.netloc.decode("ascii")}
+        named = {"sni_hostname": url.raw_host.decode("ascii")}  # the name that the TLS certificate must have
+        addresses = await self.checked_addresses(url)
+        for address in addresses:
+            pinned = url.copy_with(host=str(address))
+            request = client.build_request(method, pinned, headers={**headers, **host}, content=content, extensions=named)
             try:
-                return await client.send(_request(client, method, pinned, url, headers, content), stream=True)
+                return await client.send(request, stream=True)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                continue
-        return await client.send(_request(client, method, last, url, headers, content), stream=True)
+                if address == addresses[-1]:
+                    raise
+        raise AssertionError("there is at least one address")
 
     async def checked_addresses(self, url: "httpx2.URL") -> list[Address]:
         """At least one. Raises AddressDenied."""
@@ -131,28 +136,6 @@ def _no_cookies() -> "CookieJar":
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
     return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-
-
-def _pinned(url: "httpx2.URL", address: Address) -> "httpx2.URL":
-    return url.copy_with(host=str(address))
-
-
-def _request(
-    client: "httpx2.AsyncClient",
-    method: str,
-    pinned: "httpx2.URL",
-    url: "httpx2.URL",
-    headers: dict[str, str],
-    content: bytes | None,
-) -> "httpx2.Request":
-    """A request to the address, with the host in the Host header and as the name that the TLS certificate must have."""
-    return client.build_request(
-        method,
-        pinned,
-        headers={**headers, "Host": url.netloc.decode("ascii")},
-        content=content,
-        extensions={"sni_hostname": url.raw_host.decode("ascii")},
-    )
 
 
 CONNECT_SECONDS = 10.0

@@ -50,18 +50,6 @@ class _FilePage:
         return self.offset + len(self.lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadAttachment:
-    mime: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenedFile:
-    content: _FilePage | _ReadAttachment
-    stamp: Stamp
-
-
 class ReadTool(Tool[ReadParameters]):
     id = "read"
     parameters = ReadParameters
@@ -76,24 +64,29 @@ class ReadTool(Tool[ReadParameters]):
         await ask_if_outside(ctx, path)
         await ctx.host.require_permission(ToolPermission("read", [str(path)], ["*"]))
         require_in_place(ctx, path)
-        opened = await asyncio.to_thread(_open, path, root_of(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT)
-        title = relative_name(ctx, path)
-        match opened.content:
-            case _ReadAttachment() as attachment:
-                result = _attachment_result(title, path, attachment)
-            case _FilePage() as page:
-                self._times.record(ctx.session_id, path, opened.stamp)
-                result = _page_result(title, page)
-                await ctx.host.file_read(path)
+        title, offset, limit = relative_name(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT
+        result, stamp = await asyncio.to_thread(_open, path, root_of(ctx, path), title, offset, limit)
+        if stamp is not None:
+            self._times.record(ctx.session_id, path, stamp)
+            await ctx.host.file_read(path)
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
-def _open(path: Path, root: Root, offset: int, limit: int) -> _OpenedFile:
+def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
+    """The version is that of a text: an image cannot be edited."""
     try:
         with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())
             _require_readable(path, status)
-            return _OpenedFile(_content(path, file, status, offset, limit), Stamp.of(status))
+            head = file.read(SNIFFED_BYTES)
+            if head is None:
+                raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
+            if mime := attachment_mime(path, head):
+                return _attachment_result(title, path, mime, head, file, status), None
+            if is_binary(path, head):
+                raise ToolError(f"Cannot read binary file: {path}")
+            file.seek(0)
+            return _page_result(title, _page(file, offset, limit)), Stamp.of(status)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ToolError(_not_found(path, root)) from error
     except IsADirectoryError as error:
@@ -128,20 +121,6 @@ def _similar_names(path: Path, root: Root) -> list[str]:
         return []  # the directory does not exist, cannot be read, or lies above the root
     similar = [name for name in names if wanted in name.lower() or name.lower() in wanted]
     return [str(path.parent / name) for name in similar[:_SUGGESTIONS]]
-
-
-def _content(path: Path, file: BinaryIO, status: os.stat_result, offset: int, limit: int) -> _FilePage | _ReadAttachment:
-    head = file.read(SNIFFED_BYTES)
-    if head is None:
-        raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
-    if mime := attachment_mime(path, head):
-        if status.st_size > MAX_ATTACHMENT_BYTES:
-            raise ToolError(f"File is too large to attach ({status.st_size} bytes, limit {MAX_ATTACHMENT_BYTES}): {path}")
-        return _ReadAttachment(mime, head + file.read(MAX_ATTACHMENT_BYTES))
-    if is_binary(path, head):
-        raise ToolError(f"Cannot read binary file: {path}")
-    file.seek(0)
-    return _page(file, offset, limit)
 
 
 def _page(file: BinaryIO, offset: int, limit: int) -> _FilePage:
@@ -208,14 +187,16 @@ def _text(raw: bytes, *, is_first: bool) -> str:
     return text if len(text) <= MAX_LINE_CHARS else text[:MAX_LINE_CHARS] + "..."
 
 
-def _attachment_result(title: str, path: Path, attachment: _ReadAttachment) -> ToolResult:
-    text = "PDF read successfully" if attachment.mime == "application/pdf" else "Image read successfully"
-    url = f"data:{attachment.mime};base64,{base64.b64encode(attachment.data).decode()}"
+def _attachment_result(title: str, path: Path, mime: str, head: bytes, file: BinaryIO, status: os.stat_result) -> ToolResult:
+    if status.st_size > MAX_ATTACHMENT_BYTES:
+        raise ToolError(f"File is too large to attach ({status.st_size} bytes, limit {MAX_ATTACHMENT_BYTES}): {path}")
+    text = "PDF read successfully" if mime == "application/pdf" else "Image read successfully"
+    url = f"data:{mime};base64,{base64.b64encode(head + file.read(MAX_ATTACHMENT_BYTES)).decode()}"
     return ToolResult(
         title=title,
         output=text,
         metadata={"preview": text, "truncated": False},
-        attachments=[FileContent(mime=attachment.mime, url=url, filename=path.name)],
+        attachments=[FileContent(mime=mime, url=url, filename=path.name)],
     )
 
 
