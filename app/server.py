@@ -24,8 +24,8 @@ from app.intake.prompts import Prompts
 from app.intake.session_actions import SessionActions
 from app.intake.user_message import Intake
 from app.lsp.servers import LspSettings
-from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpSettings
+from app.mcp.values import CredentialStore
 from app.permission.service import Permissions
 from app.plugin.host import ApiAccess, PluginHost
 from app.plugin.runner import HOOK_SECONDS
@@ -64,7 +64,7 @@ from app.storage.writer import Writer
 from app.telemetry.telemetry import open_telemetry
 from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
-from app.tool.web.pinned import PinnedRequests
+from app.tool.web import PinnedRequests
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys

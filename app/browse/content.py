@@ -7,13 +7,18 @@ import mimetypes
 import os
 import re
 import stat
-from pathlib import Path
-
-from app.browse.reach import AllowedPaths, FileForbidden
+from app.browse.reach import AllowedPaths
+from app.browse.reach import FileForbidden
 from app.sandbox.git import Git
 from app.schema.errors import ServiceError
-from app.schema.project import FilePatch, PatchHunk, ViewedFile
-from app.tool.files.file_kind import SNIFFED_BYTES, attachment_mime, is_binary
+from app.schema.project import FilePatch
+from app.schema.project import PatchHunk
+from app.schema.project import ViewedFile
+from app.tool.builtin.read import SNIFFED_BYTES
+from app.tool.builtin.read import attachment_mime
+from app.tool.builtin.read import is_binary
+from pathlib import Path
+
 
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}

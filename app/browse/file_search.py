@@ -3,17 +3,18 @@
 import asyncio
 import heapq
 import os
-from collections.abc import Iterator, Sequence
+from app.schema.errors import BadRequest
+from app.tool import search
+from app.tool.base import ToolError
+from app.tool.search import SearchPlace
+from app.util.project_files import HeldDirectory
+from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from app.schema.errors import BadRequest
-from app.tool.base import ToolError
-from app.tool.search import ripgrep
-from app.tool.search.ripgrep import SearchPlace
-from app.util.project_files import HeldDirectory
 
 MAX_FILES = 200_000
 SECONDS = 10.0
@@ -79,7 +80,7 @@ async def list_names(place: SearchPlace) -> FileNames:
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
-                await ripgrep.search(place, arguments, end=b"\0", take=take, timeout=2 * SECONDS)
+                await search.search(place, arguments, end=b"\0", take=take, timeout=2 * SECONDS)
     except ToolError as error:
         raise BadRequest(str(error), ["directory"]) from error
     return await asyncio.to_thread(_named, files)

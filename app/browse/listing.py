@@ -2,14 +2,15 @@
 
 import asyncio
 import os
+from app.browse.reach import AllowedPaths
+from app.browse.reach import FileForbidden
+from app.sandbox.git import Git
+from app.schema.project import FileNode
+from app.tool import search
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.browse.reach import AllowedPaths, FileForbidden
-from app.sandbox.git import Git
-from app.schema.project import FileNode
-from app.tool.search import ripgrep
 
 _LEFT_OUT = {".git", ".DS_Store"}
 
@@ -56,9 +57,9 @@ async def _ignored(git: Git, folder: str, entries: Sequence[_DirectoryEntry]) ->
 def _node(reach: AllowedPaths, folder: str, entry: _DirectoryEntry, ignored: bool) -> FileNode:
     full = f"{folder.rstrip('/')}/{entry.name}"
     return FileNode(
-        name=ripgrep.json_text(Path(entry.name)),
-        path=ripgrep.json_text(Path(reach.relative(full))),
-        absolute=ripgrep.json_text(Path(full)),
+        name=search.json_text(Path(entry.name)),
+        path=search.json_text(Path(reach.relative(full))),
+        absolute=search.json_text(Path(full)),
         type="directory" if entry.is_directory else "file",
         ignored=ignored,
     )

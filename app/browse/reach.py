@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.permission.boundary import Boundary
+from app.permission.paths import Boundary
 from app.project.location import Location
 from app.schema.errors import BadRequest, ServiceError
 from app.util.project_files import HeldDirectory, path_of

@@ -2,17 +2,20 @@
 
 import asyncio
 import os
+from app.browse.content import FileTooLarge
+from app.browse.content import read
+from app.browse.reach import AllowedPaths
+from app.browse.reach import FileForbidden
+from app.sandbox.git import Git
+from app.schema.project import ChangedFile
+from app.tool import search
+from app.tool.builtin.read import SNIFFED_BYTES
+from app.tool.builtin.read import is_binary
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from app.browse.content import FileTooLarge, read
-from app.browse.reach import AllowedPaths, FileForbidden
-from app.sandbox.git import Git
-from app.schema.project import ChangedFile
-from app.tool.files.file_kind import SNIFFED_BYTES, is_binary
-from app.tool.search import ripgrep
 
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands."""
@@ -114,4 +117,4 @@ def _is_within(reach: AllowedPaths, change: GitChange) -> bool:
 def _seen_from(reach: AllowedPaths, change: GitChange) -> ChangedFile:
     """git spells the top of the checkout without symlinks."""
     path = os.path.relpath(f"{reach.worktree}/{change.name}", reach.real_directory)
-    return ChangedFile(path=ripgrep.json_text(Path(path)), added=change.added, removed=change.removed, status=change.status)
+    return ChangedFile(path=search.json_text(Path(path)), added=change.added, removed=change.removed, status=change.status)

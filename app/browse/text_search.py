@@ -2,17 +2,18 @@
 
 import asyncio
 import base64
+import orjson
 import os
+from app.schema.errors import BadRequest
+from app.schema.project import MatchedText
+from app.schema.project import Submatch
+from app.schema.project import TextMatch
+from app.tool import search
+from app.tool.base import ToolError
+from app.tool.search import SearchPlace
 from contextlib import suppress
 from typing import Any
 
-import orjson
-
-from app.schema.errors import BadRequest
-from app.schema.project import MatchedText, Submatch, TextMatch
-from app.tool.base import ToolError
-from app.tool.search import ripgrep
-from app.tool.search.ripgrep import SearchPlace
 
 MATCHES_PER_FILE = 10
 MAX_MATCHES = 1000
@@ -35,12 +36,12 @@ async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
             found.append(_match(report["data"]))
         return len(found) < MAX_MATCHES
 
-    ripgrep.binary()  # that it is missing is not the pattern's fault
+    search.binary()  # that it is missing is not the pattern's fault
     arguments = ["--json", "--no-follow", f"--max-count={MATCHES_PER_FILE}", "--glob=!.git", f"--regexp={pattern}", "--", "."]
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
-                await ripgrep.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
+                await search.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
     except ToolError as error:
         raise BadRequest(f"The pattern cannot be searched for: {error}", ["pattern"], pattern) from error
     return sorted(found, key=lambda match: (match.path.text, match.line_number))

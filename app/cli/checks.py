@@ -22,10 +22,10 @@ from app.lsp.kinds import programs_found
 from app.project.discovery import ProjectInfo
 from app.project.discovery import discover
 from app.sandbox.git import Git
+from app.sandbox.machine import SandboxUnusable
 from app.sandbox.sandbox import OFF
 from app.sandbox.sandbox import open_sandbox
 from app.sandbox.scope import SandboxWorkspace
-from app.sandbox.trial import SandboxUnusable
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.session.lease import DEAD_AFTER_MS

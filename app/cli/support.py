@@ -49,7 +49,7 @@ def database_must_do() -> Iterator[None]:
 @contextmanager
 def sandbox_must_do() -> Iterator[None]:
     """Prints why a required sandbox does not work as one sentence without a traceback."""
-    from app.sandbox.trial import SandboxUnusable
+    from app.sandbox.machine import SandboxUnusable
 
     try:
         yield

@@ -23,8 +23,8 @@ from app.schema.part import PartInput
 from app.schema.part import SubtaskPartInput
 from app.schema.part import TextPartInput
 from app.tool.mcp_tool import sanitised
-from app.tool.process.process import run as run_process
-from app.tool.process.transcript import Transcript
+from app.tool.process import run as run_process
+from app.tool.transcript import Transcript
 from app.util import environment
 from app.workspace.instance import Instance
 from asyncio.subprocess import DEVNULL

@@ -30,12 +30,12 @@ from app.tool.base import Tool
 from app.tool.base import ToolContext
 from app.tool.base import ToolError
 from app.tool.base import ToolResult
-from app.tool.builtin.list_files import ListParameters
-from app.tool.builtin.list_files import ListTool
+from app.tool.builtin.find import ListParameters
+from app.tool.builtin.find import ListTool
 from app.tool.builtin.read import ReadParameters
 from app.tool.builtin.read import ReadTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.file_times import Stamp
+from app.tool.text_file import FileTimes
+from app.tool.text_file import Stamp
 from app.tool.truncation import OutputStore
 from app.turn.tool_calls import UnattendedHost
 from app.util import ids

@@ -1,33 +1,39 @@
 """One connection to an MCP server, from its opening to its end, in a task of its own: what the SDK opens must be closed by the
 task that opened it."""
 
+import anyio
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from app.mcp.values import Content
+from app.mcp.values import McpFailure
+from app.mcp.values import McpTarget
+from app.mcp.values import McpTimeout
+from app.mcp.values import McpWatch
+from app.mcp.values import Offers
+from app.mcp.values import SignInNeeded
+from app.mcp.values import takes_sign_in
+from app.schema.project import MCPStatus
+from app.schema.project import MCPStatusConnected
+from app.schema.project import MCPStatusDisabled
+from app.schema.project import MCPStatusFailed
+from app.schema.project import MCPStatusNeedsAuth
+from app.schema.project import MCPStatusNeedsClientRegistration
+from app.util.secrets import redacted
+from collections.abc import Awaitable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import TypeVar
 
-import anyio
-
-from app.mcp.target import McpTarget, takes_sign_in
-from app.mcp.values import Content, McpFailure, McpTimeout, Offers, SignInNeeded
-from app.mcp.watch import McpWatch
-from app.schema.project import (
-    MCPStatus,
-    MCPStatusConnected,
-    MCPStatusDisabled,
-    MCPStatusFailed,
-    MCPStatusNeedsAuth,
-    MCPStatusNeedsClientRegistration,
-)
-from app.util.secrets import redacted
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
+
 
 T = TypeVar("T")
 
@@ -90,19 +96,19 @@ class McpConnection:
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Content:
         """Raises McpFailure, as the other requests do. Cancelled, they return at once."""
-        from app.mcp.content import of_tool_call
+        from app.mcp.client import of_tool_call
 
         return of_tool_call(
             await self._request(lambda client, progressed: client.call_tool(name, arguments, progress_callback=progressed))
         )
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Content:
-        from app.mcp.content import of_prompt
+        from app.mcp.client import of_prompt
 
         return of_prompt(await self._request(lambda client, _: client.get_prompt(name, arguments)))
 
     async def resource(self, uri: str) -> Content:
-        from app.mcp.content import of_resource
+        from app.mcp.client import of_resource
 
         return of_resource(await self._request(lambda client, _: client.read_resource(uri)))
 

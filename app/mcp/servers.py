@@ -1,24 +1,46 @@
-"""The MCP servers of one directory."""
+"""The MCP servers of one directory, and what clients choose at run time for them. The servers of one database tell each other."""
 
 import asyncio
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from app.mcp.choices import CHOICE, TOOLS, McpChoice, fingerprint
+from pydantic import Field
+
 from app.mcp.connection import McpConnection, McpTimeouts
-from app.mcp.credentials import CredentialStore
-from app.mcp.sign_in import SignIn
-from app.mcp.target import McpServerConfig, McpTarget
-from app.mcp.values import Content, McpFailure, Offers
+from app.mcp.values import Content, CredentialStore, McpFailure, McpServerConfig, McpTarget, Offers, SignIn
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
+from app.schema.base import Wire
 from app.schema.config import McpConfig, McpEnabledConfig, McpLocalConfig
 from app.schema.errors import NotFound
 from app.schema.event import EventMcpToolsChanged, McpServerRef
 from app.schema.project import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
 from app.storage.directory_state import DirectoryState, DirectoryStates
 from app.util.tasks import TaskSet
+
+OWN_STATES = "mcp "
+"""The names of all directory states of this package begin with it; the rest of a name is the MCP server's."""
+CHOICE = "mcp choice "
+TOOLS = "mcp tools "
+SIGN_IN = "mcp sign-in "
+CODE = "mcp code "
+RESULT = "mcp result "
+
+
+class McpChoice(Wire):
+    """A server is to be connected, anew if it is, or to stay off. `added`: the configuration of one that was added at run time.
+    `of`: the fingerprint of the configuration for which that was chosen."""
+
+    enabled: bool
+    of: str
+    added: Annotated[McpServerConfig | None, Field(discriminator="type")] = None
+
+
+def fingerprint(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()
+
 
 MOMENT = 3.0
 """Seconds after the start of connecting that a turn waits for a server; it goes on without one that is slower."""

@@ -1,10 +1,24 @@
-"""What an MCP server offers and answers, in our words: the SDK's types stay behind `client` and `content`."""
+"""What it takes to connect to an MCP server, and what one offers and answers, in our words."""
 
+import asyncio
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxWorkspace
+from app.schema.config import McpLocalConfig
+from app.schema.config import McpRemoteConfig
+from app.schema.part import FileContent
+from app.util.private_json import PrivateJson
+from app.util.secrets import secrets_of
+from app.util.secrets import words_of_secrets
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from pydantic import BaseModel
+from pydantic import ValidationError
 from typing import Any
-
-from app.schema.part import FileContent
+from typing import TypeGuard
+from urllib.parse import parse_qs
+from urllib.parse import urlsplit
 
 
 class McpFailure(Exception):
@@ -64,3 +78,128 @@ class Content:
     @property
     def text(self) -> str:
         return "\n\n".join(self.texts)
+
+
+class Credentials(BaseModel):
+    """`client` is how this program is registered there, `metadata` where tokens are renewed; both in the SDK's form.
+    `expires_at` is in seconds since 1970."""
+
+    redirect_uri: str
+    client: dict[str, Any] | None = None
+    tokens: dict[str, Any] | None = None
+    expires_at: float | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class CredentialStore:
+    def __init__(self, data_dir: Path) -> None:
+        self._file = PrivateJson(data_dir / "mcp-auth.json")
+
+    def get(self, url: str) -> Credentials | None:
+        """None also for an invalid entry: the user signs in again."""
+        try:
+            return Credentials.model_validate(self._file.read().get(url))
+        except ValidationError:
+            return None
+
+    def put(self, url: str, credentials: Credentials) -> None:
+        with self._file.updating() as content:
+            content[url] = credentials.model_dump(mode="json", exclude_none=True)
+
+    def remove(self, url: str) -> None:
+        with self._file.updating() as content:
+            content.pop(url, None)
+
+
+def state_of(page: str) -> str | None:
+    """That the address of a sign-in page has."""
+    return parse_qs(urlsplit(page).query).get("state", [None])[0]
+
+
+class SignIn:
+    """`address` is the page to open, once it is known; the browser comes back to `redirect_uri` with a code."""
+
+    def __init__(self, redirect_uri: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.redirect_uri = redirect_uri
+        self.address: asyncio.Future[str] = loop.create_future()
+        self.answer: asyncio.Future[tuple[str, str | None]] = loop.create_future()
+        """The code and the issuer that came with it, if one did."""
+
+    @property
+    def state(self) -> str | None:
+        """What the browser must bring back, so that nobody else's code is taken."""
+        return state_of(self.address.result()) if self.address.done() else None
+
+    def finish(self, code: str, issuer: str | None = None) -> None:
+        if not self.answer.done():
+            self.answer.set_result((code, issuer))
+
+    def refuse(self, why: str) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(McpFailure(f"The sign-in was refused: {why}"))
+
+
+McpServerConfig = McpLocalConfig | McpRemoteConfig
+
+
+@dataclass(frozen=True)
+class McpTarget:
+    """A program is started in the sandbox of `workspace` with `environment` and what its own configuration adds.
+    With a `sign_in` a remote server may ask the user to sign in; without one it is only tried with what is stored."""
+
+    name: str
+    config: McpServerConfig
+    workspace: SandboxWorkspace
+    environment: Mapping[str, str]
+    sandbox: Sandbox
+    credentials: CredentialStore
+    sign_in: SignIn | None = None
+
+    def secrets(self) -> list[str]:
+        """What its configuration has and an error may quote, but not tell."""
+        match self.config:
+            case McpLocalConfig(command=command, environment=environment):
+                return [*secrets_of(environment, headers=True), *words_of_secrets(command)]
+            case McpRemoteConfig():
+                return list(secrets_of(self.config.layer()))
+
+
+def takes_sign_in(config: McpServerConfig) -> TypeGuard[McpRemoteConfig]:
+    """Not where the configuration turns it off or brings a key of its own."""
+    if not isinstance(config, McpRemoteConfig) or config.oauth is False:
+        return False
+    return "authorization" not in {header.lower() for header in config.headers}
+
+
+class McpWatch:
+    """What the task of a connection waits for once it is up: a change that the server tells of, or the end."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._changed = False
+        self.end: Exception | None = None
+        self._stopped = False
+        self.last_status: int | None = None
+        """Of the HTTP answers that came."""
+
+    def changed(self) -> None:
+        self._changed = True
+        self._event.set()
+
+    def ended(self, why: Exception) -> None:
+        """The first reason counts."""
+        self.end = self.end or why
+        self._event.set()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._event.set()
+
+    async def change(self) -> bool:
+        """True at a change, False when stopped. Raises why the connection ended."""
+        await self._event.wait()
+        self._event.clear()
+        if self.end is not None:
+            raise self.end
+        return not self._stopped

@@ -1,5 +1,16 @@
-"""Permission requests: what the rules neither allow nor deny waits for the user's reply."""
+"""Permission requests: what the rules neither allow nor deny waits for the user's reply. What replies of `always` allow is
+stored.
 
+PermissionNotGranted
+├── PermissionDenied                a rule denies it
+├── PermissionVetoed                a plugin denies it
+├── PermissionRejected              the user rejects it: the turn stops after this step
+└── PermissionRejectedWithMessage   the user rejects it and says what to do instead: the turn goes on
+"""
+
+import base64
+import binascii
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -10,17 +21,107 @@ import orjson
 from app.bus.base import Event
 from app.pending.requests import LeaseOfRun, PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
 from app.permission import rules
-from app.permission.errors import PermissionDenied, PermissionRejected, PermissionRejectedWithMessage, PermissionVetoed
 from app.permission.rules import Subject
-from app.permission.saved import SavedApprovals, scope_of
 from app.project.location import Location
 from app.schema.errors import TooMany
 from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
 from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
 from app.storage.engine import Connection, Database, StorageError
 from app.storage.repositories import directory_rows, session_rows
+from app.storage.statements import statements
 from app.storage.writer import Row, Writer
 from app.telemetry.observer import NOBODY, Observer
+
+
+class PermissionNotGranted(Exception):
+    pass
+
+
+class PermissionDenied(PermissionNotGranted):
+    def __init__(self, rules: list[Rule]) -> None:
+        self.rules = rules
+        super().__init__(
+            "A permission rule forbids this tool call. The rules that apply: " + json.dumps([rule.wire() for rule in rules])
+        )
+
+
+class PermissionVetoed(PermissionNotGranted):
+    def __init__(self) -> None:
+        super().__init__("A plugin refused permission for this tool call.")
+
+
+class PermissionRejected(PermissionNotGranted):
+    def __init__(self) -> None:
+        super().__init__("The user rejected permission for this tool call.")
+
+
+class PermissionRejectedWithMessage(PermissionNotGranted):
+    def __init__(self, feedback: str) -> None:
+        super().__init__(f"The user rejected permission for this tool call and said: {feedback}")
+
+
+PREFIX = "psv_"
+
+
+def scope_of(project_id: str, owner: str) -> str:
+    """What an approval is stored for: a project, of one user where there are users."""
+    return f"{project_id} {owner}" if owner else project_id
+
+
+@dataclass(frozen=True, slots=True)
+class SavedApproval:
+    """`scope` as `scope_of` makes it."""
+
+    scope: str
+    permission: str
+    pattern: str
+
+    @property
+    def id(self) -> str:
+        """Names it and nothing else: it is no row of its own."""
+        packed = base64.urlsafe_b64encode(orjson.dumps([self.scope, self.permission, self.pattern]))
+        return PREFIX + packed.decode().rstrip("=")
+
+    @classmethod
+    def of_id(cls, saved_id: str) -> "SavedApproval | None":
+        packed = saved_id.removeprefix(PREFIX)
+        try:
+            match orjson.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))):
+                case [str(scope), str(permission), str(pattern)]:
+                    return cls(scope, permission, pattern)
+        except (binascii.Error, ValueError):
+            pass
+        return None
+
+    @property
+    def project_id(self) -> str:
+        return self.scope.partition(" ")[0]
+
+    @property
+    def owner(self) -> str:
+        return self.scope.partition(" ")[2]
+
+
+class SavedApprovals:
+    """`owner`: only those of one user, None for all."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sql = statements(database.dialect)
+
+    async def all(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
+        rows = await self._database.read(directory_rows.all_approvals)
+        found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
+        return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
+
+    async def remove(self, owner: str | None, saved_id: str) -> None:
+        """What it allowed is asked for again. One that is not there is gone already."""
+        saved = SavedApproval.of_id(saved_id)
+        if saved is None or owner not in (None, saved.owner):
+            return
+        row = {"of_project": saved.scope, "of_permission": saved.permission, "gone": saved.pattern}
+        await self._database.write(lambda connection: connection.execute(self._sql.delete_approval, row))
+
 
 log = logging.getLogger(__name__)
 

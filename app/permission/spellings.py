@@ -1,10 +1,63 @@
-"""Other spellings of a command, so that a rule about one spelling is not evaded by another."""
+"""Commands and their names: other spellings of a command, so that a rule about one is not evaded by another; the programs that
+rules deny or ask about, wherever a command line names them; the words that identify a command. Pure."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import permutations
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import permutations, takewhile
 from posixpath import basename
 
-from app.permission.arity import arity
+from app.permission.wildcard import matches
+
+_TWO_WORDS = """
+bazel brew bun cargo cdk cf cmake composer consul crictl deno docker eksctl firebase flyctl git go gradle helm heroku hugo ip kind
+kubectl kustomize make mc minikube mongosh mysql mvn ng npm nvm nx openssl pip pipenv pnpm poetry podman psql pulumi pyenv python
+rake rbenv redis-cli rustup serverless skaffold sls sst swift systemctl terraform tmux turbo ufw vault vercel volta wp yarn
+"""
+
+_THREE_WORDS = "aws az doctl gcloud gh sfdx"
+
+_THREE_WORDS_AFTER = {
+    "bun": "run x",
+    "cargo": "add run",
+    "consul": "kv",
+    "deno": "task",
+    "docker": "builder compose container image network volume",
+    "eksctl": "create",
+    "git": "config remote stash",
+    "ip": "addr link netns route",
+    "kind": "create",
+    "kubectl": "kustomize rollout",
+    "mc": "admin",
+    "npm": "exec init run view",
+    "openssl": "req x509",
+    "pnpm": "dlx exec run",
+    "podman": "container image",
+    "pulumi": "stack",
+    "terraform": "workspace",
+    "vault": "auth kv",
+    "yarn": "dlx run",
+}
+
+_ARITY: dict[tuple[str, ...], int] = {
+    **{(name,): 2 for name in _TWO_WORDS.split()},
+    **{(name,): 3 for name in _THREE_WORDS.split()},
+    **{(name, word): 3 for name, words in _THREE_WORDS_AFTER.items() for word in words.split()},
+}
+
+
+def arity(tokens: Sequence[str]) -> int:
+    """The longest known prefix decides. An unknown command is identified by its first word."""
+    return _ARITY.get(tuple(tokens[:2])) or _ARITY.get(tuple(tokens[:1])) or 1
+
+
+def always_pattern(tokens: Sequence[str]) -> str | None:
+    """The pattern that a reply of `always` allows, such as `git status *`, which matches `git status` too. None if the words
+    contain wildcards: as a pattern they would allow more than the user saw."""
+    prefix = " ".join(tokens[: arity(tokens)])
+    return None if "*" in prefix or "?" in prefix else prefix + " *"
+
 
 _SHORT_OF = {"--recursive": "r", "--force": "f"}
 _LONG_OF = {letter: name for name, letter in _SHORT_OF.items()}
@@ -81,3 +134,38 @@ def _letters(option: str) -> str:
     if option.startswith("--"):
         return _SHORT_OF.get(option, "")
     return option[1:] if option[1:].isalpha() else ""
+
+
+class NamedPrograms:
+    """`patterns`: of the rules that deny or ask. One that begins with a wildcard names no program: it matches what was typed."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = [pattern for pattern in patterns if pattern.lstrip()[:1] not in ("", "*", "?")]
+        self._names = {pattern.split()[0].lower() for pattern in self._patterns}
+
+    def has(self, word: str) -> bool:
+        return any(matches(name, spelled) for name in self._names for spelled in (word.lower(), basename(word).lower()))
+
+    def may_be(self, word: str) -> bool:
+        """Whether a wildcard in the word can become such a name. One that any name matches is about files."""
+        glob = re.sub(r"\[\^", "[!", basename(word).lower())
+        is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
+        return is_glob and any(fnmatchcase(name, glob) for name in self._names)
+
+    def mentioned_in(self, text: str) -> Iterator[str]:
+        """The patterns whose program stands in the text as a word, with the literal words behind it (`git push*`)."""
+        return (pattern for pattern in self._patterns if all(word.search(text) for word in _mention(pattern)))
+
+
+@lru_cache(maxsize=2048)
+def _mention(pattern: str) -> list[re.Pattern[str]]:
+    name, *behind = pattern.split()
+    literal = takewhile(lambda word: re.fullmatch(r"\w[\w-]*\*?", word), behind)
+    return [_as_word(word) for word in (name, *literal)]
+
+
+def _as_word(word: str) -> re.Pattern[str]:
+    """`rm*` is the beginning of one."""
+    start = word.partition("*")[0].partition("?")[0]
+    end = r"(?![\w-]|\.\w)" if start == word else ""
+    return re.compile(rf"(?<![\w.-]){re.escape(start)}{end}", re.IGNORECASE)

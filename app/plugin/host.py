@@ -1,17 +1,21 @@
-"""The plugins of the directories in use: loaded once per configuration, closed with it."""
+"""The plugins of the directories in use: loaded once per configuration, told of the directory's events, closed with it."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from app.bus.memory import Listener, MemoryBus
+import logging
+import orjson
+from app.bus.memory import Listener
+from app.bus.memory import MemoryBus
 from app.config.loader import LoadedConfig
 from app.plugin.api import PluginInput
-from app.plugin.events import forward
-from app.plugin.loading import Plugins, load_all
+from app.plugin.loading import Plugins
+from app.plugin.loading import load_all
 from app.plugin.runner import HOOK_SECONDS
+from app.plugin.runner import HookRunner
 from app.project.location import Location
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -82,3 +86,22 @@ class _OpenPlugins:
         async with asyncio.TaskGroup() as group:
             for plugin in hooks.plugins_with("event"):
                 group.create_task(forward(lambda: Listener(bus.own, directory, keeps_open=False, user=None), hooks, plugin))
+
+
+log = logging.getLogger(__name__)
+
+
+async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str) -> None:
+    """Until the directory is closed. What waits for a plugin is bounded: one that falls behind loses what waited."""
+    while True:
+        with closing(subscribe()) as listener:
+            await _notify(listener, hooks, plugin)
+        if not listener.fell_behind:
+            return
+        log.warning("plugin %s: its hook event is too slow; the events that waited for it were dropped", plugin)
+
+
+async def _notify(listener: Listener, hooks: HookRunner, plugin: str) -> None:
+    while frames := await listener.take():
+        for frame in frames:
+            await hooks.notify(plugin, "event", {"event": orjson.loads(frame.event.payload)})

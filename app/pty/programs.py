@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.pty.shells import is_shell
-from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxWorkspace
+from app.sandbox.scope import Program, SandboxWorkspace
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.terminal import PtyInput
 

@@ -5,14 +5,16 @@ import fcntl
 import os
 import struct
 import termios
+from app.sandbox.scope import Program
+from app.schema.terminal import PtySize
+from app.tool.process import end_group
+from app.tool.process import marked
+from app.tool.process import yield_processor
+from app.util import processes
 from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.sandbox.program import Program
-from app.schema.terminal import PtySize
-from app.tool.process.process import end_group, marked, yield_processor
-from app.util import processes
 
 DEFAULT_SIZE = PtySize(rows=24, cols=80)
 READ_BYTES = 64 * 1024

@@ -1,11 +1,12 @@
 """The shells of this machine."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path, PurePath
-
 from app.schema.terminal import PtyShell
-from app.tool.process.environment import UNSUITABLE_SHELLS
+from app.tool.process import UNSUITABLE_SHELLS
+from collections.abc import Iterator
+from pathlib import Path
+from pathlib import PurePath
+
 
 _LIST = Path("/etc/shells")
 _COMMON = ("/bin/bash", "/bin/zsh", "/bin/sh")

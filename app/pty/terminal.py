@@ -2,13 +2,14 @@
 
 import asyncio
 import codecs
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-
 from app.pty.pseudo_terminal import PseudoTerminal
 from app.pty.scrollback import Scrollback
-from app.sandbox.program import Program
-from app.schema.terminal import Pty, PtyUpdate
+from app.sandbox.scope import Program
+from app.schema.terminal import Pty
+from app.schema.terminal import PtyUpdate
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from dataclasses import field
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from app.bus.memory import MemoryBus
 from app.mcp import signing_in
-from app.mcp.choices import CODE, OWN_STATES
+from app.mcp.servers import CODE, OWN_STATES
 from app.pty.terminals import Terminals
 from app.schema.errors import ServiceError
 from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory

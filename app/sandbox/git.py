@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import IO
 
 from app.sandbox.git_repository import GitRepository, may_name_filters, problem_of
-from app.sandbox.program import Program
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import NO_WALLS, Walls
+from app.sandbox.scope import NO_WALLS, Program, Walls
 from app.util import environment
 from app.util.git_obstacles import checkout_obstacle
 from app.util.project_files import DirectoryReplaced, HeldDirectory, warn_once

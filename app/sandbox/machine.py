@@ -1,16 +1,67 @@
-"""Finds out once what commands are shown of this machine: the system and the toolchains, without what not every user may read."""
+"""What this machine has for commands: the system, the toolchains and the user's git configuration, without what not every user
+may read; and whether the sandbox works here, which is tried once."""
 
 import os
+import re
 import shutil
 import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
-from app.sandbox.git_settings import git_files
-from app.sandbox.scope import MachineFacts, Mask, is_private, may_be_granted
+from app.sandbox.bubblewrap import arguments
+from app.sandbox.git_repository import read_small
+from app.sandbox.scope import MachineFacts, Mask, SandboxWorkspace, is_private, may_be_granted, scope_of
+
+_MOST_FILES = 100
+_SECTION = re.compile(r'\s*\[\s*([\w.-]+)[^\]"]*(?:"[^"]*"\s*)?\](.*)')
+_SETTING = re.compile(r'\s*([a-z][a-z-]*)\s*=\s*(?:"([^"]*)"|([^#;]*))', re.IGNORECASE)
+_NAMING_FILES = {"excludesfile", "attributesfile", "template", "allowedsignersfile", "ignorerevsfile", "file"}
+
+
+def git_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
+    """By the names that git finds them by; those that are there."""
+    found: list[Path] = []
+    pending = _first_files(home, environment)
+    while pending and len(found) < _MOST_FILES:
+        file = pending.pop(0)
+        if file in found or not file.is_file():
+            continue
+        found.append(file)
+        for path, is_configuration in _named_in(file, home):
+            (pending if is_configuration else found).append(path)
+    return list(dict.fromkeys(path for path in found if path.is_file()))
+
+
+def _first_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
+    own = environment.get("GIT_CONFIG_GLOBAL")
+    folder = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "git"
+    of_user = [Path(own)] if own else [home / ".gitconfig", folder / "config"]
+    of_system = Path(environment.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig")
+    return [path for path in (*of_user, folder / "ignore", folder / "attributes", of_system) if path.is_absolute()]
+
+
+def _named_in(file: Path, home: Path) -> Iterator[tuple[Path, bool]]:
+    """The absolute paths of files, and whether they are configuration, too."""
+    section = ""
+    for line in read_small(file).splitlines():
+        if head := _SECTION.match(line):
+            section, line = head[1].lower(), head[2]
+        setting = _SETTING.match(line)
+        name = (setting[2] or setting[3] or "").strip() if setting else ""
+        if setting is None or not name or "\0" in name:
+            continue
+        path = home / name[2:] if name.startswith("~/") else Path(name)
+        if section.startswith("include") and setting[1].lower() == "path":
+            yield Path(os.path.normpath(file.parent / path)), True
+        elif setting[1].lower() in _NAMING_FILES and path.is_absolute():
+            yield path, False
+
 
 _SYSTEM = """
 /usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu /snap /sys/devices/system
@@ -132,3 +183,50 @@ def _unreadable_below(folder: str) -> Iterator[Mask]:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+SECONDS = 10
+_MESSAGE_CHARACTERS = 300
+_PROOF = "test ! -w /proc/sys/kernel/core_pattern && test ! -w /proc/sysrq-trigger && echo works"
+"""Fails also where the kernel's settings can be written: a `core_pattern` is run outside of all namespaces."""
+
+
+class SandboxUnusable(Exception):
+    """Why it does not work here."""
+
+
+def usable(machine: MachineFacts) -> MachineFacts:
+    """The facts with the kind of namespaces that works. Root needs no user namespace, and in one files of other owners are out of
+    reach; a container may allow root that kind alone. Raises SandboxUnusable."""
+    if sys.platform != "linux":
+        raise SandboxUnusable("bubblewrap is for Linux only")
+    if not os.access(machine.bwrap, os.X_OK):
+        raise SandboxUnusable("bubblewrap is not installed (no program `bwrap`)")
+    kinds = [machine, replace(machine, user_namespace=True)] if machine.is_root else [machine]
+    reasons = []
+    for kind in kinds:
+        reason = _failure(kind)
+        if not reason:
+            return kind
+        reasons.append(reason)
+    raise SandboxUnusable(reasons[-1])
+
+
+@cache
+def _failure(machine: MachineFacts) -> str:
+    """Empty if it works."""
+    with tempfile.TemporaryDirectory(prefix="opensession-sandbox-") as name:
+        directory = Path(name)
+        workspace = SandboxWorkspace(directory, directory)
+        apart = replace(machine, data_dir=directory / "data")
+        scope = scope_of(apart, workspace, directory)
+        assert scope.private is not None
+        for folder in ("home", "tmp"):
+            (scope.private / folder).mkdir(parents=True)
+        command = [*arguments(apart, scope), machine.shell, "-c", _PROOF]
+        try:
+            tried = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    said = tried.stderr.strip()[-_MESSAGE_CHARACTERS:]
+    return "" if tried.stdout == "works\n" and tried.returncode == 0 else said or f"bwrap ended with {tried.returncode}"

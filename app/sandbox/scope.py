@@ -1,7 +1,7 @@
 """What a sandboxed command may reach: values, and how they follow from the directory, the configuration and what was granted."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -280,3 +280,18 @@ def _expanded(name: str) -> Path:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`env` None: the environment of the server. `scope` None: it is not confined."""
+
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str] | None = None
+    scope: SandboxScope | None = None
+
+    @property
+    def is_confined(self) -> bool:
+        """It runs in a PID namespace, which ends with it."""
+        return self.scope is not None

@@ -9,9 +9,9 @@ from app.schema.base import Metadata, PermissionID, QuestionID, SessionID, Wire
 Action = Literal["allow", "deny", "ask"]
 Reply = Literal["once", "always", "reject"]
 
-EDITING_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch", "patch"})
-"""Tools that change the files that they name, or fail and change nothing. They share the permission `edit`. `patch` is of older
-configurations and sessions."""
+EDITING_TOOLS = {"edit", "write", "multiedit", "apply_patch", "patch"}
+"""Tools that change the files that they name, or fail and change nothing. They share the permission `edit`, and a revert knows
+their files. Those of OpenCode's configurations and sessions; a class of app.tool.base.Tool that says `edits_files` is added."""
 
 
 class Rule(Wire):

@@ -1,21 +1,32 @@
 """The interface of a tool, the services of the turn that calls it, and its result."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
-
-from pydantic import BaseModel, RootModel
-
+from abc import ABC
+from abc import abstractmethod
 from app.permission.rules import Subject
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.model import Agent, Model
+from app.schema.model import Agent
+from app.schema.model import Model
 from app.schema.part import FileContent
-from app.schema.permission import Answer, QuestionInfo
+from app.schema.permission import Answer
+from app.schema.permission import EDITING_TOOLS
+from app.schema.permission import QuestionInfo
 from app.schema.project import FileErrors
 from app.schema.session import Todo
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from pydantic import BaseModel
+from pydantic import RootModel
+from typing import Any
+from typing import Generic
+from typing import Protocol
+from typing import TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class ToolHost(Protocol):
     """The services of a turn that a tool may use."""
 
     async def require_permission(self, needed: ToolPermission) -> None:
-        """Returns when the permission is granted. Raises an error of app.permission.errors if it is denied or rejected."""
+        """Returns when the permission is granted. Raises an error of app.permission.service if it is denied or rejected."""
         ...
 
     async def approved_directories(self) -> list[Path]:
@@ -170,16 +181,27 @@ def _json_schema(parameters: type[BaseModel]) -> dict[str, Any]:
     return parameters.model_json_schema(by_alias=True)
 
 
+@cache
+def load_description(tool_id: str) -> str:
+    return resources.files("app.tool").joinpath("descriptions", f"{tool_id}.txt").read_text("utf-8").strip()
+
+
 class Tool(ABC, Generic[P]):
-    """One module per tool: `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in
-    `descriptions/<id>.txt`, and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
+    """Has an `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in `descriptions/<id>.txt`,
+    and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
     """
 
     id: str
     parameters: type[P]
+    edits_files = False
+    """Whether it changes the files that it names, or fails and changes nothing. It then asks the permission `edit`."""
 
-    @abstractmethod
-    def description(self) -> str: ...
+    def __init_subclass__(cls) -> None:
+        if cls.edits_files:
+            EDITING_TOOLS.add(cls.id)
+
+    def description(self) -> str:
+        return load_description(self.id)
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the arguments, as the model sees it."""

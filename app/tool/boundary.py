@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.permission.boundary import Boundary
+from app.permission.paths import Boundary
 from app.permission.wildcard import is_plain
 from app.tool.base import ToolContext, ToolError, ToolPermission
 from app.util.project_files import DirectoryReplaced, HeldDirectory
@@ -35,7 +35,7 @@ def _require_reachable(ctx: ToolContext, bases: Sequence[HeldDirectory], real: P
 
 
 def root_of(ctx: ToolContext, path: Path) -> HeldDirectory | Path:
-    """Beneath which directory `path`, which `locate` returned, is opened (app.tool.files.beneath)."""
+    """Beneath which directory `path`, which `locate` returned, is opened (app.tool.text_file)."""
     return next((base for base in _bases(ctx) if path.is_relative_to(base.path)), Path("/"))
 
 

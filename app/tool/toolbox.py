@@ -15,24 +15,15 @@ from app.tool.base import Tool
 from app.tool.builtin.apply_patch import ApplyPatchTool
 from app.tool.builtin.bash import DEFAULT_TIMEOUT_MS, BashTool
 from app.tool.builtin.batch import BatchTool
-from app.tool.builtin.edit import EditTool
-from app.tool.builtin.glob import GlobTool
-from app.tool.builtin.grep import GrepTool
-from app.tool.builtin.invalid import InvalidTool
-from app.tool.builtin.list_files import ListTool
+from app.tool.builtin.conversation import InvalidTool, QuestionTool, SkillTool, TaskTool, TodoReadTool, TodoWriteTool
+from app.tool.builtin.edit import EditTool, MultiEditTool, WriteTool
+from app.tool.builtin.find import GlobTool, GrepTool, ListTool
 from app.tool.builtin.lsp import LspTool
-from app.tool.builtin.multiedit import MultiEditTool
-from app.tool.builtin.question import QuestionTool
 from app.tool.builtin.read import ReadTool
-from app.tool.builtin.skill import SkillTool
-from app.tool.builtin.task import TaskTool
-from app.tool.builtin.todo import TodoReadTool, TodoWriteTool
 from app.tool.builtin.webfetch import WebFetchTool
-from app.tool.builtin.write import WriteTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
-from app.tool.process.environment import choose_shell, secret_names, without_variables
-from app.tool.web.pinned import PinnedRequests
+from app.tool.process import choose_shell, secret_names, without_variables
+from app.tool.text_file import FileLocks, FileTimes
+from app.tool.web import PinnedRequests
 
 CLIENTS_WITH_QUESTIONS = ("app", "cli", "desktop")
 """Clients that can show a question (OPENCODE_CLIENT)."""

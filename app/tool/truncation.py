@@ -3,15 +3,14 @@
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from app.schema.config import ToolOutputConfig
-from app.tool.files.text_file import finish_in_thread
+from app.tool.text_file import finish_in_thread
 from app.util import ids
 
 log = logging.getLogger(__name__)
@@ -19,8 +18,6 @@ log = logging.getLogger(__name__)
 MAX_LINES = 2_000
 MAX_BYTES = 50 * 1024
 RETENTION_MS = 7 * 24 * 60 * 60 * 1000
-
-Direction = Literal["head", "tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +27,6 @@ class BoundedOutput:
     text: str
     truncated: bool
     output_path: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Truncation:
-    kept: bytes
-    removed: int
-    unit: Literal["lines", "bytes"]
 
 
 class OutputStore:
@@ -55,15 +45,14 @@ class OutputStore:
             max_bytes=limits.max_bytes or self._max_bytes,
         )
 
-    async def bound(self, text: str, *, may_delegate: bool, direction: Direction = "head") -> BoundedOutput:
-        """`may_delegate`: the agent has the task tool; the hint suggests a subagent to search the file. `direction`: the end that
-        is kept. Characters that UTF-8 cannot encode become `?`.
-        """
+    async def bound(self, text: str, *, may_delegate: bool) -> BoundedOutput:
+        """The beginning, if the text is too long. `may_delegate`: the agent has the task tool; the hint suggests a subagent to
+        search the file. Characters that UTF-8 cannot encode become `?`."""
         if len(text) <= self._max_bytes:
             data = text.encode("utf-8", "replace")
             if self._fits(data):
                 return BoundedOutput(data.decode(), truncated=False)
-        return await finish_in_thread(self._truncate, text, may_delegate, direction)
+        return await finish_in_thread(self._truncate, text, may_delegate)
 
     async def cleanup(self, now_ms: int) -> int:
         """Removes files older than a week at `now_ms`; returns how many."""
@@ -72,15 +61,12 @@ class OutputStore:
     def _fits(self, data: bytes) -> bool:
         return len(data) <= self._max_bytes and data.count(b"\n") < self._max_lines
 
-    def _truncate(self, text: str, may_delegate: bool, direction: Direction) -> BoundedOutput:
+    def _truncate(self, text: str, may_delegate: bool) -> BoundedOutput:
         data = text.encode("utf-8", "replace")
         if self._fits(data):
             return BoundedOutput(data.decode(), truncated=False)
         path = self._keep(data)
-        cut = _cut(data, self._max_lines, self._max_bytes, direction)
-        note = f"...{cut.removed} {cut.unit} truncated..."
-        kept = cut.kept.decode("utf-8", "ignore")
-        preview = f"{kept}\n\n{note}" if direction == "head" else f"{note}\n\n{kept}"
+        preview = _beginning(data, self._max_lines, self._max_bytes)
         return BoundedOutput(f"{preview}\n\n{_hint(path, may_delegate)}", truncated=True, output_path=path)
 
     def _keep(self, data: bytes) -> Path | None:
@@ -112,22 +98,17 @@ def _private_opener(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
 
 
-def _cut(data: bytes, max_lines: int, max_bytes: int, direction: Direction) -> _Truncation:
-    """Keeps whole lines from one end within both limits; of a first line that is too long, as much as fits."""
+def _beginning(data: bytes, max_lines: int, max_bytes: int) -> str:
+    """Whole lines within both limits, of a first line that is too long as much as fits; and how much is missing."""
     lines = data.split(b"\n")
-    ordered: Iterable[bytes] = lines if direction == "head" else reversed(lines)
-    kept = list(islice(_within(ordered, max_bytes), max_lines))
-    if not any(kept):
-        part = data[:max_bytes] if direction == "head" else data[-max_bytes:]
-        part = part.decode("utf-8", "ignore").encode()
-        return _Truncation(part, len(data) - len(part), "bytes")
-    preview = b"\n".join(kept if direction == "head" else reversed(kept))
-    if len(kept) == max_lines:
-        return _Truncation(preview, len(lines) - len(kept), "lines")
-    return _Truncation(preview, len(data) - len(preview), "bytes")
+    kept = list(islice(_within(lines, max_bytes), max_lines))
+    preview = b"\n".join(kept) if any(kept) else data[:max_bytes].decode("utf-8", "ignore").encode()
+    at_lines = any(kept) and len(kept) == max_lines
+    missing = f"{len(lines) - len(kept)} lines" if at_lines else f"{len(data) - len(preview)} bytes"
+    return f"{preview.decode('utf-8', 'ignore')}\n\n...{missing} truncated..."
 
 
-def _within(lines: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
+def _within(lines: Sequence[bytes], max_bytes: int) -> Iterator[bytes]:
     """The lines that fit when joined with newlines."""
     used = -1
     for line in lines:

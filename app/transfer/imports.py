@@ -6,7 +6,7 @@ from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from app.permission.inheritance import within_limits
+from app.permission.rules import within_limits
 from app.schema.base import SessionID, Wire
 from app.schema.session import Revert, Session
 from app.transfer.document import SessionDocument

@@ -8,8 +8,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from app.tool.web.fetch import FetchFailed, fetch
-from app.tool.web.pinned import AddressDenied, PinnedRequests
+from app.tool.web import AddressDenied, FetchFailed, PinnedRequests, fetch
 
 STDIN = "-"
 FETCH_SECONDS = 120.0

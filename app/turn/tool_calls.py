@@ -3,9 +3,9 @@
 import asyncio
 import logging
 from app.context import system
-from app.permission.errors import PermissionNotGranted
-from app.permission.errors import PermissionRejected
 from app.permission.service import PermissionCheck
+from app.permission.service import PermissionNotGranted
+from app.permission.service import PermissionRejected
 from app.provider.base import InvalidToolCall
 from app.provider.base import ToolCall
 from app.provider.base import ToolSpec
@@ -36,8 +36,8 @@ from app.tool.base import ToolError
 from app.tool.base import ToolPermission
 from app.tool.base import ToolResult
 from app.tool.base import ToolTimeout
-from app.tool.files.text_file import json_text
 from app.tool.structured_output import STRUCTURED_OUTPUT
+from app.tool.text_file import json_text
 from app.turn import hooks
 from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext

@@ -31,7 +31,7 @@ from app.schema.session import Busy
 from app.storage.writer import StaleLease
 from app.tool.base import Tool
 from app.tool.builtin.task import TaskTool
-from app.tool.mcp_tool import mcp_tools
+from app.tool.external import mcp_tools
 from app.tool.structured_output import STRUCTURED_OUTPUT
 from app.tool.structured_output import StructuredOutputTool
 from app.turn import compaction

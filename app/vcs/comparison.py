@@ -10,22 +10,31 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from app.browse.status import GitChange
+from app.browse.status import MAX_UNTRACKED
+from app.browse.status import parse_changes
+from app.project.discovery import branch
+from app.project.location import Location
+from app.sandbox.git import Git
+from app.sandbox.git import GitResult
+from app.sandbox.git import TOO_MUCH_OUTPUT
+from app.schema.errors import TooLarge
+from app.schema.project import VcsFileDiff
+from app.schema.project import VcsFileStatus
+from app.tool.text_file import json_text
+from app.tool.text_file import open_file
+from app.vcs.default_branch import default_branch
+from app.vcs.errors import GitFailed
+from collections.abc import AsyncIterator
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from app.browse.status import MAX_UNTRACKED, GitChange, parse_changes
-from app.project.discovery import branch
-from app.project.location import Location
-from app.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
-from app.schema.errors import TooLarge
-from app.schema.project import VcsFileDiff, VcsFileStatus
-from app.tool.files.beneath import open_file
-from app.tool.files.text_file import json_text
-from app.vcs.default_branch import default_branch
-from app.vcs.errors import GitFailed
 
 MAX_PATCH_BYTES = 10_000_000
 """Of all patches of an answer together."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.sandbox.sandbox import Sandbox
-from app.tool.process.process import run
-from app.tool.process.transcript import Transcript
+from app.tool.process import run
+from app.tool.transcript import Transcript
 from app.workspace.instances import Instances
 
 log = logging.getLogger(__name__)

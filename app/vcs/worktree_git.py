@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.sandbox.git import Git, GitResult, git_of
 from app.sandbox.git_repository import GitRepository, repository_of
-from app.tool.files.beneath import open_file, status_of
+from app.tool.text_file import open_file, status_of
 
 BRANCH_PREFIX = "opencode/"
 _CHECKOUT_SECONDS = 600

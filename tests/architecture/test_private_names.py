@@ -17,7 +17,6 @@ DOCUMENTED = frozenset({"_asdict", "_make", "_replace", "_fields", "_exit"})
 
 EXCEPTIONS = {
     "app/mcp/client.py: mcp.client._transport": "the SDK names the types of a transport's streams there alone",
-    "app/mcp/program_streams.py: mcp.client._transport": "the same",
     "app/mcp/stdio.py: mcp.client._transport": "the same",
 }
 

@@ -4,18 +4,19 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+
 APP = Path(__file__).parents[2] / "app"
 STARTERS = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "stdio_client", "run_process", "open_process"}
 MODULES = {"subprocess", "pty"}
 OWN_PROGRAMS = {
     "cli/checks.py": "a second server, to try locks with",
-    "sandbox/trial.py": "the trial of the sandbox",
-    "tool/process/process.py": "what app.sandbox.program describes",
-    "pty/pseudo_terminal.py": "what app.sandbox.program describes",
-    "sandbox/git.py": "git, in the sandbox: what app.sandbox.program describes",
-    "lsp/client.py": "what app.sandbox.program describes, as lsp/servers.py asks for it",
-    "mcp/program_streams.py": "what app.sandbox.program describes, as mcp/stdio.py asks for it",
-    "intake/command.py": "what app.sandbox.program describes",
+    "sandbox/machine.py": "the trial of the sandbox",
+    "tool/process.py": "what app.sandbox.scope describes",
+    "pty/pseudo_terminal.py": "what app.sandbox.scope describes",
+    "sandbox/git.py": "git, in the sandbox: what app.sandbox.scope describes",
+    "lsp/client.py": "what app.sandbox.scope describes, as lsp/servers.py asks for it",
+    "mcp/stdio.py": "what app.sandbox.scope describes, as mcp/stdio.py asks for it",
+    "intake/command.py": "what app.sandbox.scope describes",
 }
 PLAIN_PROGRAMS = {"sandbox/sandbox.py"}
 """Where a Program may be made."""
@@ -67,7 +68,7 @@ def test_git_is_started_in_one_place() -> None:
 def test_bubblewrap_is_started_in_one_place() -> None:
     """And tried in another; its arguments come from one module."""
     found = {name for name, path in files().items() if "from app.sandbox.bubblewrap import" in path.read_text()}
-    assert found == {"sandbox/sandbox.py", "sandbox/trial.py"}
+    assert found == {"sandbox/sandbox.py", "sandbox/machine.py"}
 
 
 def test_a_module_that_starts_a_process_is_found(tmp_path: Path) -> None:

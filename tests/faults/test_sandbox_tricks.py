@@ -21,7 +21,7 @@ from trick_ground import Location
 
 from app.provider.scripted import ScriptedProvider
 from app.sandbox.sandbox import OFF
-from app.tool.process import process
+from app.tool import process
 
 pytestmark = needs_sandbox
 

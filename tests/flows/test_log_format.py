@@ -18,7 +18,7 @@ from running_server import serving, this_checkout
 from turns import call, say
 
 from app.telemetry.log_lines import JsonLines
-from app.tool.builtin.glob import GlobTool
+from app.tool.builtin.find import GlobTool
 
 SAID = "it has begun"
 PROMPT = {"parts": [{"type": "text", "text": "Go"}], "model": {"providerID": "scripted", "modelID": "rules"}}

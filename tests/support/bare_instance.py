@@ -7,8 +7,8 @@ from own_announcements import announcing_to
 from app.config.flags import Flags
 from app.formatter.formatters import Formatters
 from app.lsp.servers import LanguageServers, LspSettings
-from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
+from app.mcp.values import CredentialStore
 from app.project.location import Location
 from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF

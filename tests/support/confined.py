@@ -13,7 +13,7 @@ from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import SandboxConfig
 from app.settings import Settings
-from app.tool.process import process
+from app.tool import process
 
 SECRET = "marked-secret"
 

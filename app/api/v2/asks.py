@@ -10,7 +10,7 @@ from app.api.roles import ANSWERS, READS, WRITES
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
 from app.intake.admission import ClientPermission, ask
 from app.pending.requests import PendingRequest, PendingRequests, R, T
-from app.permission.saved import SavedApproval
+from app.permission.service import SavedApproval
 from app.schema.base import PermissionID, Wire
 from app.schema.permission import Action, AnswerInput, PermissionV2Request, QuestionRequest, ReplyInput
 from app.server import Server

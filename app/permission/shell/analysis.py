@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.permission.boundary import Boundary
+from app.permission.paths import Boundary, PathCheck
 from app.permission.rules import Subject
 from app.permission.shell.findings import Findings, Invocation, TooComplex
-from app.permission.shell.paths import PathCheck
 from app.permission.shell.reader import ShellReader
-from app.permission.shell.variables import Variables
-from app.permission.shell.words import literal_word
+from app.permission.shell.words import Variables, literal_word
 from app.permission.wildcard import is_plain
 
 

@@ -6,17 +6,31 @@ from contextlib import contextmanager, nullcontext
 from posixpath import basename, isdir, normpath
 from typing import TYPE_CHECKING
 
-from app.permission.boundary import Boundary
+from app.permission.paths import PATH_COMMANDS, Boundary, PathCheck, is_likely
 from app.permission.rules import MOST_WORDS, Subject
 from app.permission.shell import syntax
-from app.permission.shell.arguments import changes_programs, texts_in
-from app.permission.shell.findings import Findings, Invocation, TooComplex
-from app.permission.shell.invocation import build_invocation, flattened, holds_code
-from app.permission.shell.paths import PATH_COMMANDS, PathCheck, is_likely
-from app.permission.shell.programs import may_hold_commands, may_take_scripts, runs_nothing
-from app.permission.shell.started import StartedProgram, Stdin, started_by
-from app.permission.shell.variables import Variables, always_runs
-from app.permission.shell.words import UNKNOWN, UNKNOWN_WORD, Word, has_glob, read_word, read_words, text_of
+from app.permission.shell.findings import Findings, Invocation, TooComplex, build_invocation, flattened, holds_code
+from app.permission.shell.programs import (
+    StartedProgram,
+    Stdin,
+    changes_programs,
+    may_hold_commands,
+    may_take_scripts,
+    runs_nothing,
+    started_by,
+    texts_in,
+)
+from app.permission.shell.words import (
+    UNKNOWN,
+    UNKNOWN_WORD,
+    Variables,
+    Word,
+    always_runs,
+    has_glob,
+    read_word,
+    read_words,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -1,1 +1,1 @@
-"""The built-in tools: one module per tool. The descriptions for the model are in `../descriptions`."""
+"""The built-in tools. The descriptions for the model are in `../descriptions`."""

@@ -1,5 +1,8 @@
+"""Changes to several files that are planned in memory and then written together, or not at all."""
+
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -8,25 +11,123 @@ from typing import Annotated, Any, Literal, Self, assert_never
 from pydantic import Field
 
 from app.schema.base import Wire
-from app.tool import descriptions
+from app.tool import changes, patch, text_file
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tool.files import diff_text, error_report, patch_text, text_file
-from app.tool.files.beneath import Root
-from app.tool.files.diff_text import FileDelta
-from app.tool.files.error_report import Errors
-from app.tool.files.file_batch import FileBatch, write_batch
-from app.tool.files.file_times import FileTimes
-from app.tool.files.formatting import format_file, format_metadata
-from app.tool.files.locks import FileLocks
-from app.tool.files.patch_text import AddFile, DeleteFile, PatchChange, PatchError, UpdateFile
-from app.tool.files.text_file import TextFile
+from app.tool.changes import Errors, FileDelta, format_file, format_metadata
+from app.tool.patch import AddFile, DeleteFile, PatchChange, PatchError, UpdateFile
+from app.tool.text_file import ROOT, FileLocks, FileTimes, Root, Stamp, TextFile, remove_folder
 
 _MARKS = {"add": "A", "update": "M", "move": "M", "delete": "D"}
 
 
 class ApplyPatchParameters(Wire):
     patch_text: Annotated[str, Field(description="The whole patch, from *** Begin Patch to *** End Patch")]
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedText:
+    """`source`: the file on disk that gives the mode, the byte order mark and the bytes that are not UTF-8."""
+
+    text: str
+    source: TextFile | None
+
+
+class FileBatch:
+    """The planned state of the files. Reads see earlier changes of the batch, so that a file can change more than once."""
+
+    def __init__(self, root_of: Callable[[Path], Root] = lambda path: ROOT) -> None:
+        """`root_of`: the directory beneath which a path is opened, as in app.tool.text_file."""
+        self.root_of = root_of
+        self.originals: dict[Path, TextFile | None] = {}
+        self._planned: dict[Path, _PlannedText | None] = {}
+
+    def text(self, path: Path) -> str | None:
+        content = self._content(path)
+        return content.text if content else None
+
+    def put(self, path: Path, text: str) -> None:
+        content = self._content(path)
+        self._planned[path] = _PlannedText(text, content.source if content else None)
+
+    def remove(self, path: Path) -> None:
+        self._content(path)
+        self._planned[path] = None
+
+    def move(self, path: Path, target: Path, text: str) -> None:
+        """Raises ToolError if the target exists."""
+        if self._content(target) is not None:
+            raise ToolError(f"the file to move to exists already: {target}")
+        source = self._content(path)
+        self._planned[target] = _PlannedText(text, source.source if source else None)
+        self._planned[path] = None
+
+    def encoded(self) -> dict[Path, bytes]:
+        """The bytes to write. Raises ToolError for text that cannot be encoded."""
+        return {path: text_file.encode(content.text, content.source) for path, content in self._planned.items() if content}
+
+    def new_mode(self, path: Path) -> int | None:
+        content = self._planned[path]
+        return content.source.mode if content and content.source else None
+
+    def removed(self) -> list[Path]:
+        return [path for path, content in self._planned.items() if content is None and self.originals[path] is not None]
+
+    def _content(self, path: Path) -> _PlannedText | None:
+        if path not in self.originals:
+            original = self.originals[path] = text_file.read(path, self.root_of(path))
+            self._planned[path] = _PlannedText(original.text, original) if original else None
+        return self._planned[path]
+
+
+def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
+    """Writes everything and returns the stamps of the written files. Undoes the writes and raises ToolError if one fails or a
+    file has changed since it was read.
+    """
+    for path, original in batch.originals.items():
+        text_file.require_unchanged(path, original, batch.root_of(path))
+    data = batch.encoded()
+    folders = _missing_folders(data)
+    try:
+        stamps = {
+            path: text_file.write(path, content, batch.new_mode(path), batch.root_of(path)) for path, content in data.items()
+        }
+        for path in batch.removed():
+            text_file.delete(path, batch.root_of(path))
+    except BaseException as error:
+        _undo(batch, folders, error)
+        raise
+    return stamps
+
+
+def _missing_folders(paths: Iterable[Path]) -> list[Path]:
+    """Directories that writing creates, deepest first."""
+    missing = {parent for path in paths for parent in path.parents if not parent.exists()}
+    return sorted(missing, key=lambda folder: len(folder.parts), reverse=True)
+
+
+def _undo(batch: FileBatch, folders: list[Path], cause: BaseException) -> None:
+    stuck = [str(path) for path, original in batch.originals.items() if not _restored(path, original, batch.root_of(path))]
+    for folder in folders:
+        with suppress(OSError):  # not made yet, or not empty
+            remove_folder(folder, batch.root_of(folder))
+    if stuck:
+        raise ToolError(f"{cause}\nThese files could not be put back as they were: {', '.join(stuck)}") from cause
+
+
+def _restored(path: Path, original: TextFile | None, root: Root) -> bool:
+    try:
+        if text_file.stamp(path, root) == (original.stamp if original else None):
+            return True
+        if original is None:
+            text_file.delete(path, root)
+        else:
+            text_file.write(path, original.data(), original.mode, root)
+    except NotADirectoryError:
+        return True
+    except (OSError, ToolError):
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +156,7 @@ class _PlannedChange:
         after = text_file.json_text(file.text)
         if after == self.after:
             return self
-        return replace(self, after=after, delta=diff_text.compare(str(self.path), self.before, after))
+        return replace(self, after=after, delta=changes.compare(str(self.path), self.before, after))
 
     def wire(self, ctx: ToolContext) -> dict[str, Any]:
         entry = {
@@ -77,13 +178,11 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
 
     id = "apply_patch"
     parameters = ApplyPatchParameters
+    edits_files = True
 
     def __init__(self, times: FileTimes, locks: FileLocks) -> None:
         self._times = times
         self._locks = locks
-
-    def description(self) -> str:
-        return descriptions.load(self.id)
 
     async def execute(self, args: ApplyPatchParameters, ctx: ToolContext) -> ToolResult:
         steps = _located(ctx, _parsed(args.patch_text))
@@ -132,7 +231,7 @@ def _parsed(text: str) -> list[PatchChange]:
     if not text.strip():
         raise ToolError("patchText is required")
     try:
-        changes = patch_text.parse(text)
+        changes = patch.parse(text)
     except PatchError as error:
         raise _verification_error(error) from error
     if not changes:
@@ -188,7 +287,7 @@ def _apply(batch: FileBatch, step: _LocatedChange) -> _PlannedChange:
             return _planned("delete", path, None, _existing(before, path, "delete"), "")
         case UpdateFile(chunks=chunks):
             text = _existing(before, path, "update")
-            after = patch_text.apply_chunks(text, chunks, str(path))
+            after = patch.apply_chunks(text, chunks, str(path))
             if step.target is None or step.target == path:
                 batch.put(path, after)
                 return _planned("update", path, None, text, after)
@@ -208,7 +307,7 @@ def _planned(
     kind: Literal["add", "update", "move", "delete"], path: Path, move_path: Path | None, before: str, after: str
 ) -> _PlannedChange:
     before, after = text_file.json_text(before), text_file.json_text(after)
-    return _PlannedChange(kind, path, move_path, before, after, diff_text.compare(str(path), before, after))
+    return _PlannedChange(kind, path, move_path, before, after, changes.compare(str(path), before, after))
 
 
 def _metadata(ctx: ToolContext, planned: Sequence[_PlannedChange]) -> dict[str, Any]:
@@ -229,5 +328,5 @@ def _edit_permission(ctx: ToolContext, paths: list[Path], metadata: dict[str, An
 def _result(ctx: ToolContext, planned: Sequence[_PlannedChange], metadata: dict[str, Any], errors: Errors) -> ToolResult:
     lines = [f"{_MARKS[plan.type]} {relative_name(ctx, plan.result_path)}" for plan in planned]
     names = {plan.result_path: relative_name(ctx, plan.result_path) for plan in planned if plan.type != "delete"}
-    output = "\n".join(["Success: the patch is applied. Files changed:", *lines]) + error_report.of_patch(names, errors)
-    return ToolResult(output, output, {**metadata, "diagnostics": error_report.metadata([*names], errors)})
+    output = "\n".join(["Success: the patch is applied. Files changed:", *lines]) + changes.of_patch(names, errors)
+    return ToolResult(output, output, {**metadata, "diagnostics": changes.metadata([*names], errors)})

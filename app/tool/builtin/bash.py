@@ -5,14 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.sandbox.hints import hint
-from app.sandbox.program import Program
-from app.sandbox.sandbox import Sandbox
+from app.sandbox.sandbox import Sandbox, hint
+from app.sandbox.scope import Program
 from app.schema.base import Wire
-from app.tool import boundary, descriptions
+from app.tool import boundary, process
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tool.process import process
-from app.tool.process.transcript import LivePreview, Transcript, shorten
+from app.tool.transcript import LivePreview, Transcript, shorten
 
 DEFAULT_TIMEOUT_MS = 120_000
 _GRACE_MS = 100
@@ -48,7 +46,7 @@ class BashTool(Tool[BashParameters]):
         self._default_timeout_ms = default_timeout_ms
 
     def description(self) -> str:
-        return descriptions.load(self.id).replace("{timeout}", str(self._default_timeout_ms))
+        return super().description().replace("{timeout}", str(self._default_timeout_ms))
 
     async def execute(self, args: BashParameters, ctx: ToolContext) -> ToolResult:
         timeout_ms = self._default_timeout_ms if args.timeout is None else args.timeout

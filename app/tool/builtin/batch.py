@@ -1,14 +1,15 @@
 import asyncio
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-from pydantic import Field
-
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.question.service import QuestionRejected
 from app.schema.base import Wire
-from app.tool import descriptions
-from app.tool.base import Tool, ToolContext, ToolResult
+from app.tool.base import Tool
+from app.tool.base import ToolContext
+from app.tool.base import ToolResult
+from dataclasses import dataclass
+from pydantic import Field
+from typing import Annotated
+from typing import Any
+
 
 MAX_CALLS = 25
 
@@ -40,9 +41,6 @@ class BatchTool(Tool[BatchParameters]):
 
     id = "batch"
     parameters = BatchParameters
-
-    def description(self) -> str:
-        return descriptions.load(self.id)
 
     async def execute(self, args: BatchParameters, ctx: ToolContext) -> ToolResult:
         accepted, surplus = args.tool_calls[:MAX_CALLS], args.tool_calls[MAX_CALLS:]

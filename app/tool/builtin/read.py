@@ -1,22 +1,35 @@
+"""Detects the type of a file from its name and first bytes."""
+
 import asyncio
 import base64
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, BinaryIO
-
-from pydantic import Field
-
 from app.schema.base import Wire
 from app.schema.part import FileContent
-from app.tool import descriptions
-from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tool.files import file_kind, text_file
-from app.tool.files.beneath import Root, names_in, open_file
-from app.tool.files.file_times import FileTimes, Stamp
+from app.tool import text_file
+from app.tool.base import Tool
+from app.tool.base import ToolContext
+from app.tool.base import ToolError
+from app.tool.base import ToolPermission
+from app.tool.base import ToolResult
+from app.tool.boundary import ask_if_outside
+from app.tool.boundary import locate
+from app.tool.boundary import relative_name
+from app.tool.boundary import require_in_place
+from app.tool.boundary import root_of
+from app.tool.text_file import FileTimes
+from app.tool.text_file import Root
+from app.tool.text_file import Stamp
+from app.tool.text_file import names_in
+from app.tool.text_file import open_file
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
+from pydantic import Field
+from typing import Annotated
+from typing import BinaryIO
+
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000
@@ -50,27 +63,12 @@ class _FilePage:
         return self.offset + len(self.lines)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadAttachment:
-    mime: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenedFile:
-    content: _FilePage | _ReadAttachment
-    stamp: Stamp
-
-
 class ReadTool(Tool[ReadParameters]):
     id = "read"
     parameters = ReadParameters
 
     def __init__(self, times: FileTimes) -> None:
         self._times = times
-
-    def description(self) -> str:
-        return descriptions.load(self.id)
 
     async def execute(self, args: ReadParameters, ctx: ToolContext) -> ToolResult:
         if not args.file_path:
@@ -79,24 +77,29 @@ class ReadTool(Tool[ReadParameters]):
         await ask_if_outside(ctx, path)
         await ctx.host.require_permission(ToolPermission("read", [str(path)], ["*"]))
         require_in_place(ctx, path)
-        opened = await asyncio.to_thread(_open, path, root_of(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT)
-        title = relative_name(ctx, path)
-        match opened.content:
-            case _ReadAttachment() as attachment:
-                result = _attachment_result(title, path, attachment)
-            case _FilePage() as page:
-                self._times.record(ctx.session_id, path, opened.stamp)
-                result = _page_result(title, page)
-                await ctx.host.file_read(path)
+        title, offset, limit = relative_name(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT
+        result, stamp = await asyncio.to_thread(_open, path, root_of(ctx, path), title, offset, limit)
+        if stamp is not None:
+            self._times.record(ctx.session_id, path, stamp)
+            await ctx.host.file_read(path)
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
-def _open(path: Path, root: Root, offset: int, limit: int) -> _OpenedFile:
+def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
+    """The version is that of a text: an image cannot be edited."""
     try:
         with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())
             _require_readable(path, status)
-            return _OpenedFile(_content(path, file, status, offset, limit), Stamp.of(status))
+            head = file.read(SNIFFED_BYTES)
+            if head is None:
+                raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
+            if mime := attachment_mime(path, head):
+                return _attachment_result(title, path, mime, head, file, status), None
+            if is_binary(path, head):
+                raise ToolError(f"Cannot read binary file: {path}")
+            file.seek(0)
+            return _page_result(title, _page(file, offset, limit)), Stamp.of(status)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ToolError(_not_found(path, root)) from error
     except IsADirectoryError as error:
@@ -131,20 +134,6 @@ def _similar_names(path: Path, root: Root) -> list[str]:
         return []  # the directory does not exist, cannot be read, or lies above the root
     similar = [name for name in names if wanted in name.lower() or name.lower() in wanted]
     return [str(path.parent / name) for name in similar[:_SUGGESTIONS]]
-
-
-def _content(path: Path, file: BinaryIO, status: os.stat_result, offset: int, limit: int) -> _FilePage | _ReadAttachment:
-    head = file.read(file_kind.SNIFFED_BYTES)
-    if head is None:
-        raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
-    if mime := file_kind.attachment_mime(path, head):
-        if status.st_size > MAX_ATTACHMENT_BYTES:
-            raise ToolError(f"File is too large to attach ({status.st_size} bytes, limit {MAX_ATTACHMENT_BYTES}): {path}")
-        return _ReadAttachment(mime, head + file.read(MAX_ATTACHMENT_BYTES))
-    if file_kind.is_binary(path, head):
-        raise ToolError(f"Cannot read binary file: {path}")
-    file.seek(0)
-    return _page(file, offset, limit)
 
 
 def _page(file: BinaryIO, offset: int, limit: int) -> _FilePage:
@@ -211,14 +200,16 @@ def _text(raw: bytes, *, is_first: bool) -> str:
     return text if len(text) <= MAX_LINE_CHARS else text[:MAX_LINE_CHARS] + "..."
 
 
-def _attachment_result(title: str, path: Path, attachment: _ReadAttachment) -> ToolResult:
-    text = "PDF read successfully" if attachment.mime == "application/pdf" else "Image read successfully"
-    url = f"data:{attachment.mime};base64,{base64.b64encode(attachment.data).decode()}"
+def _attachment_result(title: str, path: Path, mime: str, head: bytes, file: BinaryIO, status: os.stat_result) -> ToolResult:
+    if status.st_size > MAX_ATTACHMENT_BYTES:
+        raise ToolError(f"File is too large to attach ({status.st_size} bytes, limit {MAX_ATTACHMENT_BYTES}): {path}")
+    text = "PDF read successfully" if mime == "application/pdf" else "Image read successfully"
+    url = f"data:{mime};base64,{base64.b64encode(head + file.read(MAX_ATTACHMENT_BYTES)).decode()}"
     return ToolResult(
         title=title,
         output=text,
         metadata={"preview": text, "truncated": False},
-        attachments=[FileContent(mime=attachment.mime, url=url, filename=path.name)],
+        attachments=[FileContent(mime=mime, url=url, filename=path.name)],
     )
 
 
@@ -248,3 +239,62 @@ def _trailer(page: _FilePage) -> str:
     if page.cut_by_bytes:
         return f"Output was cut at {MAX_BYTES} bytes. {go_on}"
     return f"File has more lines. {go_on}"
+
+
+SNIFFED_BYTES = 4096
+_UNPRINTABLE_SHARE = 0.3
+
+# fmt: off
+_BINARY_SUFFIXES = frozenset(
+    (
+        "zip", "tar", "gz", "exe", "dll", "so", "class", "jar", "war", "7z", "doc", "docx", "xls", "xlsx",
+        "ppt", "pptx", "odt", "ods", "odp", "bin", "dat", "obj", "o", "a", "lib", "wasm", "pyc", "pyo",
+    )
+)
+# fmt: on
+_ATTACHED = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "bmp": "image/bmp",
+    "ico": "image/x-icon",
+    "tif": "image/tiff",
+    "tiff": "image/tiff",
+    "avif": "image/avif",
+    "heic": "image/heic",
+    "pdf": "application/pdf",
+}
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+_UNPRINTABLE = bytes(range(9)) + bytes(range(14, 32))
+
+
+def attachment_mime(path: Path, head: bytes) -> str | None:
+    """The MIME type of an image or PDF; None for anything else. The first bytes take precedence over the name: providers reject a
+    conversation with a wrongly labelled image.
+    """
+    by_name = _ATTACHED.get(_suffix(path))
+    return (_by_signature(head) or by_name) if by_name else None
+
+
+def is_binary(path: Path, head: bytes) -> bool:
+    if _suffix(path) in _BINARY_SUFFIXES or b"\0" in head:
+        return True
+    unprintable = len(head) - len(head.translate(None, _UNPRINTABLE))
+    return unprintable > _UNPRINTABLE_SHARE * len(head)
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix.lower().removeprefix(".")
+
+
+def _by_signature(head: bytes) -> str | None:
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for start, mime in _SIGNATURES.items() if head.startswith(start)), None)

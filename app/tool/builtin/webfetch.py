@@ -1,16 +1,18 @@
+"""Converts HTML to markdown or plain text."""
+
 import asyncio
 import codecs
 import re
-from typing import Annotated, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 from pydantic import Field
 
 from app.schema.base import Wire
-from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
-from app.tool.web import html
-from app.tool.web.fetch import FetchFailed, WebPage, fetch
-from app.tool.web.pinned import AddressDenied, PinnedRequests
+from app.tool.web import AddressDenied, FetchFailed, PinnedRequests, WebPage, fetch
+
+if TYPE_CHECKING:
+    from bs4 import BeautifulSoup
 
 PageFormat = Literal["text", "markdown", "html"]
 
@@ -49,9 +51,6 @@ class WebFetchTool(Tool[WebFetchParameters]):
     def __init__(self, requests: PinnedRequests) -> None:
         self._requests = requests
 
-    def description(self) -> str:
-        return descriptions.load(self.id)
-
     async def execute(self, args: WebFetchParameters, ctx: ToolContext) -> ToolResult:
         if not args.url.lower().startswith(("http://", "https://")):
             raise ToolError("The URL must start with http:// or https://")
@@ -80,9 +79,9 @@ def _render(page: WebPage, wanted: PageFormat) -> str:
         return text
     match wanted:
         case "markdown":
-            return html.to_markdown(text)
+            return to_markdown(text)
         case "text":
-            return html.to_text(text)
+            return to_text(text)
         case "html":
             return text
         case _:
@@ -118,3 +117,66 @@ def _known_text_encoding(name: str) -> str | None:
     except (LookupError, ValueError):
         return None
     return known if known.startswith(_CHARACTER_SETS) else None
+
+
+_NOT_CONTENT = frozenset({"script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "head"})
+_BLOCKS = frozenset(
+    """address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main
+    nav ol option p pre section table tr ul""".split()  # noqa: SIM905
+)
+_CELLS = frozenset({"td", "th"})
+_BLANK_LINES = re.compile(r"\n{3,}")
+_SPACES = re.compile(r"[ \t\r\n\f]+")
+
+
+def to_markdown(html: str) -> str:
+    """Headings with `#`, no scripts or styles. Falls back to plain text if the nesting is too deep to convert."""
+    from markdownify import MarkdownConverter
+
+    try:
+        markdown: str = MarkdownConverter(heading_style="ATX", bullets="-").convert_soup(_content(html))
+    except RecursionError:
+        return to_text(html)
+    return _normalise_blank_lines(markdown)
+
+
+def to_text(html: str) -> str:
+    """The visible text, each block on its own lines. Not recursive, so that the nesting may have any depth."""
+    lines = (_SPACES.sub(" ", line).strip() for line in "".join(_text_pieces(_content(html))).split("\n"))
+    return _normalise_blank_lines("\n".join(lines))
+
+
+def _content(html: str) -> "BeautifulSoup":
+    """The document without elements that show no text."""
+    from bs4 import BeautifulSoup
+
+    soup = BeautifulSoup(html, "html.parser")
+    for element in soup.find_all(sorted(_NOT_CONTENT)):
+        element.decompose()
+    return soup
+
+
+def _text_pieces(soup: "BeautifulSoup") -> list[str]:
+    """The texts in order, with separators where blocks and cells begin and end."""
+    from bs4.element import NavigableString, Tag
+
+    pieces: list[str] = []
+    open_tags: list[Tag] = []
+    for node in soup.descendants:
+        while open_tags and open_tags[-1] is not node.parent:
+            pieces.append(_separator(open_tags.pop().name))
+        if isinstance(node, Tag):
+            pieces.append(_separator(node.name))
+            if node.contents:
+                open_tags.append(node)
+        elif type(node) is NavigableString:  # a comment is a subclass
+            pieces.append(_SPACES.sub(" ", node))
+    return pieces
+
+
+def _separator(tag: str) -> str:
+    return "\n" if tag in _BLOCKS else " " if tag in _CELLS else ""
+
+
+def _normalise_blank_lines(text: str) -> str:
+    return _BLANK_LINES.sub("\n\n", text).strip()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.mcp.credentials import Credentials, CredentialStore
+from app.mcp.values import Credentials, CredentialStore
 
 URL = "https://example.com/mcp"
 

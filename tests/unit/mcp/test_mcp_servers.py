@@ -15,9 +15,8 @@ from mcp_servers import over_http, plain, running
 from own_announcements import announcing_to
 from pydantic import TypeAdapter
 
-from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
-from app.mcp.values import McpFailure
+from app.mcp.values import CredentialStore, McpFailure
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpConfig

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from app.permission.boundary import Boundary
+from app.permission.paths import Boundary
 
 
 def test_inside_is_under_the_directory_or_the_worktree(tmp_path: Path) -> None:

@@ -1,14 +1,51 @@
+"""Attempts to get a command past the rules, and ordinary commands, which run unasked."""
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bypass_corpus import CORPUS, OUT, RULESETS
 
-from app.permission.boundary import Boundary
+from app.permission.paths import Boundary
 from app.permission.rules import Allowed, Forbidden, NeedsApproval, PermissionDecision, decide_permission
 from app.permission.shell.analysis import analyse
-from app.schema.permission import Ruleset
+from app.schema.permission import Action, Rule, Ruleset
+
+
+def _rules(**patterns: dict[str, Action]) -> Ruleset:
+    listed = [
+        Rule(permission=permission, pattern=pattern, action=action)
+        for permission, rules in patterns.items()
+        for pattern, action in rules.items()
+    ]
+    return [Rule(permission="external_directory", pattern="*", action="ask"), *listed]
+
+
+RULESETS: dict[str, Ruleset] = {
+    "open": _rules(bash={"*": "allow"}),
+    "no_rm": _rules(bash={"*": "allow", "rm *": "deny"}),
+    "ask_rm": _rules(bash={"*": "allow", "rm *": "ask"}),
+    "no_force": _rules(bash={"*": "allow", "rm -rf *": "deny", "git push*": "ask", "git push --force*": "deny"}),
+    "status_only": _rules(bash={"*": "ask", "git status*": "allow", "echo *": "allow", "cat *": "allow", "ls *": "allow"}),
+    "wrappers": _rules(
+        bash={"*": "ask", "env *": "allow", "bash *": "allow", "xargs *": "allow", "find *": "allow", "sudo *": "allow"}
+    ),
+    "locked": _rules(bash={"*": "deny", "./gradlew *": "allow", "git *": "allow", "uv run *": "allow"}),
+}
 
 NAMES = {Allowed: "allow", NeedsApproval: "ask", Forbidden: "deny"}
+OUT = "@OUT@"
+SIGNS = str.maketrans({"⏎": "\n", "⇥": "\t", "␍": "\r", "␀": "\0", "␦": "\udcff", "␠": " "})
+
+
+def corpus() -> Iterator[tuple[str, str, str]]:
+    """Command, ruleset and decision."""
+    for line in Path(__file__).with_name("bypass_corpus.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            rules, expected, command = line.split(" ", 2)
+            yield command.translate(SIGNS), rules, expected
+
+
+CORPUS = list(corpus())
 
 
 @pytest.fixture(scope="module")

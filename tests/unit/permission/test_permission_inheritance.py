@@ -2,8 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_form import LONG
 
-from app.permission.inheritance import child_rules, inherited_rules, with_rules_appended, within_limits
-from app.permission.rules import evaluate
+from app.permission.rules import child_rules, evaluate, inherited_rules, with_rules_appended, within_limits
 from app.schema.permission import Action, Rule, Ruleset
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}

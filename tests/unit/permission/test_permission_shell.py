@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.permission.arity import always_pattern
-from app.permission.boundary import Boundary
+from app.permission.paths import Boundary
 from app.permission.shell.analysis import ShellAnalysis, always_patterns, analyse
-from app.permission.spellings import spellings
+from app.permission.spellings import always_pattern, spellings
 from app.permission.wildcard import matches
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.plugin import limits
+from app.plugin import runner
 
 
 async def doubled(value: int) -> int:
@@ -18,12 +18,12 @@ async def doubled(value: int) -> int:
 
 @pytest.mark.parametrize("function", [doubled, lambda value: value * 2, functools.partial(doubled), lambda value: doubled(value)])
 async def test_any_kind_of_function_is_called(function: Callable[..., Any]) -> None:
-    assert await limits.call(function, 21, seconds=5) == 42
+    assert await runner.call(function, 21, seconds=5) == 42
 
 
 async def test_a_plain_function_does_not_hold_up_the_loop() -> None:
     release = threading.Event()
-    waiting = asyncio.create_task(limits.call(release.wait, 20))
+    waiting = asyncio.create_task(runner.call(release.wait, 20))
     await asyncio.sleep(0)
     release.set()
     assert await waiting is True
@@ -39,7 +39,7 @@ async def test_whatever_is_raised_comes_as_an_exception(kind: str, error: BaseEx
         raise error
 
     with pytest.raises(Exception) as raised:
-        await limits.call(plain if kind == "thread" else coroutine, seconds=5)
+        await runner.call(plain if kind == "thread" else coroutine, seconds=5)
     if isinstance(error, ValueError):
         assert raised.value is error
     else:
@@ -51,7 +51,7 @@ async def test_what_cancels_itself_does_not_cancel_its_caller() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(RuntimeError, match="cancelled itself"):
-        await limits.call(cancelled)
+        await runner.call(cancelled)
 
 
 async def test_what_takes_too_long_is_cut_even_if_it_would_not_end() -> None:
@@ -64,7 +64,7 @@ async def test_what_takes_too_long_is_cut_even_if_it_would_not_end() -> None:
             await ended.wait()
 
     with pytest.raises(TimeoutError, match=r"longer than 0\.01 s"):
-        await limits.call(stubborn, seconds=0.01)
+        await runner.call(stubborn, seconds=0.01)
     ended.set()
 
 
@@ -72,7 +72,7 @@ async def test_a_thread_that_hangs_takes_no_place_from_others() -> None:
     release = threading.Event()
     for _ in range(40):
         with pytest.raises(TimeoutError):
-            await limits.call(release.wait, seconds=0.001)
+            await runner.call(release.wait, seconds=0.001)
     assert await asyncio.to_thread(lambda: "free") == "free"
     release.set()
 
@@ -87,7 +87,7 @@ async def test_a_cancelled_caller_cancels_the_call() -> None:
         finally:
             cancelled.set()
 
-    task = asyncio.create_task(limits.call(waiting))
+    task = asyncio.create_task(runner.call(waiting))
     await began.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

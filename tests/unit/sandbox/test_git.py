@@ -9,8 +9,8 @@ import pytest
 from sandboxed import needs_sandbox, sandbox_of
 
 from app.sandbox.git import NOT_STARTED, TIMED_OUT, TOO_MUCH_OUTPUT, Git, _GitProcess, overrides, safe_environment
-from app.sandbox.program import Program
 from app.sandbox.sandbox import OFF
+from app.sandbox.scope import Program
 from app.settings import Settings
 from app.util.project_files import HeldDirectory
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from app.sandbox.git_settings import git_files
-from app.sandbox.machine import find_facts
+from app.sandbox.machine import find_facts, git_files
 
 
 def written(home: Path, **files: str) -> None:

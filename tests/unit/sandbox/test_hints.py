@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from test_bubblewrap import SCOPE
 
-from app.sandbox.hints import hint
-from app.sandbox.program import Program
+from app.sandbox.sandbox import hint
+from app.sandbox.scope import Program
 
 PROGRAM = Program(["sh"], Path("/"), None, SCOPE)
 

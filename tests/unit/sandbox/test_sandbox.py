@@ -10,9 +10,9 @@ import pytest
 from confined import SECRET, Confined
 from sandboxed import needs_sandbox
 
+from app.sandbox.machine import SandboxUnusable
 from app.sandbox.sandbox import OFF, open_sandbox, remove_unused
 from app.sandbox.scope import private_directory
-from app.sandbox.trial import SandboxUnusable
 from app.settings import Settings
 
 pytestmark = needs_sandbox

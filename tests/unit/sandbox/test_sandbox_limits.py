@@ -12,9 +12,8 @@ import pytest
 from sandboxed import needs_sandbox
 
 from app.sandbox.bubblewrap import arguments
-from app.sandbox.machine import find_facts
+from app.sandbox.machine import SandboxUnusable, find_facts, usable
 from app.sandbox.scope import MachineFacts, SandboxWorkspace, scope_of
-from app.sandbox.trial import SandboxUnusable, usable
 
 pytestmark = needs_sandbox
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.tool.files.diff_text import FileDelta, changed_regions, compare
-from app.tool.files.line_search import with_newlines
+from app.tool.changes import FileDelta, changed_regions, compare
+from app.tool.replace import with_newlines
 
 
 def applied(before: str, after: str) -> list[str]:

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.edit import EditParameters, EditTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
+from app.tool.text_file import FileLocks, FileTimes
 
 
 class Workbench:
@@ -254,10 +253,3 @@ async def test_five_megabytes(bench: Workbench) -> None:
     result = await bench.edit("big.txt", "line 123456\n", "changed\n")
     assert "\nchanged\n" in path.read_text()
     assert (result.metadata["filediff"]["additions"], len(result.metadata["diff"])) == (1, pytest.approx(400, abs=200))
-
-
-def test_the_model_sees_opencodes_names(bench: Workbench) -> None:
-    schema = EditParameters.model_json_schema(by_alias=True)
-    assert set(schema["properties"]) == {"filePath", "oldString", "newString", "replaceAll"}
-    assert set(schema["required"]) == {"filePath", "oldString", "newString"}
-    assert "oldString" in bench.tool.description()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.tool.mcp_tool import MAX_KEY_LENGTH, tool_key
+from app.tool.external import MAX_KEY_LENGTH, tool_key
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ import pytest
 from tool_host import FakeHost
 
 from app.tool.base import ToolContext, ToolError, ToolResult
-from app.tool.builtin.multiedit import MultiEditParameters, MultiEditTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
+from app.tool.builtin.edit import MultiEditParameters, MultiEditTool
+from app.tool.text_file import FileLocks, FileTimes
 
 Edit = dict[str, str | bool]
 
@@ -78,10 +77,3 @@ async def test_pointless_calls(
     with pytest.raises(ToolError, match=message):
         await run(ctx, times, name, *edits)
     assert host.asks == []
-
-
-def test_the_model_sees_opencodes_names(times: FileTimes) -> None:
-    schema = MultiEditParameters.model_json_schema(by_alias=True)
-    assert set(schema["required"]) == {"filePath", "edits"}
-    assert set(schema["$defs"]["TextEdit"]["properties"]) == {"oldString", "newString", "replaceAll"}
-    assert "edits" in MultiEditTool(times, FileLocks()).description()

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from app.tool.files.patch_text import AddFile, Chunk, DeleteFile, PatchError, PatchLine, UpdateFile, apply_chunks, parse
+from app.tool.patch import AddFile, Chunk, DeleteFile, PatchError, PatchLine, UpdateFile, apply_chunks, parse
 
 
 def envelope(*lines: str) -> str:

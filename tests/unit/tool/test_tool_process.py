@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.sandbox.program import Program
-from app.tool.process import process
+from app.sandbox.scope import Program
+from app.tool import process
 
 MARKER = "OPENSESSION_TEST_GROUP"
 

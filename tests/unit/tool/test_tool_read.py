@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadParameters, ReadTool, _lines, _skip_lines
-from app.tool.files.file_times import FileTimes
+from app.tool.text_file import FileTimes
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -219,17 +219,6 @@ class TestAttachments:
         assert "too large" in await refusal(ctx, "a.png")
 
 
-def test_the_model_sees_opencodes_names() -> None:
-    schema = ReadParameters.model_json_schema(by_alias=True)
-    assert list(schema["properties"]) == ["filePath", "offset", "limit"]
-    assert schema["required"] == ["filePath"]
-    assert all("description" in field for field in schema["properties"].values())
-
-
 def test_numbers_are_coerced() -> None:
     args = ReadParameters.model_validate({"filePath": "a", "offset": "10", "limit": 5.0})
     assert (args.offset, args.limit) == (10, 5)
-
-
-def test_it_has_a_description(times: FileTimes) -> None:
-    assert "offset" in ReadTool(times).description()

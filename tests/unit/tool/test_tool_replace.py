@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_form import LONG
 
-from app.tool.files import replace as module
-from app.tool.files.replace import Lines, OldStringAmbiguous, OldStringNotFound, replace
+from app.tool import replace as module
+from app.tool.replace import Lines, OldStringAmbiguous, OldStringNotFound, replace
 
 
 def proposed(strategy: Callable[[Lines, Lines], Iterator[str]], content: str, old: str) -> list[str]:
@@ -34,8 +34,6 @@ PROPOSALS = [
     (module.whitespace_normalised, "if (a   ==  1) return;\n", "a == 1", ["a   ==  1"]),
     (module.whitespace_normalised, "call(  1,\n   2 )\n", "call( 1,\n2   )", ["call(  1,\n   2 )"]),
     (module.whitespace_normalised, "x y z\n", "x\ny\nz", ["x y z"]),
-    (module.indentation_flexible, "    if a:\n        b\n", "if a:\n    b", ["    if a:\n        b"]),
-    (module.indentation_flexible, "    if a:\n      b\n", "if a:\n    b", []),
     (module.escape_normalised, 'say("hi")\n', 'say(\\"hi\\")', ['say("hi")', 'say("hi")']),
     (module.escape_normalised, "a\n\tb\n", "a\\n\\tb", ["a\n\tb", "a\n\tb"]),
     (module.escape_normalised, 'x = \\"hi\\"\n', 'x = "hi"', ['x = \\"hi\\"']),
@@ -44,7 +42,6 @@ PROPOSALS = [
     (module.trimmed_boundary, "one, one\n\none\n\n", "\none\n\n", ["one", "\none\n\n"]),
     (module.context_aware, "start\nsame\nother\nend\n", "start\nsame\nwrong\nend", ["start\nsame\nother\nend"]),
     (module.context_aware, "start\na\nb\nc\nend\n", "start\na\nx\ny\nend", []),
-    (module.multi_occurrence, "ab ab ab", "ab", ["ab", "ab", "ab"]),
 ]
 
 
@@ -53,20 +50,6 @@ def test_what_each_strategy_proposes(
     strategy: Callable[[Lines, Lines], Iterator[str]], content: str, old: str, strings: list[str]
 ) -> None:
     assert proposed(strategy, content, old) == strings
-
-
-def test_the_nine_strategies_stand_in_order() -> None:
-    assert [strategy.__name__ for strategy in module.STRATEGIES] == [
-        "exact",
-        "line_trimmed",
-        "block_anchor",
-        "whitespace_normalised",
-        "indentation_flexible",
-        "escape_normalised",
-        "trimmed_boundary",
-        "context_aware",
-        "multi_occurrence",
-    ]
 
 
 OUTCOMES = [

@@ -10,16 +10,12 @@ from sandboxed import needs_sandbox
 from search_places import search_place
 from tool_host import FakeHost, MakeContext
 
-from app.permission.errors import PermissionRejected
-from app.sandbox.program import Program
+from app.permission.service import PermissionRejected
 from app.sandbox.sandbox import OFF
-from app.sandbox.scope import SandboxWorkspace, hold
+from app.sandbox.scope import Program, SandboxWorkspace, hold
+from app.tool import process, search
 from app.tool.base import ToolContext, ToolError
-from app.tool.builtin.glob import GlobParameters, GlobTool
-from app.tool.builtin.grep import GrepParameters, GrepTool
-from app.tool.builtin.list_files import ListParameters, ListTool
-from app.tool.process import process
-from app.tool.search import ripgrep
+from app.tool.builtin.find import GlobParameters, GlobTool, GrepParameters, GrepTool, ListParameters, ListTool
 
 
 def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
@@ -261,25 +257,25 @@ class TestList:
 
 class TestRipgrep:
     async def test_the_shipped_program_is_used(self) -> None:
-        assert ripgrep.binary().name == "rg"
+        assert search.binary().name == "rg"
         chunks: list[bytes] = []
-        await process.run(Program([str(ripgrep.binary()), "--version"], Path("/")), timeout=10, on_output=chunks.append)
+        await process.run(Program([str(search.binary()), "--version"], Path("/")), timeout=10, on_output=chunks.append)
         assert b"".join(chunks).startswith(b"ripgrep")
 
     async def test_stops_when_it_has_enough(self, tmp_path: Path) -> None:
         write(tmp_path / "big.txt", "needle\n" * 1_000_000)
-        found = await ripgrep.grep("needle", search_place(tmp_path), ".", None, 5, lambda path: True)
-        assert (len(found.found), found.truncated) == (5, True)
+        found = await search.grep("needle", search_place(tmp_path), ".", None, 5, lambda path: True)
+        assert (len(found.items), found.truncated) == (5, True)
 
     async def test_a_search_that_takes_too_long_is_stopped(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
         with pytest.raises(ToolError, match=r"longer than 0\.1 seconds"):
-            await ripgrep.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True, timeout=0.1)
+            await search.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True, timeout=0.1)
         assert running_rg() == []
 
     async def test_abort_ends_the_search(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
-        task = asyncio.create_task(ripgrep.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True))
+        task = asyncio.create_task(search.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True))
         async with asyncio.timeout(60):
             while not running_rg():
                 await asyncio.sleep(0.01)

@@ -1,57 +1,12 @@
 import asyncio
 import os
-import stat
 import threading
 from pathlib import Path
 
 import pytest
 
+from app.tool import text_file
 from app.tool.base import ToolError
-from app.tool.files import text_file
-
-
-def test_bytes_go_through_unchanged(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    for data in (
-        b"",
-        b"plain\n",
-        b"\xef\xbb\xbfwith mark\r\n",
-        b"caf\xe9 latin\n",
-        "häß".encode(),
-    ):
-        path.write_bytes(data)
-        file = text_file.read(path)
-        assert file is not None
-        assert file.data() == data
-        assert text_file.encode(file.text, file) == data
-
-
-def test_no_file(tmp_path: Path) -> None:
-    assert text_file.read(tmp_path / "none") is None
-    (tmp_path / "file").write_text("x")
-    assert text_file.read(tmp_path / "file" / "below") is None
-
-
-def test_the_byte_order_mark_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"\xef\xbb\xbfold")
-    file = text_file.read(path)
-    assert file is not None and file.text == "old"
-    assert text_file.encode("new", file) == b"\xef\xbb\xbfnew"
-    assert text_file.encode("\ufeffnew", file) == b"\xef\xbb\xbfnew"
-
-
-def test_bytes_that_are_no_utf8_may_only_stay(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"caf\xe9\nline\n")
-    file = text_file.read(path)
-    assert file is not None
-    assert text_file.encode(file.text.replace("line", "LINE"), file) == b"caf\xe9\nLINE\n"
-    with pytest.raises(ToolError, match="not valid UTF-8"):
-        text_file.encode("cafe\nline\n", file)
-    with pytest.raises(ToolError, match="not valid UTF-8"):
-        text_file.encode("new \ud800", None)
-    assert text_file.json_text(file.text) == "caf\ufffd\nline\n"
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: os.mkfifo(path)], ids=["directory", "pipe"])
@@ -77,19 +32,6 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
         file.truncate(text_file.MAX_BYTES + 1)
     with pytest.raises(ToolError, match="too large"):
         text_file.read(path)
-
-
-def test_mode_and_folders(tmp_path: Path) -> None:
-    script = tmp_path / "run.sh"
-    script.write_text("old")
-    script.chmod(0o751)
-    text_file.write(script, b"new")
-    assert stat.S_IMODE(script.stat().st_mode) == 0o751
-    fresh = tmp_path / "some" / "folder" / "a"
-    text_file.write(fresh, b"x")
-    umask = os.umask(0)
-    os.umask(umask)
-    assert stat.S_IMODE(fresh.stat().st_mode) == 0o666 & ~umask
 
 
 def test_a_write_is_one_step_and_leaves_nothing_behind(tmp_path: Path) -> None:

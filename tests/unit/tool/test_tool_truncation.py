@@ -72,13 +72,6 @@ async def test_the_hint_names_the_file_and_who_should_look(store: OutputStore) -
     assert alone.output_path != delegating.output_path
 
 
-async def test_the_tail_can_be_kept(store: OutputStore) -> None:
-    bounded = await store.bound("\n".join(f"{number}" for number in range(2003)), may_delegate=False, direction="tail")
-    note, kept, _hint = bounded.text.split("\n\n", 2)
-    assert note == "...3 lines truncated..."
-    assert kept.split("\n") == [f"{number}" for number in range(3, 2003)]
-
-
 async def test_limits_can_be_set(tmp_path: Path) -> None:
     bounded = await OutputStore(tmp_path, max_lines=2, max_bytes=10).bound("a\nb\nc", may_delegate=False)
     assert bounded.text.startswith("a\nb\n\n...1 lines truncated...")

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
+from app.tool import web
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.webfetch import MAX_BYTES, WebFetchParameters, WebFetchTool
-from app.tool.web import addresses
-from app.tool.web.addresses import Address, is_public
-from app.tool.web.pinned import PinnedRequests
+from app.tool.web import Address, PinnedRequests, is_public
 
 LOOPBACK = ip_address("127.0.0.1")
 Answer = Callable[["Seen"], bytes]
@@ -331,7 +330,7 @@ class TestAddresses:
         assert (await fetch(ctx, site.url("/"))).output == "ok"
 
     async def test_the_systems_resolver(self) -> None:
-        assert await addresses.resolve("127.0.0.1", 80) == [LOOPBACK]
+        assert await web.resolve("127.0.0.1", 80) == [LOOPBACK]
 
 
 class TestTls:

@@ -3,12 +3,11 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost
 
-from app.permission.errors import PermissionRejected
+from app.permission.service import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
+from app.tool.builtin.edit import WriteParameters, WriteTool
 from app.tool.builtin.read import ReadParameters, ReadTool
-from app.tool.builtin.write import WriteParameters, WriteTool
-from app.tool.files.file_times import FileTimes
-from app.tool.files.locks import FileLocks
+from app.tool.text_file import FileLocks, FileTimes
 
 
 @pytest.fixture
@@ -100,8 +99,3 @@ async def test_text_that_is_no_utf8(ctx: ToolContext, times: FileTimes, host: Fa
     with pytest.raises(ToolError, match="UTF-8"):
         await write(ctx, times, "a.txt", "half a pair: \ud83d")
     assert (host.asks, list(project.iterdir())) == ([], [])
-
-
-def test_the_model_sees_opencodes_names(times: FileTimes) -> None:
-    assert set(WriteParameters.model_json_schema(by_alias=True)["required"]) == {"filePath", "content"}
-    assert "read" in WriteTool(times, FileLocks()).description()

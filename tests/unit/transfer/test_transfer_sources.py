@@ -7,8 +7,7 @@ import orjson
 import pytest
 from web_page import web_page
 
-from app.tool.web.addresses import Address
-from app.tool.web.pinned import PinnedRequests
+from app.tool.web import Address, PinnedRequests
 from app.transfer.sources import UnreadableSource, read_source
 
 DOCUMENT = '{"info": {}}'

@@ -3,8 +3,8 @@ from pathlib import Path
 from own_announcements import announcing_to
 
 from app.lsp.servers import LanguageServers, LspSettings
-from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpServers, McpSettings
+from app.mcp.values import CredentialStore
 from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace

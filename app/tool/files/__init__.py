@@ -1,1 +1,0 @@
-"""Reading and changing files: text search for edits, patches, diffs, modification checks, locks."""

@@ -1,1 +1,0 @@
-"""Subprocesses of tools: process groups, environment and output."""

@@ -1,1 +1,0 @@
-"""Searching files with ripgrep."""
