@@ -88,25 +88,21 @@ from app.util import marks
 from app.util.server_locks import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
 from app.vcs.patching import Patching
-from app.vcs.repository_init import RepositoryInit
-from app.vcs.start_command import StartCommands
-from app.vcs.worktrees import Worktrees, WorktreeServices
+from app.vcs.worktrees import RepositoryInit, StartCommands, Worktrees, WorktreeServices
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.journal_pages import JournalPages
 from app.webhook.owners import WebhookOwners
 from app.webhook.service import Webhooks
 from app.webhook.worker import WorkerServices
-from app.workspace.branches import Branches
-from app.workspace.global_config import GlobalConfig
 from app.workspace.instances import Instances, ModelSources
-from app.workspace.workspace import WorkspaceSettings
-from app.workspace.workspaces import Workspaces
+from app.workspace.workspace import GlobalConfig, WorkspaceSettings
+from app.workspace.workspaces import Branches, Workspaces
 
 if TYPE_CHECKING:
     from app.intake.admission import Admissions
     from app.timeline.service import Timeline
     from app.transfer.exports import Exports
-    from app.transfer.imports import Imports
+    from app.transfer.importing import Imports
 
 log = logging.getLogger(__name__)
 
@@ -466,8 +462,7 @@ class Server:
 
     @cached_property
     def imports(self) -> "Imports":
-        from app.transfer.importer import Importer
-        from app.transfer.imports import Imports
+        from app.transfer.importing import Importer, Imports
 
         return Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
 

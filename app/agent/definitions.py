@@ -5,7 +5,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from app.config.permission_rules import ruleset
+from app.config.keys import ruleset
 from app.permission.rules import evaluate
 from app.provider.models.selection import parse_model
 from app.schema.agent import Agent

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Here, Who, json_bytes
 from app.api.json_route import router
 from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES, AdminsOnly
-from app.config.masking import masked
+from app.config.patch import masked
 from app.provider.models.listing import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.config import Config
 from app.schema.model import Auth, ProviderAuthMethod, WellKnownAuth

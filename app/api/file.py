@@ -21,13 +21,9 @@ from app.api.deps import (
 from app.api.documented import documented
 from app.api.json_route import router
 from app.api.roles import READS
-from app.browse.above import folder_nodes, folders_towards
-from app.browse.content import view_file
-from app.browse.file_search import FileSearch, best
-from app.browse.listing import list_directory
-from app.browse.reach import AllowedPaths
-from app.browse.status import changed_files
-from app.browse.text_search import find_text
+from app.browse.content import list_directory, view_file
+from app.browse.reach import AllowedPaths, folder_nodes, folders_towards
+from app.browse.search import FileSearch, best, find_text
 from app.schema.base import SessionID
 from app.schema.browse import ChangedFile, FileNode, Symbol, TextMatch, ViewedFile
 from app.schema.errors import BadRequest
@@ -36,6 +32,7 @@ from app.server import Server
 from app.session.search import MAX_WORDS, find_parts, words_of
 from app.storage.part_texts import TextFilter
 from app.users.principal import Principal
+from app.vcs.comparison import changed_in_checkout
 from app.workspace.workspace import Workspace
 
 routes = router("", 400, 403)
@@ -116,7 +113,7 @@ async def read_file(reach: Reach, path: FilePath) -> ViewedFile:
 
 @routes.get("/file/status", tags=["file"], dependencies=READS)
 async def status(reach: Reach) -> list[ChangedFile]:
-    return await changed_files(reach)
+    return await changed_in_checkout(reach)
 
 
 Milliseconds = Annotated[float | None, Query(allow_inf_nan=False)]

@@ -21,8 +21,7 @@ from app.api.json_route import router
 from app.api.roles import ANSWERS, Permitted, principal_of, require_access
 from app.api.services import services_of
 from app.api.terminals import OF_ONE, PtyIdPath, UpgradeRequired
-from app.pty.pseudo_terminal import InputFull
-from app.pty.terminal import OutputPosition, Terminal
+from app.pty.terminal import InputFull, OutputPosition, Terminal
 from app.schema.errors import ServiceError
 
 routes = router("", 400, tags=["pty"])

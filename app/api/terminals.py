@@ -12,7 +12,7 @@ from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
 from app.api.documented import NotFoundError, answer, documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
-from app.pty.shells import installed_shells
+from app.pty.programs import installed_shells
 from app.schema.errors import ServiceError
 from app.schema.pty import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.server import Server

@@ -13,8 +13,7 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.transfer.document import SessionDocument
 from app.transfer.exports import DocumentFormat
-from app.transfer.importer import Destination
-from app.transfer.imports import DocumentImport, ImportedSessions
+from app.transfer.importing import Destination, DocumentImport, ImportedSessions
 
 routes = router("/session", 400, 507, tags=["session"])
 routers = (routes,)

@@ -19,7 +19,6 @@ from app.schema.worktree import CreatedWorktree, WorktreeCreateInput, WorktreeDi
 from app.server import Server
 from app.users.principal import Principal
 from app.vcs import comparison
-from app.vcs.default_branch import default_branch
 
 routes = router("/vcs", 400, 403, tags=["vcs"])
 
@@ -31,7 +30,7 @@ ContextLines = Annotated[int, Query(ge=0, description="Lines of context; whole f
 async def info(app: AppServices, workspace: CurrentWorkspace) -> VcsInfo:
     """An empty branch: HEAD is detached, or the directory lies outside git."""
     branch = await app.branches.current(workspace)
-    default = await default_branch(workspace.location.git) if workspace.location.git else None
+    default = await comparison.default_branch(workspace.location.git) if workspace.location.git else None
     return VcsInfo(branch=branch, default_branch=default.name if default else None)
 
 

@@ -1,4 +1,4 @@
-"""One file as clients show it: its text and how it differs from HEAD, or its bytes."""
+"""What a directory and a file hold, as clients show it: entries; text and how it differs from HEAD, or bytes."""
 
 import asyncio
 import base64
@@ -7,13 +7,16 @@ import mimetypes
 import os
 import re
 import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.browse.reach import AllowedPaths, FileForbidden
 from app.sandbox.git import Git
-from app.schema.browse import FilePatch, PatchHunk, ViewedFile
+from app.schema.browse import FileNode, FilePatch, PatchHunk, ViewedFile
 from app.schema.errors import ServiceError
 from app.tool.files.file_kind import SNIFFED_BYTES, attachment_mime, is_binary
+from app.tool.search import ripgrep
 
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
@@ -118,3 +121,56 @@ def _unified(name: str, hunks: list[PatchHunk]) -> str:
         lines.append(f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@")
         lines += hunk.lines
     return "\n".join(lines) + "\n"
+
+
+_LEFT_OUT = {".git", ".DS_Store"}
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectoryEntry:
+    name: str
+    is_directory: bool
+
+
+async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
+    """Directories first, then by name; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
+    entries = await asyncio.to_thread(_entries, reach, name)
+    ignored = await _ignored(reach.git, reach.real(name), entries) if entries and reach.git else set()
+    folder = reach.full(name)
+    return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
+
+
+def _entries(reach: AllowedPaths, name: str) -> list[_DirectoryEntry]:
+    try:
+        with reach.open(name) as folder, os.scandir(folder) as found:
+            entries = [_DirectoryEntry(one.name, _is_directory(reach, name, one)) for one in found if one.name not in _LEFT_OUT]
+    except PermissionError as error:
+        raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
+    except OSError:
+        return []
+    return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name))
+
+
+def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
+    """Follows a link only within the project."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()
+
+
+async def _ignored(git: Git, folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
+    """`./` keeps git from reading a name as a pathspec."""
+    asked = b"\0".join(b"./" + os.fsencode(entry.name) for entry in entries)
+    result = await git.run("check-ignore", "-z", "--stdin", cwd=Path(folder), stdin=asked)
+    return {os.fsdecode(name).removeprefix("./") for name in result.stdout.split(b"\0") if name}
+
+
+def _node(reach: AllowedPaths, folder: str, entry: _DirectoryEntry, ignored: bool) -> FileNode:
+    full = f"{folder.rstrip('/')}/{entry.name}"
+    return FileNode(
+        name=ripgrep.json_text(Path(entry.name)),
+        path=ripgrep.json_text(Path(reach.relative(full))),
+        absolute=ripgrep.json_text(Path(full)),
+        type="directory" if entry.is_directory else "file",
+        ignored=ignored,
+    )

@@ -11,7 +11,7 @@ import typer
 from app.backup.contents import DATABASE
 from app.cli.support import database_must_do, fail, settings
 from app.settings import Settings
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.util.server_locks import ServerLocks
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from app.sandbox.trial import SandboxUnusable
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.settings import Settings
-from app.snapshot import checkup as snapshots
+from app.snapshot import maintenance as snapshots
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage import checkup as database
 from app.storage.engine import DatabaseUnusable, Engine, StorageError, make_engine, require_writable

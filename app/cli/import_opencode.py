@@ -12,12 +12,11 @@ import typer
 
 from app.cli.support import database_must_do, fail, settings
 from app.schema.errors import ServiceError
-from app.transfer.opencode.data_directory import NoOpenCodeData, default_directory, readers_of
+from app.transfer.opencode.database import NoOpenCodeData, default_directory, readers_of
 
 if TYPE_CHECKING:
     from app.storage.engine import Database
-    from app.transfer.opencode.records import SourceReader
-    from app.transfer.opencode.report import ImportReport
+    from app.transfer.opencode.records import ImportReport, SourceReader
 
 SourceDirectory = Annotated[
     Path | None,
@@ -77,9 +76,8 @@ async def _import(
     from app.session.store import Store
     from app.storage.statements import statements
     from app.storage.writer import Writer
-    from app.transfer.importer import Importer
-    from app.transfer.opencode.sessions import OpenCodeImport
-    from app.transfer.opencode.snapshots import SnapshotImport
+    from app.transfer.importing import Importer
+    from app.transfer.opencode.sessions import OpenCodeImport, SnapshotImport
 
     here, sql, publisher = settings(), statements(database.dialect), SessionPublisher(MemoryBus())
     writer = Writer(database, sql, publisher)

@@ -1,4 +1,5 @@
-"""Configuration errors. Every request of the directory gets status 500 until the file is corrected.
+"""Configuration errors, and what Pydantic found wrong in the form that clients of OpenCode know. Every request of the directory
+gets status 500 until the file is corrected.
 
 ServiceError
 ├── ConfigJsonError         the text is not JSON with comments
@@ -7,7 +8,11 @@ ServiceError
 """
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from app.schema.errors import ServiceError
 
@@ -41,3 +46,57 @@ class ConfigFrontmatterError(ServiceError):
 
 def _place(path: str, line: int | None) -> str:
     return path if line is None else f"{path}:{line}"
+
+
+Path = list[str | int]
+
+MAX_ISSUES = 100
+
+
+def describe(error: ValidationError, data: Any, model: type[BaseModel]) -> list[dict[str, Any]]:
+    """One issue per position, for the first MAX_ISSUES errors. Of a union, only the branch that matched furthest is reported."""
+    issues: dict[tuple[str | int, ...], dict[str, Any]] = {}
+    for detail in error.errors(include_url=False)[:MAX_ISSUES]:
+        issue = _issue(detail, data, model)
+        place = (*issue["path"], *issue.get("keys", []))
+        if place in issues:
+            issues[place]["message"] += f", or: {issue['message']}"
+        else:
+            issues[place] = issue
+    return [issue for place, issue in issues.items() if not _has_deeper(place, issues)]
+
+
+def _has_deeper(place: tuple[str | int, ...], others: Any) -> bool:
+    return any(len(other) > len(place) and other[: len(place)] == place for other in others)
+
+
+def _issue(detail: ErrorDetails, data: Any, model: type[BaseModel]) -> dict[str, Any]:
+    path = _path_in(data, detail["loc"], keep_last=detail["type"] == "missing")
+    if detail["type"] == "extra_forbidden":
+        *parent, key = path
+        return {"code": "unrecognized_keys", "keys": [key], "path": parent, "message": _unknown_key(str(key), parent, model)}
+    return {"code": detail["type"], "path": path, "message": detail["msg"].removeprefix("Value error, ")}
+
+
+def _unknown_key(key: str, parent: Path, model: type[BaseModel]) -> str:
+    known = [] if parent else [field.alias or name for name, field in model.model_fields.items()]
+    close = get_close_matches(key, known, n=1)
+    return f'Unrecognized key: "{key}"' + (f' (did you mean "{close[0]}"?)' if close else "")
+
+
+def _path_in(data: Any, loc: Sequence[str | int], keep_last: bool) -> Path:
+    """`loc` without the names of union branches, which Pydantic mixes in."""
+    path: Path = []
+    for index, key in enumerate(loc):
+        if _has(data, key):
+            data = data[key]
+        elif not (keep_last and index == len(loc) - 1):
+            continue
+        path.append(key)
+    return path
+
+
+def _has(data: Any, key: str | int) -> bool:
+    if isinstance(data, list):
+        return isinstance(key, int) and key < len(data)
+    return isinstance(data, dict) and key in data

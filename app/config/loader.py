@@ -12,13 +12,11 @@ from typing import Any
 
 from app.config import markdown
 from app.config.errors import ConfigInvalidError
-from app.config.extensions import SUFFIXES, Extension, distinct
 from app.config.flags import Flags
+from app.config.keys import SUFFIXES, Extension, distinct, unused_keys
 from app.config.merge import deep_merge, merge_layer, programs_apart, servers_apart
 from app.config.parse import Substitution, parse_layer, parse_literal, validate
-from app.config.sources import ConfigDirectory, Sources, locate
-from app.config.unused import unused_keys
-from app.config.watch import ConfigStamp, ConfigWatch, changed, essential
+from app.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, changed, essential, locate
 from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError

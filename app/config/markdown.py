@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from app.config.errors import ConfigFrontmatterError
 from app.config.parse import validate
-from app.config.watch import ConfigWatch
+from app.config.sources import ConfigWatch
 from app.schema.agent import Skill
 from app.schema.config import AgentConfig, CommandConfig
 from app.schema.errors import ServiceError

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from app.config import jsonc
-from app.config.errors import ConfigInvalidError, ConfigJsonError
-from app.config.issues import describe
+from app.config.errors import ConfigInvalidError, ConfigJsonError, describe
 from app.schema.config import Config
 from app.util import paths
 from app.util.environment import is_servers_own

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from app.config.extensions import Extension
+from app.config.keys import Extension
 from app.plugin import limits
 from app.plugin.api import HOOK_NAMES, Hook, PluginInput, PluginTool
 from app.util.project_files import anywhere, read_bytes

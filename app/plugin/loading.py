@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from app.config.extensions import Extension, distinct
+from app.config.keys import Extension, distinct
 from app.config.loader import LoadedConfig
 from app.plugin.api import PluginInput, PluginTool
 from app.plugin.importing import NotInstalled, load_plugin, load_tools

@@ -20,7 +20,7 @@ from app.schema.session import Session
 from app.session.live import LiveSessions, SessionWork, WorkKind
 from app.session.service import SessionService
 from app.session.store import Store
-from app.snapshot.collection import collect_repositories
+from app.snapshot.maintenance import collect_repositories
 from app.storage.engine import Connection, Database
 from app.storage.repositories import lease_rows, session_rows
 from app.util import clock

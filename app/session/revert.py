@@ -34,7 +34,7 @@ from app.session.session_sums import NOTHING, sums_of, sums_of_messages
 from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.session.summary import relative, totals
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.restore import NotRestored, RestoreReport
 from app.snapshot.snapshots import Snapshots
 from app.storage.engine import StorageError

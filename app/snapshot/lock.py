@@ -8,14 +8,56 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from app.snapshot.errors import SnapshotFailed
+from app.schema.errors import ServiceError
 from app.storage.locks import Locks
+from app.util.tasks import forget_failure
+
+
+class SnapshotFailed(ServiceError):
+    """A snapshot could not be taken or read. A step then has no snapshot; a revert fails with this message."""
+
+    status = 500
+    name = "SnapshotError"
+
+    def __init__(self, reason: str, *, is_final: bool = False) -> None:
+        """`is_final`: at once another try would fail, too."""
+        super().__init__(f"The files' snapshot failed: {reason}")
+        self.reason = reason
+        self.is_final = is_final
+
+
+T = TypeVar("T")
+
+
+class CoalescedRun(Generic[T]):
+    """Every call gets the result of a run that begins after the call. Calls during a run share the next run.
+
+    Cancelling a caller does not cancel the run.
+    """
+
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
+        self._work = work
+        self._running: asyncio.Task[T] | None = None
+        self._next: asyncio.Task[T] | None = None
+
+    async def __call__(self) -> T:
+        if self._next is None:
+            self._next = asyncio.create_task(self._run_after(self._running))
+            self._next.add_done_callback(forget_failure)
+        return await asyncio.shield(self._next)
+
+    async def _run_after(self, earlier: "asyncio.Task[T] | None") -> T:
+        if earlier is not None and not earlier.done():
+            await asyncio.wait([earlier])
+        self._running, self._next = self._next, None
+        return await self._work()
+
 
 _POLL_SECONDS = 0.01
 _in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from app.sandbox.git import TIMED_OUT, Git, GitResult
-from app.snapshot.diffs import TreeChange, changes, names
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
+from app.snapshot.trees import TreeChange, changes, names
 from app.util import clock
 from app.util.held_directory import HeldDirectory
 from app.util.project_files import is_below, read_bytes, warn_once

@@ -20,11 +20,19 @@ from typing import Any, TypeVar, assert_never
 from app.sandbox.git import Git
 from app.schema.session import FileDiff
 from app.snapshot import extent
-from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
-from app.snapshot.errors import SnapshotFailed
-from app.snapshot.later_run import CoalescedRun
-from app.snapshot.lock import collection_lock, repository_lock
-from app.snapshot.quota import SnapshotQuota
+from app.snapshot.capture import (
+    MOST_PATHS,
+    OnDisk,
+    PathState,
+    Staging,
+    StatCache,
+    Worktree,
+    placeholder_reason,
+    rule_states,
+    searched,
+)
+from app.snapshot.lock import CoalescedRun, SnapshotFailed, collection_lock, repository_lock
+from app.snapshot.maintenance import SnapshotQuota
 from app.snapshot.repository import Entry, Repository, Signature
 from app.snapshot.restore import (
     IGNORED,
@@ -42,7 +50,6 @@ from app.snapshot.restore import (
     Write,
     decide_restore,
 )
-from app.snapshot.stat_cache import MOST_PATHS, PathState, StatCache, rule_states, searched
 from app.storage.locks import Locks, ProcessLocks
 from app.util import clock
 

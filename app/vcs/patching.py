@@ -15,23 +15,34 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from app.browse.reach import AllowedPaths
 from app.runs.busy_directories import BusyDirectories
 from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
+from app.schema.errors import ServiceError
 from app.tool.base import ToolError
 from app.tool.files import text_file
 from app.tool.files.beneath import open_file, remove_folder
 from app.tool.files.locks import FileLocks
 from app.util.held_directory import HeldDirectory
-from app.vcs.errors import PatchRefused
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 """Of all files that a patch names, before it."""
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
 _HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
 _WITHOUT_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
+
+
+class PatchRefused(ServiceError):
+    """Nothing was changed."""
+
+    status = 400
+    name = "VcsApplyError"
+
+    def __init__(self, message: str, reason: Literal["non-git", "not-clean"] = "not-clean") -> None:
+        super().__init__(message, reason=reason)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
-"""Worktrees: made of a project's repository in the data directory, each on a branch of its own.
+"""Worktrees: made of a project's repository in the data directory, each on a branch of its own. And a directory made a
+repository.
 
-One is there when its request is answered; its files, then the start commands, follow, and events tell of it. Only worktrees that
-this server made are reset and removed.
+A worktree is there when its request is answered; its files, then the start commands, follow, and events tell of it. Only
+worktrees that this server made are reset and removed.
 """
 
 import asyncio
+import logging
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +18,97 @@ from app.project.registry import Projects
 from app.runs.busy_directories import BusyDirectories
 from app.runs.disposal import Disposal
 from app.sandbox.git import NOT_STARTED, Git, GitResult
+from app.sandbox.sandbox import Sandbox
+from app.schema.errors import ServiceError
 from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
 from app.schema.worktree import CreatedWorktree, WorktreeCreateInput
 from app.session import slug
 from app.session.session_tasks import SessionTasks
 from app.storage.locks import Locks
+from app.tool.process.process import run
+from app.tool.process.transcript import Transcript
+from app.util.held_directory import HeldDirectory
 from app.vcs import worktree_git
-from app.vcs.default_branch import default_branch
-from app.vcs.errors import WorktreeNameTaken, WorktreeNotCreated, WorktreeNotGit, WorktreeNotRemoved, WorktreeNotReset
-from app.vcs.start_command import StartCommands
-from app.workspace.worktree_places import WorktreePlaces
+from app.vcs.comparison import GitFailed, default_branch
+from app.workspace.instances import Instances
+from app.workspace.workspace import Workspace
+from app.workspace.workspaces import WorktreePlaces
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 1800.0
+_OUTPUT_BYTES = 4096
+
+
+class WorktreeNotGit(ServiceError):
+    status = 400
+    name = "WorktreeNotGitError"
+
+
+class WorktreeNameTaken(ServiceError):
+    status = 400
+    name = "WorktreeNameGenerationFailedError"
+
+
+class WorktreeNotCreated(ServiceError):
+    status = 400
+    name = "WorktreeCreateFailedError"
+
+
+class WorktreeNotRemoved(ServiceError):
+    status = 400
+    name = "WorktreeRemoveFailedError"
+
+
+class WorktreeNotReset(ServiceError):
+    status = 400
+    name = "WorktreeResetFailedError"
+
+
+class StartCommands:
+    def __init__(self, instances: Instances, shell: str, environment: Mapping[str, str], sandbox: Sandbox) -> None:
+        self._instances = instances
+        self._shell = shell
+        self._environment = environment
+        self._sandbox = sandbox
+
+    async def run(self, directory: Path, command: str) -> None:
+        """One that fails is logged: the worktree can be used all the same."""
+        workspace = (await self._instances.get(str(directory))).sandbox_workspace
+        output = Transcript(_OUTPUT_BYTES)
+        try:
+            program = await asyncio.to_thread(self._sandbox.program, [self._shell, "-c", command], workspace, self._environment)
+            ended = await run(program, timeout=TIMEOUT_SECONDS, on_output=output.add)
+        except (OSError, ValueError) as error:
+            log.warning("the start command of %s could not be run: %s", directory, error)
+            return
+        if ended.code != 0:
+            log.warning("the start command of %s failed with %s: %s", directory, ended.code, output.text())
+
+
+class RepositoryInit:
+    def __init__(self, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
+        self._busy = busy
+        self._disposal = disposal
+        self._sandbox = sandbox
+
+    async def make(self, workspace: Workspace) -> None:
+        """One that is in no repository is in one from now on: it is closed on all servers, to be opened anew. Raises
+        DirectoryBusy, GitFailed."""
+        if workspace.location.is_git:
+            return
+        await self._busy.require_idle(workspace.location.directory)
+        await self._init(workspace.directories[-1])
+        await self._disposal.directory(workspace.location.directory)
+
+    async def _init(self, directory: HeldDirectory) -> None:
+        entry = directory.path / ".git"
+        if os.path.lexists(entry):  # noqa: ASYNC240
+            raise GitFailed("git init", f"{entry} is there, and is no repository that is used here")
+        made = await Git(self._sandbox, directory).run("init", "--quiet", "--template=")
+        if not made.ok:
+            raise GitFailed("git init", made.stderr)
+
 
 MayEnter = Callable[[str], bool]
 """Whether who asks may work in a directory."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app.agent.definitions import define
-from app.config.commands import commands
+from app.config.keys import commands
 from app.config.loader import LoadedConfig
 from app.formatter.formatters import Formatters
 from app.lsp.servers import LanguageServers, LspSettings
@@ -28,7 +28,7 @@ from app.schema.agent import Agent
 from app.schema.config import Config
 from app.schema.model import Auth, Model
 from app.schema.session import FileDiff
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.storage.locks import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
@@ -36,8 +36,7 @@ from app.tool.custom import custom_tools
 from app.users.budgets import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
-from app.workspace.resources import Resources
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources
 from app.workspace.workspace import NoUndo, Workspace
 from app.workspace.workspaces import Workspaces
 

@@ -11,7 +11,7 @@ OWN_PROGRAMS = {
     "cli/server_checks.py": "a second server, to try locks with",
     "sandbox/trial.py": "the trial of the sandbox",
     "tool/process/process.py": "what app.sandbox.program describes",
-    "pty/pseudo_terminal.py": "what app.sandbox.program describes",
+    "pty/terminal.py": "what app.sandbox.program describes",
     "sandbox/git.py": "git, in the sandbox: what app.sandbox.program describes",
     "lsp/client.py": "what app.sandbox.program describes, as lsp/servers.py asks for it",
     "mcp/program_streams.py": "what app.sandbox.program describes, as mcp/stdio.py asks for it",

@@ -13,8 +13,7 @@ from app.api.file import files, paths_in
 from app.api.roles import READS
 from app.api.v2.errors import ForbiddenError, TaggedAnswer, TaggedError, described
 from app.api.v2.shapes import Located, PlaceWorkspace, located, router
-from app.browse.content import read
-from app.browse.listing import list_directory
+from app.browse.content import list_directory, read
 from app.schema.base import Wire
 from app.schema.browse import FileNode
 from app.schema.errors import BadRequest

@@ -6,8 +6,7 @@ import pytest
 
 from app.config import jsonc
 from app.config.errors import ConfigInvalidError, ConfigJsonError
-from app.config.masking import masked
-from app.config.patch import patch
+from app.config.patch import masked, patch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
 from app.util.secrets import MASK

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from sandboxed import needs_sandbox, sandbox_of
 
-from app.pty.programs import TerminalPrograms
-from app.pty.shells import installed_shells
+from app.pty.programs import TerminalPrograms, installed_shells
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest, DirectoryForbidden

@@ -12,9 +12,7 @@ import pytest
 from git_files import server_git
 from snapshot_project import Project
 
-from app.snapshot.errors import SnapshotFailed
-from app.snapshot.later_run import CoalescedRun
-from app.snapshot.lock import FileRepositoryLock, NamedRepositoryLock
+from app.snapshot.lock import CoalescedRun, FileRepositoryLock, NamedRepositoryLock, SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.storage.locks import ProcessLocks
 

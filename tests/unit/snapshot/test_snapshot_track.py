@@ -11,7 +11,7 @@ from git_files import files, git, server_git
 from obstacles import OBSTACLES, put
 from snapshot_project import Project
 
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 
 TWO_MIB = 2 * 1024 * 1024

@@ -16,7 +16,7 @@ from app.storage import tables
 from app.storage.engine import StorageError
 from app.storage.repositories import lease_rows, session_rows
 from app.transfer.document import SessionDocument, SessionHistory
-from app.transfer.importer import Destination, Importer, SessionExists
+from app.transfer.importing import Destination, Importer, SessionExists
 from app.util import ids
 
 TODO = Todo(content="tidy", status="pending", priority="high", id="1")

@@ -9,7 +9,7 @@ from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
 from app.util.tasks import TaskSet
-from app.workspace.resources import Resources
+from app.workspace.instance import Resources
 
 
 class CountedProviders(Providers):

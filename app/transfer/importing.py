@@ -1,14 +1,19 @@
-"""Stores a document's sessions in one transaction, by the same rows as every other change."""
+"""Stores sessions of documents, each document in one transaction and by the same rows as every other change; and takes a document
+that a client sends: checks it, decides what of it holds here, and stores it."""
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Protocol
 
+from pydantic import Field
+
+from app.permission.inheritance import within_limits
 from app.project.location import Location
-from app.schema.errors import ServiceError
-from app.schema.message import MessageWithParts
-from app.schema.session import Session
+from app.schema.base import SessionID, Wire
+from app.schema.errors import MessageAbortedError, MessageData, ServiceError
+from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.session import Revert, Session
 from app.session import rows
 from app.session.quota import ProjectQuota
 from app.session.session_sums import session_sums, sums_of_messages
@@ -16,8 +21,28 @@ from app.session.session_tx import SessionTx
 from app.session.store import Store
 from app.storage.repositories import lease_rows, session_rows
 from app.storage.writer import Tx
-from app.transfer.document import SessionDocument, SessionHistory
-from app.transfer.unfinished import finished_message, finished_session
+from app.transfer.document import SessionDocument, SessionHistory, load, read_document
+from app.transfer.new_ids import with_new_ids
+from app.turn.interrupted import interrupted_part
+from app.util import clock
+
+UNFINISHED = MessageAbortedError(data=MessageData(message="This answer was unfinished when its session was imported."))
+
+
+def finished_session(session: Session) -> Session:
+    """Nothing runs in it."""
+    return session.model_copy(update={"time": session.time.model_copy(update={"compacting": None})})
+
+
+def finished_message(message: MessageWithParts) -> MessageWithParts:
+    """Open calls and texts end as interrupted, an open answer with an error: each call has a result, and the next prompt goes on
+    from there."""
+    parts = [interrupted_part(part) or part for part in message.parts]
+    info = message.info
+    if isinstance(info, AssistantMessage) and info.time.completed is None:
+        time = info.time.model_copy(update={"completed": clock.now_ms()})
+        info = info.model_copy(update={"time": time, "error": info.error or UNFINISHED})
+    return MessageWithParts.model_construct(info=info, parts=parts)
 
 
 class SessionExists(ServiceError):
@@ -175,3 +200,83 @@ def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str,
         messages.append(rows.message_row(message.info))
         parts.extend(map(rows.part_row, message.parts))
     return messages, parts
+
+
+class SnapshotNames(Protocol):
+    async def has(self, tree: str) -> bool:
+        """Whether there is such a snapshot."""
+        ...
+
+
+class ImportedSessions(Wire):
+    """The session as it is stored, and what of the document was left out."""
+
+    info: Session
+    sessions: Annotated[list[SessionID], Field(description="Ids of the session and its descendants, in the document's order")]
+    notes: Annotated[list[str], Field(description="What was not taken over, and why")]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentImport:
+    """`body` is the document's JSON. `snapshots` are those of the destination, None where there are none."""
+
+    body: bytes
+    destination: Destination
+    snapshots: SnapshotNames | None
+    with_new_ids: bool = False
+
+
+class Imports:
+    def __init__(self, importer: Importer, max_part_bytes: int) -> None:
+        self._importer = importer
+        self._max_part_bytes = max_part_bytes
+
+    async def take(self, wanted: DocumentImport) -> ImportedSessions:
+        """Raises InvalidDocument, TooLarge, SessionExists, ProjectFull; nothing is stored then."""
+        document = await asyncio.to_thread(self._read, wanted)
+        notes = _leave_links(document)
+        for history in document.histories():
+            revert, note = await _revert_here(history.info.revert, {each.info.id for each in history.messages}, wanted.snapshots)
+            history.info.revert = revert
+            notes += [f"{history.info.id}: {note}"] if note else []
+        sessions = await self._importer.store(document, wanted.destination)
+        return ImportedSessions(info=await self._importer.session(document.info.id), sessions=sessions, notes=notes)
+
+    def _read(self, wanted: DocumentImport) -> SessionDocument:
+        value = load(wanted.body)
+        return read_document(with_new_ids(value) if wanted.with_new_ids else value, self._max_part_bytes)
+
+
+def _leave_links(document: SessionDocument) -> list[str]:
+    """A parent outside the document, and share links, belong to where the document comes from. A child has no more rights than
+    its parent, whatever the document says. Returns notes."""
+    notes = []
+    if document.info.parent_id is not None:
+        notes.append(f"{document.info.id}: its parent {document.info.parent_id} is not in the document; it has none here")
+        document.info.parent_id = None
+    rules = {document.info.id: document.info.permission or []}
+    for child in document.children:
+        limits = rules[child.info.parent_id or ""]
+        rules[child.info.id] = within_limits(child.info.permission or [], limits)
+        child.info.permission = rules[child.info.id] or None
+    for history in document.histories():
+        if history.info.share is not None:
+            notes.append(f"{history.info.id}: it is not shared here, its link {history.info.share.url} belongs to another server")
+            history.info.share = None
+    return notes
+
+
+async def _revert_here(
+    revert: Revert | None, message_ids: set[str], snapshots: SnapshotNames | None
+) -> tuple[Revert | None, str | None]:
+    """The revert that is in force after the import, and a note. Without its snapshot it still hides its messages, and unrevert
+    shows them again and touches no file."""
+    if revert is None:
+        return None, None
+    if revert.message_id not in message_ids:
+        return None, f"it was reverted to {revert.message_id}, which is not in the document; it is not reverted here"
+    revert = revert.model_copy(update={"unfinished": None})
+    if revert.snapshot is None or (snapshots is not None and await snapshots.has(revert.snapshot)):
+        return revert, None
+    hidden = Revert(message_id=revert.message_id, part_id=revert.part_id)
+    return hidden, f"the snapshot {revert.snapshot} of its revert is not here: unrevert shows the messages and restores no file"

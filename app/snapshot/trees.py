@@ -1,4 +1,4 @@
-"""Parses the output of `git diff-tree`. With `-z`, names are unquoted and may contain any byte but NUL."""
+"""Reads what git prints of trees. With `-z`, names are unquoted and may contain any byte but NUL."""
 
 import re
 from collections.abc import Mapping
