@@ -462,9 +462,9 @@ class Server:
 
     @cached_property
     def imports(self) -> "Imports":
-        from app.transfer.importing import Importer, Imports
+        from app.transfer.importing import Imports
 
-        return Imports(Importer(self.store, self.quota), self.settings.max_part_bytes)
+        return Imports(self.store, self.quota, self.settings.max_part_bytes)
 
     # From its start to its end.
 

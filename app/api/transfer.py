@@ -13,7 +13,7 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.transfer.document import SessionDocument
 from app.transfer.exports import DocumentFormat
-from app.transfer.importing import Destination, DocumentImport, ImportedSessions
+from app.transfer.importing import Destination, ImportedSessions
 
 routes = router("/session", 400, 507, tags=["session"])
 routers = (routes,)
@@ -48,7 +48,6 @@ async def import_document(
 ) -> ImportedSessions:
     """Stores a document, of the export here or of `opencode export`, in the request's directory: all of it or nothing."""
     destination = Destination(instance.location, who.name)
-    wanted = DocumentImport(await request.body(), destination, instance.snapshots, with_new_ids=ids == "new")
-    imported = await app.imports.take(wanted)
+    imported = await app.imports.take(await request.body(), destination, instance.snapshots, new_ids=ids == "new")
     request.scope[CREATED] = imported.info.id
     return imported

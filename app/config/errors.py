@@ -17,35 +17,31 @@ from pydantic_core import ErrorDetails
 from app.schema.errors import ServiceError
 
 
-class ConfigJsonError(ServiceError):
+class _FileError(ServiceError):
+    """`line`: of the file at `path`, from 1."""
+
     is_logged = True
+
+    def __init__(self, path: str, message: str, line: int | None = None, **facts: Any) -> None:
+        super().__init__(f"{path if line is None else f'{path}:{line}'}: {message}", path=path, line=line, **facts)
+
+
+class ConfigJsonError(_FileError):
     name = "ConfigJsonError"
 
-    def __init__(self, path: str, message: str, line: int | None = None) -> None:
-        super().__init__(f"{_place(path, line)}: {message}", path=path, line=line)
+
+class ConfigFrontmatterError(_FileError):
+    name = "ConfigFrontmatterError"
 
 
-class ConfigInvalidError(ServiceError):
+class ConfigInvalidError(_FileError):
     """`issues` are `{code, path, message, line?}`, in the file's order."""
 
-    is_logged = True
     name = "ConfigInvalidError"
 
     def __init__(self, path: str, message: str, issues: Sequence[dict[str, Any]] | None = None, line: int | None = None) -> None:
         self.issues = list(issues or [])
-        super().__init__(f"{_place(path, line)}: {message}", path=path, line=line, issues=self.issues or None)
-
-
-class ConfigFrontmatterError(ServiceError):
-    is_logged = True
-    name = "ConfigFrontmatterError"
-
-    def __init__(self, path: str, message: str, line: int | None = None) -> None:
-        super().__init__(f"{_place(path, line)}: {message}", path=path, line=line)
-
-
-def _place(path: str, line: int | None) -> str:
-    return path if line is None else f"{path}:{line}"
+        super().__init__(path, message, line, issues=self.issues or None)
 
 
 Path = list[str | int]

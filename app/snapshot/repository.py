@@ -10,14 +10,14 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 
 from app.sandbox.git import TIMED_OUT, Git, GitResult
 from app.snapshot.lock import SnapshotFailed
-from app.snapshot.trees import TreeChange, changes, names
+from app.snapshot.trees import LINK, Entry, TreeChange, batch, changes, checked, is_utf8, names, nul_separated, tree_entries
 from app.util import clock
 from app.util.held_directory import HeldDirectory
 from app.util.project_files import is_below, read_bytes, warn_once
@@ -53,30 +53,11 @@ _INIT_ENVIRONMENT = {
     "GIT_DEFAULT_HASH": "sha1",
     "GIT_DEFAULT_REF_FORMAT": "files",
 }
-_EXECUTABLE = "100755"
-_LINK = "120000"
-_TREE = "040000"
 _NO_BLOB = "0" * 40
 _IGNORE_FILE = ".ignore"
 """Rules as in `.gitignore`, which search tools know."""
 
 Signature = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file or link in a tree."""
-
-    mode: str
-    blob: str
-
-    @property
-    def is_link(self) -> bool:
-        return self.mode == _LINK
-
-    @property
-    def is_executable(self) -> bool:
-        return self.mode == _EXECUTABLE
 
 
 class Repository:
@@ -203,7 +184,7 @@ class Repository:
     async def _files(self, kinds: Sequence[str], lock: int | None, timeout: float) -> list[str]:
         args = ["ls-files", "-z", *kinds, "--exclude-standard", *self._pathspec]
         result = await self._git(args, lock=lock, timeout=timeout)
-        listed = [name for name in names(result.stdout) if _is_utf8(name)]
+        listed = [name for name in names(result.stdout) if is_utf8(name)]
         return listed if self._has_project else await self._without_left_out(listed, lock)
 
     async def _without_left_out(self, listed: list[str], lock: int | None) -> list[str]:
@@ -230,13 +211,13 @@ class Repository:
             return []
         args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
         result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
-        return [name for name in names(result.stdout) if _is_utf8(name)] if result.ok else []
+        return [name for name in names(result.stdout) if is_utf8(name)] if result.ok else []
 
     async def update(self, paths: Iterable[str], lock: int | None) -> None:
         """Updates each path in the index from the worktree, or removes it."""
         args = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace", "-z", "--stdin"]
         options = await self._options_for_first_update() if self.index_signature() is None else ()
-        await self._git(args, stdin=_nul_separated(paths), lock=lock, options=options, timeout=_LONG_TIMEOUT_SECONDS)
+        await self._git(args, stdin=nul_separated(paths), lock=lock, options=options, timeout=_LONG_TIMEOUT_SECONDS)
 
     async def _options_for_first_update(self) -> Sequence[str]:
         """Writes all contents into one pack, seven times faster than loose objects. Older git would make a pack for each."""
@@ -247,8 +228,8 @@ class Repository:
     async def put(self, links: Mapping[str, bytes], removed: Iterable[str], lock: int | None) -> None:
         """Adds links with these targets to the index and removes paths, regardless of the worktree."""
         lines = [f"0 {_NO_BLOB}\t{path}" for path in removed]
-        lines += [f"{_LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
-        await self._git(["update-index", "-z", "--index-info"], stdin=_nul_separated(lines), lock=lock)
+        lines += [f"{LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
+        await self._git(["update-index", "-z", "--index-info"], stdin=nul_separated(lines), lock=lock)
 
     async def refresh(self, lock: int | None) -> None:
         """Refreshes the index, so that `listed` does not read files again that were only touched."""
@@ -264,10 +245,10 @@ class Repository:
         aside = {"GIT_INDEX_FILE": str(scratch)}
         removed = [f"0 {_NO_BLOB}\t{path}" for path, entry in changed.items() if entry is None]
         put = [f"{entry.mode} {entry.blob}\t{path}" for path, entry in changed.items() if entry is not None]
-        lines = _nul_separated([*removed, *put])
+        lines = nul_separated([*removed, *put])
         try:
             scratch.with_name("index.scratch.lock").unlink(missing_ok=True)
-            await self._git(["read-tree", _checked(tree)], lock=lock, env=aside)
+            await self._git(["read-tree", checked(tree)], lock=lock, env=aside)
             await self._git(["update-index", "--replace", "-z", "--index-info"], stdin=lines, lock=lock, env=aside)
             return (await self._git(["write-tree"], lock=lock, env=aside)).text
         finally:
@@ -315,7 +296,7 @@ class Repository:
 
     async def adopt(self, source: Path, trees: Iterable[str]) -> None:
         """Copies trees with all their objects from another repository into one pack, and keeps them."""
-        wanted = [_checked(tree) for tree in trees]
+        wanted = [checked(tree) for tree in trees]
         alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(source / "objects")}
         args = ["pack-objects", "-q", "--revs", "--delta-base-offset", str(self.git_dir / "objects" / "pack" / "pack")]
         lines = "".join(f"{tree}\n" for tree in wanted).encode()
@@ -331,8 +312,8 @@ class Repository:
         remaining = iter(paths)
         while some := list(islice(remaining, 500)):
             wanted = set(some)
-            result = await self._git(["ls-tree", "-z", "--full-tree", _checked(tree), "--", *some])
-            found.update(entry for entry in _tree_entries(result.stdout) if entry[0] in wanted)
+            result = await self._git(["ls-tree", "-z", "--full-tree", checked(tree), "--", *some])
+            found.update(entry for entry in tree_entries(result.stdout) if entry[0] in wanted)
         return found
 
     async def blobs(self, blob_ids: Iterable[str]) -> dict[str, bytes]:
@@ -341,7 +322,7 @@ class Repository:
         if not wanted:
             return {}
         result = await self._git(["cat-file", "--batch"], stdin="".join(f"{blob}\n" for blob in wanted).encode())
-        return dict(_batch(result.stdout))
+        return dict(batch(result.stdout))
 
     async def changed(self, before: str, after: str) -> list[str]:
         return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
@@ -354,7 +335,7 @@ class Repository:
 
     async def _diff(self, form: Sequence[str], before: str, after: str) -> GitResult:
         args = ["diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", *form]
-        return await self._git([*args, _checked(before), _checked(after), *self._pathspec])
+        return await self._git([*args, checked(before), checked(after), *self._pathspec])
 
     # Housekeeping.
 
@@ -436,39 +417,3 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _checked(tree: str) -> str:
-    """Raises SnapshotFailed unless it is a tree's hash, so that git cannot read it as an option or another name."""
-    if not re.fullmatch("[0-9a-f]{40}", tree):
-        raise SnapshotFailed(f"{tree!r} names no snapshot")
-    return tree
-
-
-def _is_utf8(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _nul_separated(items: Iterable[str]) -> bytes:
-    return "".join(f"{item}\0" for item in items).encode("utf-8", "surrogateescape")
-
-
-def _tree_entries(output: bytes) -> Iterator[tuple[str, Entry]]:
-    for line in filter(None, output.split(b"\0")):
-        facts, name = line.split(b"\t", 1)
-        mode, _, object_id = facts.decode("ascii").split(" ")
-        if mode != _TREE:
-            yield os.fsdecode(name), Entry(mode, object_id)
-
-
-def _batch(output: bytes) -> Iterator[tuple[str, bytes]]:
-    """`<id> blob <size>\\n<content>\\n` or `<id> missing\\n`, one after another."""
-    position = 0
-    while position < len(output):
-        end = output.index(b"\n", position)
-        object_id, *facts = output[position:end].decode("ascii").split(" ")
-        position = end + 1
-        if len(facts) == 2:
-            size = int(facts[1])
-            yield object_id, output[position : position + size]
-            position += size + 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import assert_never
 
 from app.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk
-from app.snapshot.repository import Entry
+from app.snapshot.trees import Entry
 from app.util.held_directory import HeldDirectory
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -33,7 +33,7 @@ from app.snapshot.capture import (
 )
 from app.snapshot.lock import CoalescedRun, SnapshotFailed, collection_lock, repository_lock
 from app.snapshot.maintenance import SnapshotQuota
-from app.snapshot.repository import Entry, Repository, Signature
+from app.snapshot.repository import Repository, Signature
 from app.snapshot.restore import (
     IGNORED,
     OTHER_REPOSITORY,
@@ -50,6 +50,7 @@ from app.snapshot.restore import (
     Write,
     decide_restore,
 )
+from app.snapshot.trees import Entry
 from app.storage.locks import Locks, ProcessLocks
 from app.util import clock
 

@@ -3,7 +3,8 @@
 Beside these two, and ignored by OpenCode: `todo`, `diff`, and the session's descendants in `children`.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -40,6 +41,8 @@ class SessionDocument(SessionHistory):
 
 _ERRORS = {union_member.model_fields["name"].default for union_member in get_args(get_args(MessageError)[0])}
 _NO_NEWLINE = "\\"
+_SESSION_IN_TEXT = re.compile(r"ses_[0-9A-Za-z]+")
+_NAMED_BY = re.compile("(ses|msg|prt)_")
 
 
 def as_stored(history: Any) -> None:
@@ -152,8 +155,15 @@ class InvalidDocument(BadRequest):
         super().__init__(f"{_dotted(path)}: {message}" if path else message, list(path))
 
 
-def load(body: bytes) -> Any:
-    """Raises InvalidDocument, TooLarge."""
+def read_document(body: bytes, max_part_bytes: int, *, new_ids: bool = False) -> SessionDocument:
+    """Checks a document's JSON. With `new_ids` sessions, messages and parts get other ids than it names. Raises InvalidDocument,
+    and TooLarge for the whole or for a part."""
+    value = _load(body)
+    document = _read(value, max_part_bytes)
+    return _read(with_new_ids(value), max_part_bytes) if new_ids else document
+
+
+def _load(body: bytes) -> Any:
     if has_more_values(body, MOST_VALUES):
         raise TooLarge(f"A document may have at most {MOST_VALUES} values.")
     try:
@@ -165,8 +175,8 @@ def load(body: bytes) -> Any:
     return value
 
 
-def read_document(value: Any, max_part_bytes: int) -> SessionDocument:
-    """Raises InvalidDocument, and TooLarge for a part. Rewrites other shapes of `value` in place."""
+def _read(value: Any, max_part_bytes: int) -> SessionDocument:
+    """Rewrites other shapes of `value` in place."""
     root = _read_history(value, (), max_part_bytes)
     children = _list_of(value, "children", (), needed=False)
     histories = [_read_history(each, ("children", at), max_part_bytes) for at, each in enumerate(children)]
@@ -264,10 +274,10 @@ def _valid(adapter: TypeAdapter[T], value: Any, at: FieldPath) -> T:
         return adapter.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise InvalidDocument((*at, *_path_in(value, first["loc"])), first["msg"]) from None
+        raise InvalidDocument((*at, *path_in(value, first["loc"])), first["msg"]) from None
 
 
-def _path_in(value: Any, location: FieldPath) -> FieldPath:
+def path_in(value: Any, location: FieldPath) -> FieldPath:
     """Without the names of union members, which are no fields."""
     path: list[str | int] = []
     may_be_tag = True
@@ -289,3 +299,61 @@ def _inner(value: Any, step: str | int) -> Any:
 
 def _dotted(path: FieldPath) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def with_new_ids(document: dict[str, Any]) -> dict[str, Any]:
+    """A checked document with new ids, wherever they are named. Ids of messages and parts are those of the session they are named
+    in, else of any other of the document."""
+    histories = [document, *document.get("children", ())]
+    sessions = {each["info"]["id"]: ids.descending("session") for each in histories}
+    inner = [_new_inner_ids(each["messages"]) for each in histories]
+    everywhere = {old: new for each in inner for old, new in each.items()}
+    root, *children = [_renamed(each, {**everywhere, **own, **sessions}) for each, own in zip(histories, inner, strict=True)]
+    return {**root, "children": children}
+
+
+def _new_inner_ids(messages: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Of messages and parts, in their order."""
+    new = {}
+    for message in messages:
+        new[message["info"]["id"]] = ids.ascending("message")
+        new |= {part["id"]: ids.ascending("part") for part in message["parts"]}
+    return new
+
+
+def _renamed(history: dict[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
+    """A client's own id of another form is replaced only where it identifies: elsewhere it may be any word."""
+    named = {old: its_new for old, its_new in new.items() if _NAMED_BY.match(old)}
+
+    def identified(value: dict[str, Any]) -> dict[str, Any]:
+        own = {name: new.get(value[name], value[name]) for name in ("id", "messageID", "parentID") if name in value}
+        return {**_replaced(value, named), **own}
+
+    def part(value: dict[str, Any]) -> dict[str, Any]:
+        return _with_new_task(identified(value), new)
+
+    messages = [{"info": identified(each["info"]), "parts": [*map(part, each["parts"])]} for each in history["messages"]]
+    others = {name: _replaced(value, named) for name, value in history.items() if name not in ("messages", "children")}
+    return {**others, "messages": messages}
+
+
+def _with_new_task(part: dict[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
+    """The task tool names the subagent's session in its text, for the model to go on with."""
+    if part["type"] != "tool" or part["tool"] != "task":
+        return part
+    state = part["state"]
+    texts = {
+        name: _SESSION_IN_TEXT.sub(lambda found: new.get(found[0], found[0]), state[name])
+        for name in ("output", "error")
+        if name in state
+    }
+    return {**part, "state": {**state, **texts}}
+
+
+def _replaced(value: Any, new: Mapping[str, str]) -> Any:
+    """With each text that is one of the ids, and nothing else, replaced."""
+    if isinstance(value, str):
+        return new.get(value, value)
+    if isinstance(value, dict):
+        return {key: _replaced(inner, new) for key, inner in value.items()}
+    return [_replaced(inner, new) for inner in value] if isinstance(value, list) else value

@@ -4,7 +4,7 @@ that a client sends: checks it, decides what of it holds here, and stores it."""
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -19,10 +19,10 @@ from app.session.quota import ProjectQuota
 from app.session.session_sums import session_sums, sums_of_messages
 from app.session.session_tx import SessionTx
 from app.session.store import Store
+from app.snapshot.snapshots import Snapshots
 from app.storage.repositories import lease_rows, session_rows
 from app.storage.writer import Tx
-from app.transfer.document import SessionDocument, SessionHistory, load, read_document
-from app.transfer.new_ids import with_new_ids
+from app.transfer.document import SessionDocument, SessionHistory, read_document
 from app.turn.interrupted import interrupted_part
 from app.util import clock
 
@@ -97,9 +97,6 @@ class Importer:
         """Those of the sessions that are stored already, whosever they are."""
         return frozenset(await self._store.query(session_rows.owners, session_ids))
 
-    async def session(self, session_id: str) -> Session:
-        return await self._store.session(session_id)
-
     async def store(self, document: SessionDocument, destination: Destination, beside: Beside = _nothing) -> list[str]:
         """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. All is stored or nothing,
         and what is written `beside` too. Raises SessionExists and ProjectFull."""
@@ -108,30 +105,40 @@ class Importer:
             self._store.note_owners()
         histories = document.histories()
         session_ids = [history.info.id for history in histories]
-        prepared = await asyncio.to_thread(lambda: [_PreparedHistory.of(history, destination) for history in histories])
+        prepared = await asyncio.to_thread(
+            lambda: [(_placed(each.info, each.messages, destination), *_rows(each), each) for each in histories]
+        )
         location = destination.location
 
         def store(tx: SessionTx) -> None:
             if taken := session_rows.lock_new_sessions(tx.connection, session_ids):
                 raise SessionExists(taken)
-            for each in prepared:
-                each.put(tx.of(each.session.id))
+            for session, messages, parts, history in prepared:
+                own = tx.of(session.id)
+                own.create(session)
+                own.put_history(messages, parts, history.todo, history.diff)
             beside(tx.tx)
 
         await self._store.write(session_ids[0], location.directory, store)
         return session_ids
 
     async def replace(
-        self, stored: SessionHistory, by: SessionHistory, destination: Destination, beside: Beside = _nothing
+        self,
+        stored: SessionHistory,
+        by: SessionHistory,
+        destination: Destination,
+        beside: Beside = _nothing,
     ) -> None:
         """Replaces a session that nobody uses by a later state of it. `stored` is what it is replaced from. Raises
         SessionChanged and ProjectFull."""
         location = destination.location
         await self._quota.require_room(location.project_id)
         state = await self._store.query(session_rows.session_state, stored.info.id)
-        if state is None or state.messages != len(stored.messages):
-            raise SessionChanged(stored.info.id)
-        if rows.read_session(stored.info.id, state.session) != stored.info:
+        if (
+            state is None
+            or state.messages != len(stored.messages)
+            or rows.read_session(stored.info.id, state.session) != stored.info
+        ):
             raise SessionChanged(stored.info.id)
         kept = {"project_id": stored.info.project_id, "owner": stored.info.owner, "share": stored.info.share}
         session = finished_session(by.info.model_copy(update={**kept, "path": destination.path_of(by.info)}))
@@ -154,30 +161,17 @@ class Importer:
         await self._store.write(stored.info.id, location.directory, replace)
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedHistory:
-    """A history, ready to be stored."""
-
-    session: Session
-    messages: list[dict[str, Any]]
-    parts: list[dict[str, Any]]
-    history: SessionHistory
-
-    @classmethod
-    def of(cls, history: SessionHistory, destination: Destination) -> "_PreparedHistory":
-        placed = {
-            "project_id": destination.location.project_id,
-            "directory": destination.location.directory,
-            "path": destination.path_of(history.info),
-            "owner": destination.owner or None,
-            "no_undo": destination.location.no_undo,
-            **sums_of_messages(history.messages).of_session(),
-        }
-        return cls(finished_session(history.info.model_copy(update=placed)), *_rows(history), history)
-
-    def put(self, tx: SessionTx) -> None:
-        tx.create(self.session)
-        tx.put_history(self.messages, self.parts, self.history.todo, self.history.diff)
+def _placed(info: Session, messages: Sequence[MessageWithParts], destination: Destination) -> Session:
+    """The session as it is stored at its destination."""
+    placed = {
+        "project_id": destination.location.project_id,
+        "directory": destination.location.directory,
+        "path": destination.path_of(info),
+        "owner": destination.owner or None,
+        "no_undo": destination.location.no_undo,
+        **sums_of_messages(messages).of_session(),
+    }
+    return finished_session(info.model_copy(update=placed))
 
 
 def _remove_lost(tx: SessionTx, before: Sequence[MessageWithParts], after: Sequence[MessageWithParts]) -> None:
@@ -202,12 +196,6 @@ def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str,
     return messages, parts
 
 
-class SnapshotNames(Protocol):
-    async def has(self, tree: str) -> bool:
-        """Whether there is such a snapshot."""
-        ...
-
-
 class ImportedSessions(Wire):
     """The session as it is stored, and what of the document was left out."""
 
@@ -216,35 +204,25 @@ class ImportedSessions(Wire):
     notes: Annotated[list[str], Field(description="What was not taken over, and why")]
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentImport:
-    """`body` is the document's JSON. `snapshots` are those of the destination, None where there are none."""
-
-    body: bytes
-    destination: Destination
-    snapshots: SnapshotNames | None
-    with_new_ids: bool = False
-
-
 class Imports:
-    def __init__(self, importer: Importer, max_part_bytes: int) -> None:
-        self._importer = importer
+    def __init__(self, store: Store, quota: ProjectQuota, max_part_bytes: int) -> None:
+        self._store = store
+        self._importer = Importer(store, quota)
         self._max_part_bytes = max_part_bytes
 
-    async def take(self, wanted: DocumentImport) -> ImportedSessions:
-        """Raises InvalidDocument, TooLarge, SessionExists, ProjectFull; nothing is stored then."""
-        document = await asyncio.to_thread(self._read, wanted)
+    async def take(
+        self, body: bytes, destination: Destination, snapshots: Snapshots | None, *, new_ids: bool = False
+    ) -> ImportedSessions:
+        """`body`: the document's JSON. `snapshots`: those of the destination, None where there are none. Raises InvalidDocument,
+        TooLarge, SessionExists, ProjectFull; nothing is stored then."""
+        document = await asyncio.to_thread(read_document, body, self._max_part_bytes, new_ids=new_ids)
         notes = _leave_links(document)
         for history in document.histories():
-            revert, note = await _revert_here(history.info.revert, {each.info.id for each in history.messages}, wanted.snapshots)
+            revert, note = await _revert_here(history.info.revert, {each.info.id for each in history.messages}, snapshots)
             history.info.revert = revert
             notes += [f"{history.info.id}: {note}"] if note else []
-        sessions = await self._importer.store(document, wanted.destination)
-        return ImportedSessions(info=await self._importer.session(document.info.id), sessions=sessions, notes=notes)
-
-    def _read(self, wanted: DocumentImport) -> SessionDocument:
-        value = load(wanted.body)
-        return read_document(with_new_ids(value) if wanted.with_new_ids else value, self._max_part_bytes)
+        sessions = await self._importer.store(document, destination)
+        return ImportedSessions(info=await self._store.session(document.info.id), sessions=sessions, notes=notes)
 
 
 def _leave_links(document: SessionDocument) -> list[str]:
@@ -267,7 +245,7 @@ def _leave_links(document: SessionDocument) -> list[str]:
 
 
 async def _revert_here(
-    revert: Revert | None, message_ids: set[str], snapshots: SnapshotNames | None
+    revert: Revert | None, message_ids: set[str], snapshots: Snapshots | None
 ) -> tuple[Revert | None, str | None]:
     """The revert that is in force after the import, and a note. Without its snapshot it still hides its messages, and unrevert
     shows them again and touches no file."""

@@ -1,10 +1,8 @@
-"""Sessions as Markdown, for people. Pure. Nothing that a message, tool or file contains ends the block that it stands in."""
+"""Sessions as Markdown, for people. Pure. Texts, calls and files stand in fences: nothing in them ends the block."""
 
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import cache
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -25,15 +23,7 @@ from app.schema.session import FileDiff, Session
 from app.schema.tool_state import Completed, Failed, ToolState
 from app.tool.files.diff_text import compare
 
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-
 _TICKS = re.compile("`+")
-_LINE_END = re.compile("\r\n?")
-_HTML = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<(?=[!?/]|(?!https?:)[a-z])", re.IGNORECASE)
-"""Code, in which a tag is text already, or what may begin a tag."""
-_AFTERWARDS = "Afterwards"
-"""A paragraph after the text, which is code if the text leaves a fence open."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|&])")
 
 
@@ -68,7 +58,7 @@ def _diff(diff: FileDiff) -> str:
 def _part(part: Part) -> Iterator[str]:
     match part:
         case TextPart(text=text) if not part.synthetic and not part.ignored and text:
-            yield contained(text)
+            yield fenced(text, "markdown")
         case ReasoningPart(text=text) if text:
             yield _folded("Reasoning", fenced(text))
         case ToolPart():
@@ -125,31 +115,6 @@ def fenced(text: str, language: str = "text") -> str:
 
 def _folded(summary: str, block: str) -> str:
     return f"<details>\n<summary>{summary}</summary>\n\n{block}\n\n</details>"
-
-
-def contained(text: str) -> str:
-    """Markdown that somebody wrote, with its open fence closed and its HTML as text."""
-    text = _LINE_END.sub("\n", text)
-    lines = text.split("\n")
-    tokens = _parser().parse(f"{text}\n\n{_AFTERWARDS}")
-    for token in tokens:
-        if token.type == "inline" and token.map:
-            for number in range(token.map[0], min(token.map[1], len(lines))):
-                lines[number] = _HTML.sub(_without_html, lines[number])
-    is_open = tokens[-1].type == "fence"
-    return "\n".join([*lines, tokens[-1].markup] if is_open else lines)
-
-
-@cache
-def _parser() -> "MarkdownIt":
-    """Takes HTML for text, as which it is written."""
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark", {"html": False})
-
-
-def _without_html(found: re.Match[str]) -> str:
-    return "&lt;" if found[0] == "<" else found[0]
 
 
 def _inline(text: str) -> str:

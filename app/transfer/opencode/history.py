@@ -10,15 +10,13 @@ from app.context.history import INTERRUPTED
 from app.schema.message import MESSAGE, MessageWithParts
 from app.schema.part import PART, Part
 from app.schema.session import FileDiff, Session, Todo
-from app.transfer.document import SessionHistory, as_stored
+from app.transfer.document import SessionHistory, as_stored, path_in
+from app.transfer.importing import UNFINISHED
 from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession
 
 _NO_MODEL = {"providerID": "unknown", "modelID": "unknown"}
 _NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-UNFINISHED = {
-    "name": "MessageAbortedError",
-    "data": {"message": "This answer was unfinished when its session was imported."},
-}
+_UNFINISHED = UNFINISHED.wire()
 
 
 def complete(session: SourceSession) -> None:
@@ -72,7 +70,7 @@ def _complete_answer(session: SourceSession, message: SourceMessage, prompt: Jso
     if info["time"].get("completed") is None:
         info["time"]["completed"] = _latest_time(message)
         if not info.get("finish"):
-            info.setdefault("error", UNFINISHED)
+            info.setdefault("error", {**_UNFINISHED})
 
 
 def _complete_prompts(messages: list[SourceMessage]) -> None:
@@ -144,7 +142,6 @@ T = TypeVar("T")
 _SESSION: TypeAdapter[Session] = TypeAdapter(Session)
 _TODO: TypeAdapter[Todo] = TypeAdapter(Todo)
 _DIFF: TypeAdapter[FileDiff] = TypeAdapter(FileDiff)
-_TAGS = ("role", "type")
 
 
 def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Problem]]:
@@ -206,20 +203,11 @@ def _valid(adapter: TypeAdapter[T], value: Any, where: str, problems: list[Probl
     try:
         return adapter.validate_python(value)
     except ValidationError as error:
-        wrong = [(_path(value, each["loc"]), each["msg"]) for each in error.errors(include_url=False, include_context=False)]
-    rest = (
-        {name: kept for name, kept in value.items() if name not in {path[0] for path, _ in wrong if path}}
-        if isinstance(value, dict)
-        else value
-    )
-    problems.extend(Problem(where, f"{'.'.join(path)}: {message}" if path else message) for path, message in wrong)
+        wrong = [(path_in(value, each["loc"]), each["msg"]) for each in error.errors(include_url=False, include_context=False)]
+    problems.extend(Problem(where, f"{'.'.join(map(str, path))}: {message}" if path else message) for path, message in wrong)
+    fields = {path[0] for path, _ in wrong if path}
+    rest = {name: kept for name, kept in value.items() if name not in fields} if isinstance(value, dict) else value
     try:
         return adapter.validate_python(rest)
     except ValidationError:
         return None
-
-
-def _path(value: Any, location: tuple[int | str, ...]) -> list[str]:
-    """Without the name of the union's member, which is no field."""
-    tags = [value.get(tag) for tag in _TAGS] if isinstance(value, dict) else []
-    return [str(step) for step in (location[1:] if location and location[0] in tags else location)]
