@@ -88,7 +88,7 @@ from app.util import marks
 from app.util.server_locks import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
 from app.vcs.patching import Patching
-from app.vcs.worktrees import RepositoryInit, StartCommands, Worktrees, WorktreeServices
+from app.vcs.worktrees import CommandSettings, Worktrees
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.journal_pages import JournalPages
 from app.webhook.owners import WebhookOwners
@@ -364,20 +364,17 @@ class Server:
 
     def _make_vcs(self) -> None:
         toolbox, locks = self.toolbox, self.database.locks
-        busy = BusyDirectories(self.live)
-        self.repository_init = RepositoryInit(busy, self.disposal, self.sandbox)
+        self.busy_directories = busy = BusyDirectories(self.live)
         self.patching = Patching(busy, toolbox.locks, self.sandbox)
         self.worktrees = Worktrees(
-            WorktreeServices(
-                places=self.workspaces.worktree_places,
-                projects=self.projects,
-                busy=busy,
-                disposal=self.disposal,
-                tasks=self.tasks,
-                start_commands=StartCommands(self.instances, toolbox.shell, toolbox.environment, self.sandbox),
-                locks=locks,
-                announce=self.states.announce,
-            )
+            self.workspaces.worktree_places,
+            self.projects,
+            busy,
+            self.disposal,
+            self.tasks,
+            CommandSettings(self.instances, toolbox.shell, toolbox.environment, self.sandbox),
+            locks,
+            self.states.announce,
         )
 
     def _make_webhooks(self) -> None:

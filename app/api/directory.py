@@ -18,6 +18,7 @@ from app.schema.part import ModelRef
 from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
 from app.util import paths
 from app.util.secrets import masked
+from app.vcs.worktrees import init_repository
 
 project = router("/project", tags=["project"])
 routes = router("", 400, 403)
@@ -82,7 +83,7 @@ async def project_directories(app: AppServices, who: Who, project_id: ProjectIdP
 @project.post("/git/init", responses=documented(400, 403, 409), dependencies=WRITES)
 async def init_git(app: AppServices, who: Who, where: Directory, workspace: CurrentWorkspace) -> Project:
     """Make the directory a git repository, unless it is in one."""
-    await app.repository_init.make(workspace)
+    await init_repository(workspace, app.busy_directories, app.disposal, app.sandbox)
     return await current_project(app, who, await location_of(app, who, where))
 
 

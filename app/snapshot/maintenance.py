@@ -10,13 +10,13 @@ from pathlib import Path
 from app.sandbox.git import Git, GitResult
 from app.sandbox.sandbox import OFF
 from app.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
-from app.snapshot.repository import KEPT_SECONDS, Repository
+from app.snapshot.repository import Repository
 from app.storage.locks import Locks
 from app.util.finding import Finding
 from app.util.held_directory import HeldDirectory
 
 _REMEASURE_SECONDS = 60
-_MIN_KEPT_SECONDS = 24 * 3600
+_KEPT_IF_FULL_SECONDS = (3 * 24 * 3600, 24 * 3600)
 
 
 class SnapshotQuota:
@@ -45,9 +45,9 @@ class SnapshotQuota:
 
     async def make_room(self, repository: Repository) -> None:
         """Deletes older snapshots until the rest fits, but keeps those of the last day. The caller holds the lock."""
-        kept: float = KEPT_SECONDS
-        while self._max_bytes is not None and kept > _MIN_KEPT_SECONDS and await repository.size() > self._max_bytes:
-            kept = max(kept / 2, _MIN_KEPT_SECONDS)
+        for kept in _KEPT_IF_FULL_SECONDS:
+            if self._max_bytes is None or await repository.size() <= self._max_bytes:
+                break
             await repository.collect(kept, is_alone=True)
         self._measured_at = float("-inf")
 

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from app.sandbox.git import TIMED_OUT, Git, GitResult
+from app.snapshot.capture import PathState, path_state
 from app.snapshot.lock import SnapshotFailed
 from app.snapshot.trees import LINK, Entry, TreeChange, batch, changes, checked, is_utf8, names, nul_separated, tree_entries
 from app.util import clock
@@ -78,8 +79,9 @@ class Repository:
         self._exclude = [*(f"{name}/" for name in excluded_names), *map(_ignore_line, exclude)]
         self._options = _options(_CONFIG)
         self._project_exclude: Path | None = None
-        self._ignore_file = _default_ignore_file()
-        self._project_exclude_read: tuple[int, int] | None = None
+        # Where git has the user's ignore rules unless its configuration names another file.
+        self._ignore_file = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
+        self._project_exclude_read: tuple[PathState | None] | None = None
         self._kept: dict[str, float] = {}
         self._environment = {
             "GIT_DIR": str(git_dir),
@@ -142,18 +144,14 @@ class Repository:
         """Git waits for a FIFO, if that is what the project's configuration names."""
         named = {"core.excludesFile": str(self._ignore_file)} if self._ignore_file.is_file() else {}
         self._options = _options({**_CONFIG, **named})
-        self._write_exclude()
-
-    def _write_exclude(self) -> None:
-        read = _stamp(self._project_exclude) if self._project_exclude else None
+        read = path_state(str(self._project_exclude), follow_symlinks=True) if self._project_exclude else None
         target = self.git_dir / "info" / "exclude"
-        read = read or (0, 0)
-        if self._project_exclude_read == read and target.exists():
+        if self._project_exclude_read == (read,) and target.exists():
             return
         theirs = self._ignored_by_project(self._project_exclude) if self._project_exclude else ""
         lines = [*theirs.splitlines(), *self._exclude]
         target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
-        self._project_exclude_read = read
+        self._project_exclude_read = (read,)
 
     def _ignored_by_project(self, exclude: Path) -> str:
         tops = [os.path.realpath(place) for place in (self._worktree, exclude.parent.parent)]
@@ -262,11 +260,6 @@ class Repository:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def index_entries(self) -> int:
-        """As the index's header says."""
-        with (self.git_dir / "index").open("rb") as index:
-            return int.from_bytes(index.read(12)[8:])
-
     def drop_index(self) -> None:
         for name in ("index", "index.lock"):
             (self.git_dir / name).unlink(missing_ok=True)
@@ -274,14 +267,15 @@ class Repository:
     def keep(self, tree: str) -> None:
         """Protects a tree from `collect` for seven days from now."""
         now = clock.now_ms() / 1000
-        if now - self._kept.get(tree, 0) > _KEEP_AGAIN_SECONDS:
-            whole = self.git_dir / f"keep.{tree}"
+        if now - self._kept.get(tree, 0) <= _KEEP_AGAIN_SECONDS:
+            return
+        whole = self.git_dir / f"keep.{tree}"
+        try:
             whole.write_text(f"{tree}\n")
-            whole.replace(self._ref(tree))  # a backup never sees half of one
-            self._kept[tree] = now
-
-    def _ref(self, tree: str) -> Path:
-        return self.git_dir / "refs" / "keep" / tree
+            whole.replace(self.git_dir / "refs" / "keep" / tree)  # a backup never sees half of one
+        except OSError as error:
+            raise SnapshotFailed(str(error)) from error
+        self._kept[tree] = now
 
     def _store_blob(self, content: bytes) -> str:
         """Writes a loose object as `git hash-object -w` does, without a process."""
@@ -404,16 +398,3 @@ def _ignore_line(path: str) -> str:
 def _quoted(path: Path) -> str:
     """A path in a list that colons separate."""
     return '"' + re.sub(r'(["\\])', r"\\\1", str(path)) + '"'
-
-
-def _default_ignore_file() -> Path:
-    """Where git has the user's ignore rules unless its configuration names another file."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size

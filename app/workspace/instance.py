@@ -1,11 +1,12 @@
 """A directory in use, as the agent sees it: its location, configuration, agents, models, tools and snapshots at one moment."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from app.config.flags import Flags
 from app.formatter.formatters import Formatters
@@ -22,10 +23,13 @@ from app.schema.config import Config
 from app.schema.model import Model, ProviderInfo
 from app.schema.part import ModelRef
 from app.schema.session import FileDiff
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.tool.base import Tool
 from app.util.project_files import ProjectBounds
 from app.util.tasks import TaskSet
+
+log = logging.getLogger(__name__)
 
 
 class Resources:
@@ -88,18 +92,28 @@ class Resources:
             await programs.stopped()
 
 
-class Trees(Protocol):
-    """Snapshots of the worktree, named by the hash of their tree."""
+class Trees:
+    """Snapshots for a turn: one that cannot be taken is logged and missing, the turn goes on."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
 
     async def track(self) -> str | None:
-        """None when no snapshot could be taken; the reason is logged."""
-        ...
+        try:
+            return await self._snapshots.track()
+        except SnapshotFailed as failure:
+            log.warning("no snapshot of this step: %s", failure.message)
+            return None
 
     async def patch(self, before: str, after: str) -> list[str]:
-        """Absolute paths of the files that differ between two trees."""
-        ...
+        try:
+            return [str(path) for path in await self._snapshots.patch(before, after)]
+        except SnapshotFailed as failure:
+            log.warning("what this step changed is not known: %s", failure.message)
+            return []
 
-    async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
+        return await self._snapshots.diff_full(a, b)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Puts a workspace together with the models and agents that its configuration gives it."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -27,8 +26,6 @@ from app.sandbox.scope import SandboxWorkspace, Walls
 from app.schema.agent import Agent
 from app.schema.config import Config
 from app.schema.model import Auth, Model
-from app.schema.session import FileDiff
-from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.storage.locks import ProcessLocks
 from app.telemetry.observer import NOBODY, Observer
@@ -36,35 +33,9 @@ from app.tool.custom import custom_tools
 from app.users.budgets import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources, Trees
 from app.workspace.workspace import NoUndo, Workspace
 from app.workspace.workspaces import Workspaces
-
-log = logging.getLogger(__name__)
-
-
-class SnapshotTrees:
-    """Snapshots for a turn: one that cannot be taken is logged and missing, the turn goes on."""
-
-    def __init__(self, snapshots: Snapshots) -> None:
-        self._snapshots = snapshots
-
-    async def track(self) -> str | None:
-        try:
-            return await self._snapshots.track()
-        except SnapshotFailed as failure:
-            log.warning("no snapshot of this step: %s", failure.message)
-            return None
-
-    async def patch(self, before: str, after: str) -> list[str]:
-        try:
-            return [str(path) for path in await self._snapshots.patch(before, after)]
-        except SnapshotFailed as failure:
-            log.warning("what this step changed is not known: %s", failure.message)
-            return []
-
-    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
-        return await self._snapshots.diff_full(a, b)
 
 
 @dataclass(frozen=True)
@@ -265,7 +236,7 @@ class Instances:
             resources=Resources(providers, mcp, language_servers, self._closing),
             sandbox_workspace=replace(workspace.sandboxed(config), walls=walls),
             may_read=walls.admits,
-            trees=SnapshotTrees(snapshots) if snapshots else None,
+            trees=Trees(snapshots) if snapshots else None,
             bounds=workspace.bounds,
             snapshots=snapshots,
         )
