@@ -70,9 +70,7 @@ def load(
     variables and files outside of it, and change no part of an MCP server of the operator's. `bounds`: where those files
     themselves lie. Raises ConfigJsonError, ConfigInvalidError."""
     sources = locate(directory, worktree, flags, paths.home(), paths.opencode_config_dir())
-    loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree))
-    if not trusts_project:
-        loader.distrust_project()
+    loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree), trusts_project=trusts_project)
     layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
     split = None if trusts_project else _split(layers)
     merged = _merged(layers)
@@ -80,7 +78,7 @@ def load(
         merged |= _programs(split, merged.keys())
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
-    loader.watch_code([*plugins, *loader.tools])
+    loader.watch(extension.path for extension in (*plugins, *loader.tools))
     skills = loader.skills(loader.skill_paths(layers, directory))
     found = ([place.path for place in loader.present], skills, loader.all_warnings(), plugins, loader.tools)
     watched, unused = essential(loader.stamps), unused_keys(merged)
@@ -118,23 +116,33 @@ def _split(layers: Sequence[_Layer]) -> SplitConfig:
 class _Loader:
     """`_own` reads what the user has put where they like, `_project` what came with the project, `_named` what that names."""
 
-    def __init__(self, sources: Sources, flags: Flags, environ: Mapping[str, str], bounds: ProjectBounds) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        flags: Flags,
+        environ: Mapping[str, str],
+        bounds: ProjectBounds,
+        *,
+        trusts_project: bool = True,
+    ) -> None:
         self.warnings: list[ServiceError] = []
         self.present: list[ConfigDirectory] = []
         self.tools: list[Extension] = []
         self._sources = sources
         self._flags = flags
         self._bounds = bounds
-        self._trusts_project = True
-        self._own = self._named = ConfigWatch()
+        self._trusts_project = trusts_project
+        self._own = ConfigWatch()
         self.stamps = self._own.stamps
         self._project = ConfigWatch(bounds.hold_configuration, self.stamps)
-        self._values = self._project_values = Substitution(environ, self._own.read)
+        self._named = self._own if trusts_project else ConfigWatch(bounds.hold, self.stamps)
+        self._values = Substitution(environ, self._own.read)
+        self._project_values = Substitution(environ if trusts_project else {}, self._named.read)
 
-    def distrust_project(self) -> None:
-        self._trusts_project = False
-        self._named = ConfigWatch(self._bounds.hold, self.stamps)
-        self._project_values = Substitution({}, self._named.read)
+    def watch(self, places: Iterable[Path | None]) -> None:
+        """A change of one of them reloads the configuration."""
+        for path in filter(None, places):
+            self._own.exists(path)
 
     def _watch(self, of_project: bool) -> ConfigWatch:
         return self._project if of_project else self._own
@@ -235,9 +243,7 @@ class _Loader:
         folders = watch.folders(place)
         for path in directory.files:
             yield self._file(path, of_project=directory.of_project)
-        yield {"command": markdown.commands(watch, place, folders, self.warnings)}
-        yield {"agent": markdown.agents(watch, place, folders, self.warnings)}
-        yield {"agent": markdown.modes(watch, place, folders, self.warnings)}
+        yield from markdown.layers(watch, place, folders, self.warnings)
         yield {"plugin": self._code_files(watch, place, folders & {"plugin", "plugins"})}
         tools = self._code_files(watch, place, folders & {"tool", "tools"})
         self.tools += [Extension(file, directory.of_project) for file in tools]
@@ -245,12 +251,6 @@ class _Loader:
     def _code_files(self, watch: ConfigWatch, place: Path, folders: set[str]) -> list[str]:
         found = (path for folder in sorted(folders) for path in watch.files(place / folder, deep=False))
         return [path.as_uri() for path in found if path.suffix in SUFFIXES]
-
-    def watch_code(self, extensions: Iterable[Extension]) -> None:
-        """Watches code files: a change reloads the configuration."""
-        for extension in extensions:
-            if extension.path is not None:
-                self._own.exists(extension.path)
 
     def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
         """One per name; the later one wins. `named`: the folders that the configuration names."""

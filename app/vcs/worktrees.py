@@ -115,7 +115,7 @@ class Worktrees:
         self._disposal = disposal
         self._tasks = tasks
         self._commands = commands
-        self._locks = locks
+        self.locks = locks
         self._announce = announce
 
     async def list(self, location: Location) -> list[str]:
@@ -128,7 +128,7 @@ class Worktrees:
         git = location.git
         if git is None:
             raise WorktreeNotGit("A worktree is made of a git repository: make the directory one by `git init`")
-        async with self._locks.lock(f"worktrees {location.project_id}"):
+        async with self.locks.lock(f"worktrees {location.project_id}"):
             directory = await self._free_directory(location, git, wanted.name or "")
             directory.mkdir(parents=True, mode=0o700)
             self._places.add(directory, self._places.origin(location.worktree) or location.worktree)
@@ -177,7 +177,7 @@ class Worktrees:
         """Raises WorktreeNotRemoved, StorageError."""
         await self._tasks.cancel(str(worktree))
         await self._disposal.directory(str(worktree))
-        async with self._locks.lock(f"worktrees {location.project_id}"):
+        async with self.locks.lock(f"worktrees {location.project_id}"):
             try:
                 await asyncio.to_thread(worktree_git.forget, git, worktree)
             except OSError as error:
