@@ -98,7 +98,7 @@ async def _first_end(socket: WebSocket, terminal: Terminal) -> CloseFrame | None
 async def _type(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
     while (message := await socket.receive())["type"] == "websocket.receive":
         try:
-            terminal.type(message.get("bytes") or (message.get("text") or "").encode())
+            terminal.program.write(message.get("bytes") or (message.get("text") or "").encode())
         except InputFull:
             return INPUT_FULL
     return None

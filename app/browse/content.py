@@ -46,7 +46,8 @@ async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
     text = data.decode("utf-8-sig", "replace").strip()
     if not hunks:
         return ViewedFile(content=text)
-    return ViewedFile(content=text, diff=_unified(name, hunks), patch=_patch(name, hunks))
+    patch = FilePatch(old_file_name=name, new_file_name=name, old_header="HEAD", new_header="working tree", hunks=hunks)
+    return ViewedFile(content=text, diff=_unified(name, hunks), patch=patch)
 
 
 def read(reach: AllowedPaths, name: str) -> bytes | None:
@@ -109,10 +110,6 @@ def _hunk(head: re.Match[str]) -> PatchHunk:
     """A count of 1 is left out."""
     old_start, old_lines, new_start, new_lines = (int(number or 1) for number in head.groups())
     return PatchHunk(old_start=old_start, old_lines=old_lines, new_start=new_start, new_lines=new_lines, lines=[])
-
-
-def _patch(name: str, hunks: list[PatchHunk]) -> FilePatch:
-    return FilePatch(old_file_name=name, new_file_name=name, old_header="HEAD", new_header="working tree", hunks=hunks)
 
 
 def _unified(name: str, hunks: list[PatchHunk]) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import heapq
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -90,16 +90,9 @@ async def list_names(place: SearchPlace) -> FileNames:
 
 
 def _named(files: Sequence[str]) -> FileNames:
-    nearest = {folder for file in files if (folder := file.rpartition("/")[0])}
-    directories = {f"{folder}/" for near in nearest for folder in (near, *_above(near))}
+    nearest = {PurePosixPath(folder) for file in files if (folder := file.rpartition("/")[0])}
+    directories = {f"{folder}/" for near in nearest for folder in (near, *near.parents) if folder.name}
     return FileNames(sorted(files), sorted(directories))
-
-
-def _above(path: str) -> Iterator[str]:
-    """The folders on the way to it, the nearest first."""
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def best(query: str, names: Sequence[str], limit: int) -> list[str]:
@@ -166,7 +159,7 @@ async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
 
     def take(line: bytes) -> bool:
         report = orjson.loads(line)
-        if report["type"] == "match" and may_show(_name(report)):
+        if report["type"] == "match" and may_show(os.fsdecode(_bytes(report["data"]["path"]).removeprefix(b"./"))):
             found.append(_match(report["data"]))
         return len(found) < MAX_MATCHES
 
@@ -181,10 +174,6 @@ async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
     return sorted(found, key=lambda match: (match.path.text, match.line_number))
 
 
-def _name(report: Any) -> str:
-    return os.fsdecode(_bytes(report["data"]["path"]).removeprefix(b"./"))
-
-
 def _match(data: Any) -> TextMatch:
     line = _bytes(data["lines"])
     return TextMatch(
@@ -192,12 +181,12 @@ def _match(data: Any) -> TextMatch:
         lines=_matched_text(line[:MAX_LINE_BYTES]),
         line_number=data["line_number"],
         absolute_offset=data["absolute_offset"],
-        submatches=[_submatch(part) for part in data["submatches"] if part["end"] <= MAX_LINE_BYTES],
+        submatches=[
+            Submatch(match=_matched_text(_bytes(part["match"])), start=part["start"], end=part["end"])
+            for part in data["submatches"]
+            if part["end"] <= MAX_LINE_BYTES
+        ],
     )
-
-
-def _submatch(part: Any) -> Submatch:
-    return Submatch(match=_matched_text(_bytes(part["match"])), start=part["start"], end=part["end"])
 
 
 def _bytes(value: dict[str, str]) -> bytes:

@@ -14,7 +14,7 @@ import typer
 from app.cli.attach import Attach, Where, with_server
 from app.cli.support import fail, settings
 from app.tool.web.pinned import PinnedRequests
-from app.transfer.sources import UnreadableSource, read_source
+from app.transfer.importing import UnreadableSource, read_source
 
 if TYPE_CHECKING:
     from app.api_client.client import ApiClient

@@ -59,11 +59,8 @@ def describe(error: ValidationError, data: Any, model: type[BaseModel]) -> list[
             issues[place]["message"] += f", or: {issue['message']}"
         else:
             issues[place] = issue
-    return [issue for place, issue in issues.items() if not _has_deeper(place, issues)]
-
-
-def _has_deeper(place: tuple[str | int, ...], others: Any) -> bool:
-    return any(len(other) > len(place) and other[: len(place)] == place for other in others)
+    above = {place[:length] for place in issues for length in range(len(place))}
+    return [issue for place, issue in issues.items() if place not in above]
 
 
 def _issue(detail: ErrorDetails, data: Any, model: type[BaseModel]) -> dict[str, Any]:

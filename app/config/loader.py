@@ -14,8 +14,16 @@ from app.config import markdown
 from app.config.errors import ConfigInvalidError
 from app.config.flags import Flags
 from app.config.keys import SUFFIXES, Extension, distinct, unused_keys
-from app.config.merge import deep_merge, merge_layer, programs_apart, servers_apart
-from app.config.parse import Substitution, parse_layer, parse_literal, validate
+from app.config.parse import (
+    Substitution,
+    deep_merge,
+    merge_layer,
+    parse_layer,
+    parse_literal,
+    programs_apart,
+    servers_apart,
+    validate,
+)
 from app.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, changed, essential, locate
 from app.schema.agent import Skill
 from app.schema.config import Config, with_legacy_tools

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from app.config import jsonc
 from app.config.errors import ConfigInvalidError, describe
-from app.config.merge import difference
-from app.config.parse import Substitution, parse_layer
+from app.config.parse import Substitution, difference, parse_layer
 from app.config.sources import FOLDER, ConfigWatch
 from app.schema.config import Config
 from app.schema.errors import BadRequest

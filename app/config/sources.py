@@ -138,12 +138,8 @@ def essential(stamps: Mapping[str, ConfigStamp]) -> dict[str, ConfigStamp]:
 
 
 def changed(stamps: Mapping[str, ConfigStamp]) -> bool:
-    return any(_differs(path, stamp) for path, stamp in stamps.items())
-
-
-def _differs(path: str, stamp: ConfigStamp) -> bool:
     # Most paths are missing, and access() reports that without the cost of an exception.
-    return os.access(path, os.F_OK) if stamp is None else _stamp(path) != stamp
+    return any(os.access(path, os.F_OK) if stamp is None else _stamp(path) != stamp for path, stamp in stamps.items())
 
 
 def _stamp(path: str) -> ConfigStamp:

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from app.config.flags import Flags
-from app.config.merge import deep_merge
+from app.config.parse import deep_merge
 from app.provider import npm
 from app.provider.base import UnusableOption
 from app.provider.models.variants import gpt_version, openai_efforts

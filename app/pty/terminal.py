@@ -50,18 +50,13 @@ class Scrollback:
         lost its first half the other is replaced."""
         offset = (position - self.start) * _UNIT
         piece = self._kept[offset : offset + PIECE_BYTES]
-        if len(piece) == PIECE_BYTES and _is_first_half(piece):
+        if len(piece) == PIECE_BYTES and 0xD8 <= piece[-1] <= 0xDB:  # the first of a surrogate pair
             del piece[-_UNIT:]
         return piece.decode("utf-16-le", "replace"), position + len(piece) // _UNIT
 
     def clear(self) -> None:
         self.start = self.end
         self._kept.clear()
-
-
-def _is_first_half(piece: bytearray) -> bool:
-    """Whether the last unit is the first of a surrogate pair."""
-    return 0xD8 <= piece[-1] <= 0xDB
 
 
 DEFAULT_SIZE = PtySize(rows=24, cols=80)
@@ -238,36 +233,27 @@ class Terminal:
     def __post_init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._news = asyncio.Event()
-        self._pseudo_terminal: PseudoTerminal
+        self.program: PseudoTerminal
+        """Once it is started."""
 
     async def start(self, program: Program) -> None:
         """Raises OSError, and ValueError for words with NUL."""
-        self._pseudo_terminal = await PseudoTerminal.start(program, self._printed)
-        self.info.pid = self._pseudo_terminal.pid
+        self.program = await PseudoTerminal.start(program, self._printed)
+        self.info.pid = self.program.pid
 
     @property
     def is_running(self) -> bool:
         return self.info.status == "running"
-
-    async def exited(self) -> int:
-        return await self._pseudo_terminal.exited()
-
-    async def end(self) -> None:
-        await self._pseudo_terminal.end()
 
     def mark_exited(self, code: int) -> None:
         """Clients are sent what they miss still, and no more."""
         self.info.status, self.info.exit_code = "exited", code
         self._tell()
 
-    def type(self, data: bytes) -> None:
-        """Raises InputFull."""
-        self._pseudo_terminal.write(data)
-
     def update(self, wanted: PtyUpdate) -> None:
         self.info.title = wanted.title or self.info.title
         if wanted.size:
-            self._pseudo_terminal.resize(wanted.size)
+            self.program.resize(wanted.size)
 
     async def watch(self, cursor: int) -> AsyncIterator[str | OutputPosition]:
         """What was printed from `cursor` on (-1: nothing), the position, then what is printed until the program exits."""

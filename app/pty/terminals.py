@@ -175,8 +175,8 @@ class Terminals:
 
     async def _until_exit(self, terminal: Terminal) -> None:
         pty_id = terminal.info.id
-        code = await terminal.exited()
-        await terminal.end()
+        code = await terminal.program.exited()
+        await terminal.program.end()
         terminal.mark_exited(code)
         del self._watching[pty_id]
         if pty_id not in self._terminals:
@@ -198,7 +198,7 @@ class Terminals:
             return
         watching = self._watching.get(pty_id)
         if watching is not None:
-            await asyncio.shield(terminal.end())
+            await asyncio.shield(terminal.program.end())
             await asyncio.shield(watching)
         self._announce(terminal, EventPtyDeleted(properties=PtyRef(id=pty_id)))
 

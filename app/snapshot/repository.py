@@ -291,7 +291,8 @@ class Repository:
     async def adopt(self, source: Path, trees: Iterable[str]) -> None:
         """Copies trees with all their objects from another repository into one pack, and keeps them."""
         wanted = [checked(tree) for tree in trees]
-        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(source / "objects")}
+        objects = re.sub(r'(["\\])', r"\\\1", str(source / "objects"))
+        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"'}  # a list that colons separate
         args = ["pack-objects", "-q", "--revs", "--delta-base-offset", str(self.git_dir / "objects" / "pack" / "pack")]
         lines = "".join(f"{tree}\n" for tree in wanted).encode()
         await self._git(args, stdin=lines, env=alternates, timeout=_LONG_TIMEOUT_SECONDS, seen=[source])
@@ -393,8 +394,3 @@ def _options(config: Mapping[str, str]) -> list[str]:
 def _ignore_line(path: str) -> str:
     """A line of an ignore file that matches this directory alone."""
     return "/" + re.sub(r"([\\*?\[\] !#])", r"\\\1", path) + "/"
-
-
-def _quoted(path: Path) -> str:
-    """A path in a list that colons separate."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", str(path)) + '"'

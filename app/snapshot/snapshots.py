@@ -346,7 +346,10 @@ class Snapshots:
                 found = await self._repository.entries(tree, paths)
                 entries.update({path: found.get(path) for path in paths})
         links = await self._repository.blobs(entry.blob for entry in entries.values() if entry and entry.is_link)
-        return {path: RestoreTarget(entry, _reason_not_captured(entry, links)) for path, entry in entries.items()}
+        return {
+            path: RestoreTarget(entry, placeholder_reason(links.get(entry.blob, b"")) if entry and entry.is_link else None)
+            for path, entry in entries.items()
+        }
 
     def _step(self, path: str, target: RestoreTarget | None, current: Entry | None, on_disk: OnDisk) -> RestoreStep:
         if target is None:
@@ -384,10 +387,6 @@ class Snapshots:
             with suppress(SnapshotFailed):  # the report lists what is missing, and the restore goes on with the others
                 contents = await self._repository.blobs(entry.blob for entry in some.values())
             await asyncio.to_thread(restorer.write, some, contents)
-
-
-def _reason_not_captured(entry: Entry | None, links: Mapping[str, bytes]) -> str | None:
-    return placeholder_reason(links.get(entry.blob, b"")) if entry and entry.is_link else None
 
 
 def _relative(path: Path, root: Path) -> str | None:

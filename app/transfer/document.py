@@ -112,17 +112,13 @@ def _texts(patch: str) -> tuple[str, str]:
         if line.startswith("@@"):
             in_hunk = True
         elif in_hunk and line.startswith(_NO_NEWLINE):
-            _drop_newline(touched)
+            for side in touched:
+                side[-1] = side[-1].removesuffix("\n")
         elif in_hunk:
             touched = [side for side, marks in ((before, " -"), (after, " +")) if line[0] in marks]
             for side in touched:
                 side.append(line[1:])
     return "".join(before), "".join(after)
-
-
-def _drop_newline(sides: list[list[str]]) -> None:
-    for side in sides:
-        side[-1] = side[-1].removesuffix("\n")
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:
@@ -235,14 +231,11 @@ def _read_message(value: Any, at: FieldPath, session_id: str, max_part_bytes: in
         _require_same(part.message_id, info.id, (*here, "messageID"))
         if isinstance(part, StepStartPart | StepFinishPart) and part.snapshot is not None:
             _valid(_KEY, part.snapshot, (*here, "snapshot"))
-        _check_size(part, here, max_part_bytes)
+        if len(part.wire_json()) > max_part_bytes:
+            most = f"{max_part_bytes} bytes (OPENSESSION_MAX_PART_BYTES)"
+            raise TooLarge(f"{_dotted(here)}: a part may have at most {most}.")
     _require_distinct([part.id for part in parts], lambda place: (*at, "parts", place, "id"))
     return MessageWithParts.model_construct(info=info, parts=parts)
-
-
-def _check_size(part: Wire, at: FieldPath, most: int) -> None:
-    if len(part.wire_json()) > most:
-        raise TooLarge(f"{_dotted(at)}: a part may have at most {most} bytes (OPENSESSION_MAX_PART_BYTES).")
 
 
 def _check_tree(root: SessionHistory, children: Sequence[SessionHistory]) -> None:

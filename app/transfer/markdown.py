@@ -47,12 +47,11 @@ def diffs(changed: Sequence[FileDiff]) -> str:
     """Each changed file, as a unified diff."""
     if not changed:
         return ""
-    files = [f"### {_inline(diff.file)} (+{diff.additions} −{diff.deletions})\n\n{_diff(diff)}" for diff in changed]
+    files = []
+    for diff in changed:
+        text = fenced(compare(diff.file, diff.before, diff.after).text, "diff")
+        files.append(f"### {_inline(diff.file)} (+{diff.additions} −{diff.deletions})\n\n{text}")
     return "\n\n".join(["## Changed files", *files]) + "\n"
-
-
-def _diff(diff: FileDiff) -> str:
-    return fenced(compare(diff.file, diff.before, diff.after).text, "diff")
 
 
 def _part(part: Part) -> Iterator[str]:
@@ -60,7 +59,7 @@ def _part(part: Part) -> Iterator[str]:
         case TextPart(text=text) if not part.synthetic and not part.ignored and text:
             yield fenced(text, "markdown")
         case ReasoningPart(text=text) if text:
-            yield _folded("Reasoning", fenced(text))
+            yield f"<details>\n<summary>Reasoning</summary>\n\n{fenced(text)}\n\n</details>"
         case ToolPart():
             yield from _call(part)
         case FilePart():
@@ -111,10 +110,6 @@ def fenced(text: str, language: str = "text") -> str:
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def _folded(summary: str, block: str) -> str:
-    return f"<details>\n<summary>{summary}</summary>\n\n{block}\n\n</details>"
 
 
 def _inline(text: str) -> str:

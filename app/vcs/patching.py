@@ -71,7 +71,7 @@ class Patching:
         async with self._locks.hold_all(checkout.path / name for name in names):
             before = await asyncio.to_thread(_read, checkout, names)
             after = await _applied(self._sandbox, before, data)
-            changed = _changed(before, after)
+            changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
             _require_touchable(changed, names, allowed)
             await text_file.finish_in_thread(_write, checkout, changed, before, after)
 
@@ -108,10 +108,6 @@ def _require_touchable(changed: Sequence[str], names: Collection[str], allowed: 
             raise PatchRefused(f"The patch names {name}, which is not in {allowed.directory}")
         if name not in names:
             raise PatchRefused(f"The patch spells {name} in a way that is not understood: make it with `git diff`")
-
-
-def _changed(before: _FileStates, after: _FileStates) -> list[str]:
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def _read(checkout: HeldDirectory, names: Iterable[str]) -> dict[str, _FileState]:

@@ -85,7 +85,7 @@ class Workspaces:
 
     async def get(self, directory: str | None = None) -> Workspace:
         """Raises BadRequest if it is not a directory, DirectoryForbidden outside the roots."""
-        path = _normal(directory) if directory else self.home
+        path = os.path.normpath(directory) if directory else self.home  # noqa: ASYNC240  asks no disk
         work_in(path)
         workspace = self._open.get(path)
         if workspace is None or not workspace.is_in_place():
@@ -195,17 +195,14 @@ class Workspaces:
             found = OUTSIDE_GIT  # a checkout around the roots is not theirs who work in them
         if path == self.home:
             self._add_root(found.checkout)
-        bounds = ProjectBounds(str(directory.real), str(found.checkout), self._closed)
+        # What the files of a project that lies elsewhere never lead to.
+        bounds = ProjectBounds(str(directory.real), str(found.checkout), lambda: [self._data_dir, *self._user_roots()])
         workspace = Workspace(self._settings, directory, found, walls, bounds)
         if workspace.head is not None:
             await workspace.head.refresh()
         await self._projects.register(workspace.location, found)
         self._open[path] = workspace
         return workspace
-
-    def _closed(self) -> list[str]:
-        """What the files of a project that lies elsewhere never lead to."""
-        return [self._data_dir, *self._user_roots()]
 
     def _held(self, path: str) -> HeldDirectory:
         """Judged by where it is: what its name leads to later is not followed."""
@@ -223,10 +220,6 @@ class Workspaces:
         if directory is None:
             raise BadRequest(f"There is no directory {path}", ["directory"], path)
         return directory
-
-
-def _normal(directory: str) -> str:
-    return os.path.normpath(directory)
 
 
 BRANCH = "branch"

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from app.config.loader import LoadedConfig
-from app.config.merge import deep_merge, difference
+from app.config.parse import deep_merge, difference
 from app.provider.models.catalogue import Catalogue, scripted_info
 from app.provider.models.entries import RawEntry, make_model, merge_entry
 from app.provider.models.ownership import KeyHolders, entries_for, is_offered

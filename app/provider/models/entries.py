@@ -4,7 +4,7 @@ and a model made of the result."""
 from collections.abc import Mapping
 from typing import Any
 
-from app.config.merge import deep_merge
+from app.config.parse import deep_merge
 from app.provider import npm
 from app.provider.models.variants import Variants, derive_variants
 from app.schema.model import (

@@ -8,7 +8,7 @@ project's may describe its models and give them other names, nothing more. Any o
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from app.config.merge import deep_merge
+from app.config.parse import deep_merge
 from app.provider.models.catalogue import Catalogue
 from app.provider.models.entries import RawEntry
 from app.util.secrets import masked, without_secrets

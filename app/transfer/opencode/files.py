@@ -5,7 +5,7 @@ OpenCode's first migration copies the older files into the later layout, with th
 id.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +44,29 @@ class JsonFiles:
         self.problems.append(Problem(str(path), "is no JSON array"))
         return []
 
+    def messages(self, directory: Path, parts_of: Callable[[str], Path]) -> list[SourceMessage]:
+        """Those of a session, each with its parts: of the directory that `parts_of` names for it, and of the message itself."""
+        found = []
+        for path, info in self.objects(directory):
+            parts = [(str(file), {**part, "id": file.stem}) for file, part in self.objects(parts_of(path.stem))]
+            inline = info.pop("parts", None)
+            if isinstance(inline, list):
+                parts += [
+                    (str(path), _identified(part, path.stem, at)) for at, part in enumerate(inline) if isinstance(part, dict)
+                ]
+            found.append(SourceMessage(str(path), {**info, "id": path.stem}, parts))
+        return ordered(found)
 
-class JsonStorage:
+
+class JsonStorage(JsonFiles):
     """`root` is the directory `storage`."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self._root = root
-        self._files = JsonFiles()
-        self.problems = self._files.problems
 
     def projects(self) -> Iterator[JsonObject]:
-        for path, project in self._files.objects(self._root / "project"):
+        for path, project in self.objects(self._root / "project"):
             yield {**project, "id": path.stem}
 
     def sessions(self) -> list[SourceSession]:
@@ -62,42 +74,68 @@ class JsonStorage:
         return [
             SourceSession(str(path), {"projectID": directory.name, **info, "id": path.stem}, worktrees.get(directory.name))
             for directory in directories(self._root / "session")
-            for path, info in self._files.objects(directory)
+            for path, info in self.objects(directory)
         ]
 
     def read(self, session: SourceSession) -> None:
         session_id = session.info["id"]
-        session.messages = ordered([self._message(*found) for found in self._files.objects(self._root / "message" / session_id)])
-        session.todos = self._files.list_of(self._root / "todo" / f"{session_id}.json")
+        session.messages = self.messages(self._root / "message" / session_id, lambda message: self._root / "part" / message)
+        session.todos = self.list_of(self._root / "todo" / f"{session_id}.json")
         session.diffs = self._diffs(session)
         if "share" not in session.info and (share := self._share(session_id)):
             session.info["share"] = share
-
-    def _message(self, path: Path, info: JsonObject) -> SourceMessage:
-        directory = self._root / "part" / path.stem
-        parts = [(str(file), {**part, "id": file.stem}) for file, part in self._files.objects(directory)]
-        return SourceMessage(str(path), {**info, "id": path.stem}, parts)
 
     def _diffs(self, session: SourceSession) -> list[Any]:
         """Before OpenCode's second migration they were part of the session."""
         summary = session.info.get("summary")
         inline = summary.get("diffs") if isinstance(summary, dict) else None
-        return inline or self._files.list_of(self._root / "session_diff" / f"{session.info['id']}.json")
+        return inline or self.list_of(self._root / "session_diff" / f"{session.info['id']}.json")
 
     def _share(self, session_id: str) -> JsonObject | None:
         for directory in ("session_share", "share"):
-            share = self._files.value(self._root / directory / f"{session_id}.json")
+            share = self.value(self._root / directory / f"{session_id}.json")
             if isinstance(share, dict) and isinstance(share.get("url"), str):
                 return {"url": share["url"]}
         return None
 
     def orphans(self) -> list[Problem]:
         sessions = {path.stem for directory in directories(self._root / "session") for path in json_files(directory)}
-        of_messages = directories(self._root / "message")
-        messages = {path.stem for directory in of_messages for path in json_files(directory)}
-        lost = [Problem(str(path), "messages without a session") for path in of_messages if path.name not in sessions]
-        parts = directories(self._root / "part")
-        return lost + [Problem(str(path), "parts without a message") for path in parts if path.name not in messages]
+        return _orphans(sessions, directories(self._root / "message"), directories(self._root / "part"))
+
+
+class ProjectStorage(JsonFiles):
+    """`root` is the directory `project`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._projects = sorted(root.glob("*/storage/session"))
+
+    def projects(self) -> Iterator[JsonObject]:
+        """Nothing is stored of them: a session's project is found by its directory."""
+        return iter(())
+
+    def sessions(self) -> list[SourceSession]:
+        return [session for project in self._projects for session in self._sessions(project)]
+
+    def _sessions(self, project: Path) -> Iterator[SourceSession]:
+        """A session does not name its directory, its answers do. One without answers is in the project's worktree."""
+        worktree = _first_paths(project.glob("message/*/*.json")).get("root")
+        for path, info in self.objects(project / "info"):
+            directory = _first_paths((project / "message" / path.stem).glob("*.json")).get("cwd", worktree)
+            yield SourceSession(str(path), {"directory": directory, **info, "id": path.stem}, worktree)
+
+    def read(self, session: SourceSession) -> None:
+        session_id, project = session.info["id"], Path(session.where).parents[1]
+        parts = project / "part" / session_id
+        session.messages = self.messages(project / "message" / session_id, lambda message: parts / message)
+        session.todos = self.list_of(project / "todo" / f"{session_id}.json")
+
+    def orphans(self) -> list[Problem]:
+        found: list[Problem] = []
+        for project in self._projects:
+            parts = [each for session in directories(project / "part") for each in directories(session)]
+            found += _orphans({path.stem for path in json_files(project / "info")}, directories(project / "message"), parts)
+        return found
 
 
 def json_files(directory: Path) -> list[Path]:
@@ -108,55 +146,11 @@ def directories(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("*") if path.is_dir())
 
 
-class ProjectStorage:
-    """`root` is the directory `project`."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._files = JsonFiles()
-        self.problems = self._files.problems
-
-    def projects(self) -> Iterator[JsonObject]:
-        """Nothing is stored of them: a session's project is found by its directory."""
-        return iter(())
-
-    def sessions(self) -> list[SourceSession]:
-        return [session for project in self._projects() for session in self._sessions(project)]
-
-    def _sessions(self, project: Path) -> Iterator[SourceSession]:
-        """A session does not name its directory, its answers do. One without answers is in the project's worktree."""
-        worktree = _first_paths(project.glob("message/*/*.json")).get("root")
-        for path, info in self._files.objects(project / "info"):
-            directory = _first_paths((project / "message" / path.stem).glob("*.json")).get("cwd", worktree)
-            yield SourceSession(str(path), {"directory": directory, **info, "id": path.stem}, worktree)
-
-    def read(self, session: SourceSession) -> None:
-        session_id = session.info["id"]
-        project = Path(session.where).parents[1]
-        found = self._files.objects(project / "message" / session_id)
-        session.messages = ordered([self._message(project / "part" / session_id, *message) for message in found])
-        session.todos = self._files.list_of(project / "todo" / f"{session_id}.json")
-
-    def _message(self, parts: Path, path: Path, info: JsonObject) -> SourceMessage:
-        stored = [(str(file), {**part, "id": file.stem}) for file, part in self._files.objects(parts / path.stem)]
-        inline = info.pop("parts", None)
-        if isinstance(inline, list):
-            stored += [(str(path), _identified(part, path.stem, at)) for at, part in enumerate(inline) if isinstance(part, dict)]
-        return SourceMessage(str(path), {**info, "id": path.stem}, stored)
-
-    def orphans(self) -> list[Problem]:
-        found: list[Problem] = []
-        for project in self._projects():
-            sessions = {path.stem for path in json_files(project / "info")}
-            messages = {path.stem for each in directories(project / "message") for path in json_files(each)}
-            lost = [each for each in directories(project / "message") if each.name not in sessions]
-            found += [Problem(str(each), "messages without a session") for each in lost]
-            parts = [each for session in directories(project / "part") for each in directories(session)]
-            found += [Problem(str(each), "parts without a message") for each in parts if each.name not in messages]
-        return found
-
-    def _projects(self) -> list[Path]:
-        return sorted(self._root.glob("*/storage/session"))
+def _orphans(sessions: set[str], of_messages: list[Path], of_parts: list[Path]) -> list[Problem]:
+    """Directories of messages and of parts, each named after what these belong to."""
+    messages = {path.stem for directory in of_messages for path in json_files(directory)}
+    lost = [Problem(str(path), "messages without a session") for path in of_messages if path.name not in sessions]
+    return lost + [Problem(str(path), "parts without a message") for path in of_parts if path.name not in messages]
 
 
 def _identified(part: JsonObject, message_id: str, position: int) -> JsonObject:

@@ -9,7 +9,7 @@ from web_page import web_page
 
 from app.tool.web.addresses import Address
 from app.tool.web.pinned import PinnedRequests
-from app.transfer.sources import UnreadableSource, read_source
+from app.transfer.importing import UnreadableSource, read_source
 
 DOCUMENT = '{"info": {}}'
 
