@@ -20,7 +20,7 @@ from uvicorn.config import LOGGING_CONFIG, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server
 
-from app.pty.pseudo_terminal import INPUT_BYTES
+from app.pty.terminal import INPUT_BYTES
 from app.settings import Settings
 from app.users.login import connected_terminal
 

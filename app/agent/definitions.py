@@ -1,6 +1,6 @@
 """The agents of a workspace: the seven built-in ones, and those of its configuration."""
 
-from app.config.permission_rules import ruleset
+from app.config.keys import ruleset
 from app.permission.rules import evaluate
 from app.provider.selection import parse_model
 from app.schema.config import AgentConfig

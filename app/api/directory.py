@@ -43,6 +43,7 @@ from app.server import Server
 from app.users.principal import Principal
 from app.util import environment
 from app.util.secrets import masked
+from app.vcs.worktrees import init_repository
 from collections.abc import Mapping
 from fastapi import Path
 from fastapi.responses import Response
@@ -113,7 +114,7 @@ async def project_directories(app: AppServices, who: Who, project_id: ProjectIdP
 @project.post("/git/init", responses=documented(400, 403, 409), dependencies=WRITES)
 async def init_git(app: AppServices, who: Who, where: Directory, workspace: CurrentWorkspace) -> Project:
     """Make the directory a git repository, unless it is in one."""
-    await app.repository_init.make(workspace)
+    await init_repository(workspace, app.busy_directories, app.disposal, app.sandbox)
     return await current_project(app, who, await location_of(app, who, where))
 
 

@@ -19,15 +19,14 @@ from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import READS
 from app.api.roles import WRITES
-from app.browse.above import folder_nodes
-from app.browse.above import folders_towards
+from app.browse.content import list_directory
 from app.browse.content import view_file
-from app.browse.file_search import FileSearch
-from app.browse.file_search import best
-from app.browse.listing import list_directory
 from app.browse.reach import AllowedPaths
-from app.browse.status import changed_files
-from app.browse.text_search import find_text
+from app.browse.reach import folder_nodes
+from app.browse.reach import folders_towards
+from app.browse.search import FileSearch
+from app.browse.search import best
+from app.browse.search import find_text
 from app.project.location import Location
 from app.schema.base import SessionID
 from app.schema.errors import BadRequest
@@ -54,6 +53,7 @@ from app.session.search import words_of
 from app.storage.text_search import TextFilter
 from app.users.users import Principal
 from app.vcs import comparison
+from app.vcs.comparison import changed_in_checkout
 from app.vcs.default_branch import default_branch
 from app.workspace.workspace import Workspace
 from fastapi import Depends
@@ -146,7 +146,7 @@ async def read_file(reach: Reach, path: FilePath) -> ViewedFile:
 
 @routes.get("/file/status", tags=["file"], dependencies=READS)
 async def status(reach: Reach) -> list[ChangedFile]:
-    return await changed_files(reach)
+    return await changed_in_checkout(reach)
 
 
 Milliseconds = Annotated[float | None, Query(allow_inf_nan=False)]
@@ -202,7 +202,7 @@ ContextLines = Annotated[int, Query(ge=0, description="Lines of context; whole f
 async def info(app: AppServices, workspace: CurrentWorkspace) -> VcsInfo:
     """An empty branch: HEAD is detached, or the directory lies outside git."""
     branch = await app.branches.current(workspace)
-    default = await default_branch(workspace.location.git) if workspace.location.git else None
+    default = await comparison.default_branch(workspace.location.git) if workspace.location.git else None
     return VcsInfo(branch=branch, default_branch=default.name if default else None)
 
 

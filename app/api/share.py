@@ -96,7 +96,6 @@ async def import_document(
 ) -> ImportedSessions:
     """Stores a document, of the export here or of `opencode export`, in the request's directory: all of it or nothing."""
     destination = Destination(instance.location, who.name)
-    wanted = DocumentImport(await request.body(), destination, instance.snapshots, with_new_ids=ids == "new")
-    imported = await app.imports.take(wanted)
+    imported = await app.imports.take(await request.body(), destination, instance.snapshots, new_ids=ids == "new")
     request.scope[CREATED] = imported.info.id
     return imported

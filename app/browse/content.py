@@ -1,4 +1,4 @@
-"""One file as clients show it: its text and how it differs from HEAD, or its bytes."""
+"""What a directory and a file hold, as clients show it: entries; text and how it differs from HEAD, or bytes."""
 
 import asyncio
 import base64
@@ -10,6 +10,7 @@ import stat
 from app.browse.reach import AllowedPaths
 from app.browse.reach import FileForbidden
 from app.sandbox.git import Git
+from app.schema.browse import FileNode
 from app.schema.errors import ServiceError
 from app.schema.project import FilePatch
 from app.schema.project import PatchHunk
@@ -17,6 +18,9 @@ from app.schema.project import ViewedFile
 from app.tool.builtin.read import SNIFFED_BYTES
 from app.tool.builtin.read import attachment_mime
 from app.tool.builtin.read import is_binary
+from app.tool.search import ripgrep
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -48,7 +52,8 @@ async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
     text = data.decode("utf-8-sig", "replace").strip()
     if not hunks:
         return ViewedFile(content=text)
-    return ViewedFile(content=text, diff=_unified(name, hunks), patch=_patch(name, hunks))
+    patch = FilePatch(old_file_name=name, new_file_name=name, old_header="HEAD", new_header="working tree", hunks=hunks)
+    return ViewedFile(content=text, diff=_unified(name, hunks), patch=patch)
 
 
 def read(reach: AllowedPaths, name: str) -> bytes | None:
@@ -113,13 +118,62 @@ def _hunk(head: re.Match[str]) -> PatchHunk:
     return PatchHunk(old_start=old_start, old_lines=old_lines, new_start=new_start, new_lines=new_lines, lines=[])
 
 
-def _patch(name: str, hunks: list[PatchHunk]) -> FilePatch:
-    return FilePatch(old_file_name=name, new_file_name=name, old_header="HEAD", new_header="working tree", hunks=hunks)
-
-
 def _unified(name: str, hunks: list[PatchHunk]) -> str:
     lines = [f"Index: {name}", _RULE, f"--- {name}\tHEAD", f"+++ {name}\tworking tree"]
     for hunk in hunks:
         lines.append(f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@")
         lines += hunk.lines
     return "\n".join(lines) + "\n"
+
+
+_LEFT_OUT = {".git", ".DS_Store"}
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectoryEntry:
+    name: str
+    is_directory: bool
+
+
+async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
+    """Directories first, then by name; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
+    entries = await asyncio.to_thread(_entries, reach, name)
+    ignored = await _ignored(reach.git, reach.real(name), entries) if entries and reach.git else set()
+    folder = reach.full(name)
+    return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
+
+
+def _entries(reach: AllowedPaths, name: str) -> list[_DirectoryEntry]:
+    try:
+        with reach.open(name) as folder, os.scandir(folder) as found:
+            entries = [_DirectoryEntry(one.name, _is_directory(reach, name, one)) for one in found if one.name not in _LEFT_OUT]
+    except PermissionError as error:
+        raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
+    except OSError:
+        return []
+    return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name))
+
+
+def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
+    """Follows a link only within the project."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()
+
+
+async def _ignored(git: Git, folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
+    """`./` keeps git from reading a name as a pathspec."""
+    asked = b"\0".join(b"./" + os.fsencode(entry.name) for entry in entries)
+    result = await git.run("check-ignore", "-z", "--stdin", cwd=Path(folder), stdin=asked)
+    return {os.fsdecode(name).removeprefix("./") for name in result.stdout.split(b"\0") if name}
+
+
+def _node(reach: AllowedPaths, folder: str, entry: _DirectoryEntry, ignored: bool) -> FileNode:
+    full = f"{folder.rstrip('/')}/{entry.name}"
+    return FileNode(
+        name=search.json_text(Path(entry.name)),
+        path=search.json_text(Path(reach.relative(full))),
+        absolute=search.json_text(Path(full)),
+        type="directory" if entry.is_directory else "file",
+        ignored=ignored,
+    )

@@ -1,17 +1,34 @@
-"""How far a client may look: into the project, as far as it lies in the trees that this server works in.
+"""How far a client may look: into the project, as far as it lies in the trees that this server works in; and, above those, along
+the folders that lead down to them.
 
 What was opened is judged by where it really is, so that no link put there between check and use leads out.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from app.permission.paths import Boundary
 from app.project.location import Location
+from app.schema.browse import FileNode
 from app.schema.errors import BadRequest, ServiceError
 from app.util.project_files import HeldDirectory, path_of
+
+
+def folders_towards(directory: str, roots: Iterable[str]) -> list[str]:
+    """The folders from a directory down to the roots below it, the roots included, as `a/` and `a/b/`. All paths are without
+    symlinks."""
+    ways = [PurePosixPath(root).relative_to(directory) for root in roots]
+    return sorted({f"{folder}/" for way in ways for folder in (way, *way.parents) if folder.name})
+
+
+def folder_nodes(directory: str, folders: Iterable[str]) -> list[FileNode]:
+    """Those that stand in the directory itself."""
+    names = [folder.rstrip("/") for folder in folders if folder.count("/") == 1]
+    absolute = directory.rstrip("/") + "/"
+    return [FileNode(name=name, path=name, absolute=absolute + name, type="directory", ignored=False) for name in names]
+
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Opening a FIFO would wait for a writer."""

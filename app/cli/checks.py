@@ -30,7 +30,7 @@ from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.session.lease import DEAD_AFTER_MS
 from app.settings import Settings
-from app.snapshot import checkup as snapshots
+from app.snapshot import maintenance as snapshots
 from app.snapshot.snapshots import Snapshots
 from app.snapshot.snapshots import snapshot_dir
 from app.storage import maintenance as database

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from app.api_client.client import ApiClient
     from app.backup.manifest import BackupProgress, Manifest
     from app.storage.engine import Database
-    from app.transfer.opencode.records import SourceReader
-    from app.transfer.opencode.report import ImportReport
+    from app.transfer.opencode.records import ImportReport, SourceReader
 
 
 class ExportFormat(StrEnum):
@@ -283,9 +282,8 @@ async def _import(
     from app.session.usage import ProjectQuota
     from app.storage.statements import statements
     from app.storage.writer import Writer
-    from app.transfer.importer import Importer
-    from app.transfer.opencode.sessions import OpenCodeImport
-    from app.transfer.opencode.snapshots import SnapshotImport
+    from app.transfer.importing import Importer
+    from app.transfer.opencode.sessions import OpenCodeImport, SnapshotImport
 
     here, sql, publisher = settings(), statements(database.dialect), SessionPublisher(MemoryBus())
     writer = Writer(database, sql, publisher)

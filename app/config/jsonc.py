@@ -79,18 +79,15 @@ def _set(text: str, path: list[str], value: Any) -> str:
 
 
 def _insert(text: str, blanked: str, path: list[str], value: Any) -> str:
-    """A new last member of the object at `path[:-1]`, which exists."""
+    """A new last member, on a line of its own, of the object at `path[:-1]`, which exists."""
     parent = _find(blanked, path[:-1])
     start, end = (parent.start, parent.end) if parent else _root(blanked)
     members = list(_members(blanked, start))
-    key = json.dumps(path[-1], ensure_ascii=False)
-    if members and "\n" not in text[start:end]:
-        at = members[-1].end
-        return f"{text[:at]}, {key}: {json.dumps(value, ensure_ascii=False)}{text[at:]}"
-    indent = _indent_at(text, members[-1].begin) if members else _indent_at(text, start) + "  "
-    entry = f"{key}: {_dump(value, indent)}"
+    outer = _indent_at(text, start)
+    indent = _indent_at(text, members[-1].begin) if members and "\n" in text[start:end] else outer + "  "
+    entry = f"{json.dumps(path[-1], ensure_ascii=False)}: {_dump(value, indent)}"
     inner_end = start + 1 + len(text[start + 1 : end - 1].rstrip())
-    closing = text[inner_end : end - 1] if "\n" in text[inner_end : end - 1] else "\n" + _indent_at(text, start)
+    closing = text[inner_end : end - 1] if "\n" in text[inner_end : end - 1] else "\n" + outer
     comma = members[-1].end if members else inner_end
     needs_comma = bool(members) and "," not in without_comments(text)[comma : end - 1]
     return f"{text[:comma]}{',' * needs_comma}{text[comma:inner_end]}\n{indent}{entry}{closing}{text[end - 1 :]}"

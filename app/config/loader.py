@@ -3,27 +3,46 @@
 import getpass
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, reduce
-from importlib import resources
-from pathlib import Path
-from typing import Any
-
 from app.config import markdown
 from app.config.errors import ConfigInvalidError
-from app.config.extensions import SUFFIXES, Extension, distinct
 from app.config.flags import Flags
-from app.config.merge import deep_merge, merge_layer, programs_apart, servers_apart
-from app.config.parse import Substitution, parse_layer, parse_literal, validate
-from app.config.sources import ConfigDirectory, Sources, locate
-from app.config.unused import unused_keys
-from app.config.watch import ConfigStamp, ConfigWatch, changed, essential
-from app.schema.config import Config, with_legacy_tools
+from app.config.keys import Extension
+from app.config.keys import SUFFIXES
+from app.config.keys import distinct
+from app.config.keys import unused_keys
+from app.config.parse import Substitution
+from app.config.parse import deep_merge
+from app.config.parse import merge_layer
+from app.config.parse import parse_layer
+from app.config.parse import parse_literal
+from app.config.parse import programs_apart
+from app.config.parse import servers_apart
+from app.config.parse import validate
+from app.config.sources import ConfigDirectory
+from app.config.sources import ConfigStamp
+from app.config.sources import ConfigWatch
+from app.config.sources import Sources
+from app.config.sources import changed
+from app.config.sources import essential
+from app.config.sources import locate
+from app.schema.config import Config
+from app.schema.config import with_legacy_tools
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
 from app.util import environment
 from app.util.project_files import ProjectBounds
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from functools import cache
+from functools import reduce
+from importlib import resources
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -72,9 +91,7 @@ def load(
     variables and files outside of it, and change no part of an MCP server of the operator's. `bounds`: where those files
     themselves lie. Raises ConfigJsonError, ConfigInvalidError."""
     sources = locate(directory, worktree, flags, environment.home(), environment.opencode_config_dir())
-    loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree))
-    if not trusts_project:
-        loader.distrust_project()
+    loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree), trusts_project=trusts_project)
     layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
     split = None if trusts_project else _split(layers)
     merged = _merged(layers)
@@ -82,7 +99,7 @@ def load(
         merged |= _programs(split, merged.keys())
     config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
-    loader.watch_code([*plugins, *loader.tools])
+    loader.watch(extension.path for extension in (*plugins, *loader.tools))
     skills = loader.skills(loader.skill_paths(layers, directory))
     found = ([place.path for place in loader.present], skills, loader.all_warnings(), plugins, loader.tools)
     watched, unused = essential(loader.stamps), unused_keys(merged)
@@ -120,23 +137,33 @@ def _split(layers: Sequence[_Layer]) -> SplitConfig:
 class _Loader:
     """`_own` reads what the user has put where they like, `_project` what came with the project, `_named` what that names."""
 
-    def __init__(self, sources: Sources, flags: Flags, environ: Mapping[str, str], bounds: ProjectBounds) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        flags: Flags,
+        environ: Mapping[str, str],
+        bounds: ProjectBounds,
+        *,
+        trusts_project: bool = True,
+    ) -> None:
         self.warnings: list[ServiceError] = []
         self.present: list[ConfigDirectory] = []
         self.tools: list[Extension] = []
         self._sources = sources
         self._flags = flags
         self._bounds = bounds
-        self._trusts_project = True
-        self._own = self._named = ConfigWatch()
+        self._trusts_project = trusts_project
+        self._own = ConfigWatch()
         self.stamps = self._own.stamps
         self._project = ConfigWatch(bounds.hold_configuration, self.stamps)
-        self._values = self._project_values = Substitution(environ, self._own.read)
+        self._named = self._own if trusts_project else ConfigWatch(bounds.hold, self.stamps)
+        self._values = Substitution(environ, self._own.read)
+        self._project_values = Substitution(environ if trusts_project else {}, self._named.read)
 
-    def distrust_project(self) -> None:
-        self._trusts_project = False
-        self._named = ConfigWatch(self._bounds.hold, self.stamps)
-        self._project_values = Substitution({}, self._named.read)
+    def watch(self, places: Iterable[Path | None]) -> None:
+        """A change of one of them reloads the configuration."""
+        for path in filter(None, places):
+            self._own.exists(path)
 
     def _watch(self, of_project: bool) -> ConfigWatch:
         return self._project if of_project else self._own
@@ -237,9 +264,7 @@ class _Loader:
         folders = watch.folders(place)
         for path in directory.files:
             yield self._file(path, of_project=directory.of_project)
-        yield {"command": markdown.commands(watch, place, folders, self.warnings)}
-        yield {"agent": markdown.agents(watch, place, folders, self.warnings)}
-        yield {"agent": markdown.modes(watch, place, folders, self.warnings)}
+        yield from markdown.layers(watch, place, folders, self.warnings)
         yield {"plugin": self._code_files(watch, place, folders & {"plugin", "plugins"})}
         tools = self._code_files(watch, place, folders & {"tool", "tools"})
         self.tools += [Extension(file, directory.of_project) for file in tools]
@@ -247,12 +272,6 @@ class _Loader:
     def _code_files(self, watch: ConfigWatch, place: Path, folders: set[str]) -> list[str]:
         found = (path for folder in sorted(folders) for path in watch.files(place / folder, deep=False))
         return [path.as_uri() for path in found if path.suffix in SUFFIXES]
-
-    def watch_code(self, extensions: Iterable[Extension]) -> None:
-        """Watches code files: a change reloads the configuration."""
-        for extension in extensions:
-            if extension.path is not None:
-                self._own.exists(extension.path)
 
     def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
         """One per name; the later one wins. `named`: the folders that the configuration names."""

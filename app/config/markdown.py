@@ -1,17 +1,21 @@
 """Agents, commands and skills written as markdown: YAML frontmatter between `---` lines, then the prompt."""
 
+import json
 import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
-
 from app.config.errors import ConfigFrontmatterError
 from app.config.parse import validate
-from app.config.watch import ConfigWatch
-from app.schema.config import AgentConfig, CommandConfig
+from app.config.sources import ConfigWatch
+from app.schema.config import AgentConfig
+from app.schema.config import CommandConfig
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
 from app.util.bounds import DEEPEST
+from collections.abc import Iterator
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from typing import NamedTuple
+
 
 MAX_FRONTMATTER = 64 * 1024
 MAX_VALUES = 10_000
@@ -47,7 +51,9 @@ def parse(text: str, path: Path) -> Document:
         _require_shallow(head)
         data = handler.load(head) or {}
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigFrontmatterError(str(path), _yaml_problem(error), _yaml_line(error, text)) from error
+        problem, mark = getattr(error, "problem", None) or error, getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else None  # the mark counts the opening fence as 0
+        raise ConfigFrontmatterError(str(path), f"the frontmatter is not YAML: {problem}", line) from error
     if _is_larger(data, MAX_VALUES):
         raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
     return Document(path, text, data if isinstance(data, dict) else {}, body.strip())
@@ -82,7 +88,7 @@ def _end(lines: list[str]) -> int:
 
 
 def _quote_colons(lines: list[str]) -> str:
-    """`description: Use when: asked` is no YAML: such values, on one line at the top level, become block scalars."""
+    """`description: Use when: asked` is no YAML: such values, on one line at the top level, are put in quotes."""
     end = _end(lines)
     return "\n".join([lines[0], *map(_quote_line, lines[1:end]), *lines[max(end, 1) :]])
 
@@ -91,49 +97,29 @@ def _quote_line(line: str) -> str:
     match = _TOP_LEVEL.match(line.rstrip(" \t"))
     if match is None or match[2].startswith(_NOT_PLAIN) or ":" not in match[2].split(" #")[0]:
         return line
-    return f"{match[1]}: |-\n  {match[2]}"
+    return f"{match[1]}: {json.dumps(match[2], ensure_ascii=False)}"
 
 
-def _yaml_problem(error: Any) -> str:
-    return f"the frontmatter is not YAML: {getattr(error, 'problem', None) or error}"
+def layers(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> Iterator[dict[str, Any]]:
+    """What the documents of a directory say, lowest first: `{command,commands}/**/*.md`, whose body is the template;
+    `{agent,agents}/**/*.md`; `{mode,modes}/*.md`, the older form of a primary agent. A `name` in the frontmatter is the agent's
+    name, else its path."""
 
+    def documents(*names: str, deep: bool = True) -> Iterator[tuple[str, Document]]:
+        """With each document its name: the path below the folder, without `.md`."""
+        for folder in (directory / name for name in names if name in folders):
+            for path in watch.files(folder, deep=deep):
+                document = _document(watch, path, warnings) if path.suffix == ".md" else None
+                if document:
+                    yield path.relative_to(folder).with_suffix("").as_posix(), document
 
-def _yaml_line(error: Any, text: str) -> int | None:
-    """The line of the file. The mark counts the opening fence as 0, and a value that was made a block scalar as two lines."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return None
-    line, shown = 1, 0
-    for source in text.split("\n")[1:]:
-        line += 1
-        shown += 1 + _quote_line(source).count("\n")
-        if shown >= mark.line:
-            break
-    return line
+    def agents(found: Iterator[tuple[str, Document]], **fields: str) -> dict[str, Any]:
+        return {str(document.data.get("name") or name): {**_agent(document), **fields} for name, document in found}
 
-
-def agents(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
-    """`{agent,agents}/**/*.md`; a `name` in the frontmatter is the agent's name, else its path."""
-    return {
-        str(document.data.get("name") or name): _agent(document)
-        for name, document in _documents(watch, directory, ("agent", "agents"), folders, warnings)
-    }
-
-
-def modes(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
-    """`{mode,modes}/*.md`, the older form of a primary agent."""
-    return {
-        str(document.data.get("name") or name): {**_agent(document), "mode": "primary"}
-        for name, document in _documents(watch, directory, ("mode", "modes"), folders, warnings, deep=False)
-    }
-
-
-def commands(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> dict[str, Any]:
-    """`{command,commands}/**/*.md`; the body is the template."""
-    return {
-        name: _checked(CommandConfig, document, {**document.data, "template": document.body})
-        for name, document in _documents(watch, directory, ("command", "commands"), folders, warnings)
-    }
+    commands = documents("command", "commands")
+    yield {"command": {name: _checked(CommandConfig, each, {**each.data, "template": each.body}) for name, each in commands}}
+    yield {"agent": agents(documents("agent", "agents"))}
+    yield {"agent": agents(documents("mode", "modes", deep=False), mode="primary")}
 
 
 def _agent(document: Document) -> dict[str, Any]:
@@ -147,23 +133,6 @@ def _checked(model: type[AgentConfig] | type[CommandConfig], document: Document,
         return next((number for number, found in enumerate(starts, 1) if found), None)
 
     return validate(model, data, str(document.path), line_of).layer()
-
-
-def _documents(
-    watch: ConfigWatch,
-    directory: Path,
-    names: tuple[str, ...],
-    folders: set[str],
-    warnings: list[ServiceError],
-    *,
-    deep: bool = True,
-) -> Iterator[tuple[str, Document]]:
-    """With each document its name: the path below the folder, without `.md`."""
-    for folder in (directory / name for name in names if name in folders):
-        for path in watch.files(folder, deep=deep):
-            document = _document(watch, path, warnings) if path.suffix == ".md" else None
-            if document:
-                yield path.relative_to(folder).with_suffix("").as_posix(), document
 
 
 def _document(watch: ConfigWatch, path: Path, warnings: list[ServiceError]) -> Document | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Literal, TypeVar
 
-from app.config.extensions import Extension, distinct
+from app.config.keys import Extension, distinct
 from app.config.loader import LoadedConfig
 from app.plugin import runner
 from app.plugin.api import HOOK_NAMES, Hook, PluginInput, PluginTool

@@ -3,7 +3,7 @@ efforts a client can choose: variant name → the options it adds to a call."""
 
 import re
 from app.config.flags import Flags
-from app.config.merge import deep_merge
+from app.config.parse import deep_merge
 from app.provider.base import Npm
 from app.provider.base import UnusableOption
 from app.schema.model import Agent

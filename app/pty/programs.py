@@ -1,17 +1,49 @@
-"""What runs in a terminal: decided from what a client asks for, in the sandbox where that is on."""
+"""What runs in a terminal: decided from what a client asks for, in the sandbox where that is on. And the shells of this
+machine."""
 
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import Program
+from app.sandbox.scope import SandboxWorkspace
+from app.schema.errors import BadRequest
+from app.schema.errors import DirectoryForbidden
+from app.schema.pty import PtyShell
+from app.schema.terminal import PtyInput
+from app.tool.process.environment import UNSUITABLE_SHELLS
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pathlib import PurePath
 
-from app.pty.shells import is_shell
-from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import Program, SandboxWorkspace
-from app.schema.errors import BadRequest, DirectoryForbidden
-from app.schema.terminal import PtyInput
+
+_LIST = Path("/etc/shells")
+_COMMON = ("/bin/bash", "/bin/zsh", "/bin/sh")
+
+
+def installed_shells() -> list[PtyShell]:
+    return [
+        PtyShell(path=path, name=(name := PurePath(path).name), acceptable=name not in UNSUITABLE_SHELLS)
+        for path in dict.fromkeys(_listed())
+        if os.access(path, os.X_OK)
+    ]
+
+
+def is_shell(program: str) -> bool:
+    return PurePath(program).name.endswith("sh")
+
+
+def _listed() -> Iterator[str]:
+    try:
+        lines = _LIST.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        yield from _COMMON
+        return
+    yield from (line for line in map(str.strip, lines) if line.startswith("/"))
+
 
 _OWN_VARIABLES = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from app.bus.base import Event
-from app.pty.errors import NotTheirTerminal, PtyNotFound, TerminalsOff, TooManyTerminals
 from app.pty.programs import TerminalPrograms
 from app.pty.terminal import Terminal
 from app.sandbox.scope import SandboxWorkspace
-from app.schema.errors import BadRequest
+from app.schema.errors import BadRequest, NotFound, ServiceError, TooMany
 from app.schema.event import (
     AnnouncedEvent,
     EventPtyCreated,
@@ -28,6 +27,38 @@ from app.settings import Settings
 from app.storage.writer import Writer
 from app.users.users import Principal
 from app.util import ids
+
+
+class PtyNotFound(NotFound):
+    tag = "PtyNotFoundError"
+
+    def __init__(self, pty_id: str, elsewhere: str = "") -> None:
+        super().__init__(f"There is no terminal {pty_id}{elsewhere}", ptyID=pty_id)
+        self.pty_id = pty_id
+
+
+class PtyForbidden(ServiceError):
+    status = 403
+    name = "PtyForbiddenError"
+    tag = "PtyForbiddenError"
+
+
+class TerminalsOff(PtyForbidden):
+    def __init__(self) -> None:
+        super().__init__("This server has no terminals (OPENSESSION_TERMINALS=off).")
+
+
+class NotTheirTerminal(PtyForbidden):
+    def __init__(self, pty_id: str) -> None:
+        super().__init__(f"Terminal {pty_id} is another user's: you may list and remove it, not type in it.")
+
+
+class TooManyTerminals(TooMany):
+    name = "TooManyTerminalsError"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"You have {most} terminals already (OPENSESSION_MAX_TERMINALS). Close one first.")
+
 
 MOST_EXITED = 20
 """How many terminals stay listed when their programs have exited: of more, the oldest go."""
@@ -144,8 +175,8 @@ class Terminals:
 
     async def _until_exit(self, terminal: Terminal) -> None:
         pty_id = terminal.info.id
-        code = await terminal.exited()
-        await terminal.end()
+        code = await terminal.program.exited()
+        await terminal.program.end()
         terminal.mark_exited(code)
         del self._watching[pty_id]
         if pty_id not in self._terminals:
@@ -167,7 +198,7 @@ class Terminals:
             return
         watching = self._watching.get(pty_id)
         if watching is not None:
-            await asyncio.shield(terminal.end())
+            await asyncio.shield(terminal.program.end())
             await asyncio.shield(watching)
         self._announce(terminal, EventPtyDeleted(properties=PtyRef(id=pty_id)))
 

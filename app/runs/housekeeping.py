@@ -15,8 +15,8 @@ from app.storage.text_search import tidy_trigrams
 from app.tool.truncation import OutputStore
 from app.util import clock
 from app.util.tasks import TaskSet, every
-from app.workspace.branches import Branches
 from app.workspace.instances import Instances
+from app.workspace.workspaces import Branches
 
 SECOND = 1.0
 FIVE_SECONDS = 5.0

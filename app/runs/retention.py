@@ -15,7 +15,7 @@ from app.session.live import WorkKind
 from app.session.service import SessionService
 from app.session.session_tasks import SessionTasks
 from app.session.store import Store
-from app.snapshot.collection import collect_repositories
+from app.snapshot.maintenance import collect_repositories
 from app.storage.engine import Connection
 from app.storage.engine import Database
 from app.storage.repositories import session_rows

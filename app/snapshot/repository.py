@@ -10,14 +10,15 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePath
 
 from app.sandbox.git import TIMED_OUT, Git, GitResult
-from app.snapshot.diffs import TreeChange, changes, names
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.capture import PathState, path_state
+from app.snapshot.lock import SnapshotFailed
+from app.snapshot.trees import LINK, Entry, TreeChange, batch, changes, checked, is_utf8, names, nul_separated, tree_entries
 from app.util import clock
 from app.util.project_files import HeldDirectory, is_below, read_bytes, warn_once
 
@@ -52,30 +53,11 @@ _INIT_ENVIRONMENT = {
     "GIT_DEFAULT_HASH": "sha1",
     "GIT_DEFAULT_REF_FORMAT": "files",
 }
-_EXECUTABLE = "100755"
-_LINK = "120000"
-_TREE = "040000"
 _NO_BLOB = "0" * 40
 _IGNORE_FILE = ".ignore"
 """Rules as in `.gitignore`, which search tools know."""
 
 Signature = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A file or link in a tree."""
-
-    mode: str
-    blob: str
-
-    @property
-    def is_link(self) -> bool:
-        return self.mode == _LINK
-
-    @property
-    def is_executable(self) -> bool:
-        return self.mode == _EXECUTABLE
 
 
 class Repository:
@@ -96,8 +78,9 @@ class Repository:
         self._exclude = [*(f"{name}/" for name in excluded_names), *map(_ignore_line, exclude)]
         self._options = _options(_CONFIG)
         self._project_exclude: Path | None = None
-        self._ignore_file = _default_ignore_file()
-        self._project_exclude_read: tuple[int, int] | None = None
+        # Where git has the user's ignore rules unless its configuration names another file.
+        self._ignore_file = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
+        self._project_exclude_read: tuple[PathState | None] | None = None
         self._kept: dict[str, float] = {}
         self._environment = {
             "GIT_DIR": str(git_dir),
@@ -160,18 +143,14 @@ class Repository:
         """Git waits for a FIFO, if that is what the project's configuration names."""
         named = {"core.excludesFile": str(self._ignore_file)} if self._ignore_file.is_file() else {}
         self._options = _options({**_CONFIG, **named})
-        self._write_exclude()
-
-    def _write_exclude(self) -> None:
-        read = _stamp(self._project_exclude) if self._project_exclude else None
+        read = path_state(str(self._project_exclude), follow_symlinks=True) if self._project_exclude else None
         target = self.git_dir / "info" / "exclude"
-        read = read or (0, 0)
-        if self._project_exclude_read == read and target.exists():
+        if self._project_exclude_read == (read,) and target.exists():
             return
         theirs = self._ignored_by_project(self._project_exclude) if self._project_exclude else ""
         lines = [*theirs.splitlines(), *self._exclude]
         target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
-        self._project_exclude_read = read
+        self._project_exclude_read = (read,)
 
     def _ignored_by_project(self, exclude: Path) -> str:
         tops = [os.path.realpath(place) for place in (self._worktree, exclude.parent.parent)]
@@ -202,7 +181,7 @@ class Repository:
     async def _files(self, kinds: Sequence[str], lock: int | None, timeout: float) -> list[str]:
         args = ["ls-files", "-z", *kinds, "--exclude-standard", *self._pathspec]
         result = await self._git(args, lock=lock, timeout=timeout)
-        listed = [name for name in names(result.stdout) if _is_utf8(name)]
+        listed = [name for name in names(result.stdout) if is_utf8(name)]
         return listed if self._has_project else await self._without_left_out(listed, lock)
 
     async def _without_left_out(self, listed: list[str], lock: int | None) -> list[str]:
@@ -229,13 +208,13 @@ class Repository:
             return []
         args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
         result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
-        return [name for name in names(result.stdout) if _is_utf8(name)] if result.ok else []
+        return [name for name in names(result.stdout) if is_utf8(name)] if result.ok else []
 
     async def update(self, paths: Iterable[str], lock: int | None) -> None:
         """Updates each path in the index from the worktree, or removes it."""
         args = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace", "-z", "--stdin"]
         options = await self._options_for_first_update() if self.index_signature() is None else ()
-        await self._git(args, stdin=_nul_separated(paths), lock=lock, options=options, timeout=_LONG_TIMEOUT_SECONDS)
+        await self._git(args, stdin=nul_separated(paths), lock=lock, options=options, timeout=_LONG_TIMEOUT_SECONDS)
 
     async def _options_for_first_update(self) -> Sequence[str]:
         """Writes all contents into one pack, seven times faster than loose objects. Older git would make a pack for each."""
@@ -246,8 +225,8 @@ class Repository:
     async def put(self, links: Mapping[str, bytes], removed: Iterable[str], lock: int | None) -> None:
         """Adds links with these targets to the index and removes paths, regardless of the worktree."""
         lines = [f"0 {_NO_BLOB}\t{path}" for path in removed]
-        lines += [f"{_LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
-        await self._git(["update-index", "-z", "--index-info"], stdin=_nul_separated(lines), lock=lock)
+        lines += [f"{LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
+        await self._git(["update-index", "-z", "--index-info"], stdin=nul_separated(lines), lock=lock)
 
     async def refresh(self, lock: int | None) -> None:
         """Refreshes the index, so that `listed` does not read files again that were only touched."""
@@ -263,10 +242,10 @@ class Repository:
         aside = {"GIT_INDEX_FILE": str(scratch)}
         removed = [f"0 {_NO_BLOB}\t{path}" for path, entry in changed.items() if entry is None]
         put = [f"{entry.mode} {entry.blob}\t{path}" for path, entry in changed.items() if entry is not None]
-        lines = _nul_separated([*removed, *put])
+        lines = nul_separated([*removed, *put])
         try:
             scratch.with_name("index.scratch.lock").unlink(missing_ok=True)
-            await self._git(["read-tree", _checked(tree)], lock=lock, env=aside)
+            await self._git(["read-tree", checked(tree)], lock=lock, env=aside)
             await self._git(["update-index", "--replace", "-z", "--index-info"], stdin=lines, lock=lock, env=aside)
             return (await self._git(["write-tree"], lock=lock, env=aside)).text
         finally:
@@ -280,11 +259,6 @@ class Repository:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def index_entries(self) -> int:
-        """As the index's header says."""
-        with (self.git_dir / "index").open("rb") as index:
-            return int.from_bytes(index.read(12)[8:])
-
     def drop_index(self) -> None:
         for name in ("index", "index.lock"):
             (self.git_dir / name).unlink(missing_ok=True)
@@ -292,14 +266,15 @@ class Repository:
     def keep(self, tree: str) -> None:
         """Protects a tree from `collect` for seven days from now."""
         now = clock.now_ms() / 1000
-        if now - self._kept.get(tree, 0) > _KEEP_AGAIN_SECONDS:
-            whole = self.git_dir / f"keep.{tree}"
+        if now - self._kept.get(tree, 0) <= _KEEP_AGAIN_SECONDS:
+            return
+        whole = self.git_dir / f"keep.{tree}"
+        try:
             whole.write_text(f"{tree}\n")
-            whole.replace(self._ref(tree))  # a backup never sees half of one
-            self._kept[tree] = now
-
-    def _ref(self, tree: str) -> Path:
-        return self.git_dir / "refs" / "keep" / tree
+            whole.replace(self.git_dir / "refs" / "keep" / tree)  # a backup never sees half of one
+        except OSError as error:
+            raise SnapshotFailed(str(error)) from error
+        self._kept[tree] = now
 
     def _store_blob(self, content: bytes) -> str:
         """Writes a loose object as `git hash-object -w` does, without a process."""
@@ -314,8 +289,9 @@ class Repository:
 
     async def adopt(self, source: Path, trees: Iterable[str]) -> None:
         """Copies trees with all their objects from another repository into one pack, and keeps them."""
-        wanted = [_checked(tree) for tree in trees]
-        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(source / "objects")}
+        wanted = [checked(tree) for tree in trees]
+        objects = re.sub(r'(["\\])', r"\\\1", str(source / "objects"))
+        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"'}  # a list that colons separate
         args = ["pack-objects", "-q", "--revs", "--delta-base-offset", str(self.git_dir / "objects" / "pack" / "pack")]
         lines = "".join(f"{tree}\n" for tree in wanted).encode()
         await self._git(args, stdin=lines, env=alternates, timeout=_LONG_TIMEOUT_SECONDS, seen=[source])
@@ -330,8 +306,8 @@ class Repository:
         remaining = iter(paths)
         while some := list(islice(remaining, 500)):
             wanted = set(some)
-            result = await self._git(["ls-tree", "-z", "--full-tree", _checked(tree), "--", *some])
-            found.update(entry for entry in _tree_entries(result.stdout) if entry[0] in wanted)
+            result = await self._git(["ls-tree", "-z", "--full-tree", checked(tree), "--", *some])
+            found.update(entry for entry in tree_entries(result.stdout) if entry[0] in wanted)
         return found
 
     async def blobs(self, blob_ids: Iterable[str]) -> dict[str, bytes]:
@@ -340,7 +316,7 @@ class Repository:
         if not wanted:
             return {}
         result = await self._git(["cat-file", "--batch"], stdin="".join(f"{blob}\n" for blob in wanted).encode())
-        return dict(_batch(result.stdout))
+        return dict(batch(result.stdout))
 
     async def changed(self, before: str, after: str) -> list[str]:
         return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
@@ -353,7 +329,7 @@ class Repository:
 
     async def _diff(self, form: Sequence[str], before: str, after: str) -> GitResult:
         args = ["diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", *form]
-        return await self._git([*args, _checked(before), _checked(after), *self._pathspec])
+        return await self._git([*args, checked(before), checked(after), *self._pathspec])
 
     # Housekeeping.
 
@@ -417,57 +393,3 @@ def _options(config: Mapping[str, str]) -> list[str]:
 def _ignore_line(path: str) -> str:
     """A line of an ignore file that matches this directory alone."""
     return "/" + re.sub(r"([\\*?\[\] !#])", r"\\\1", path) + "/"
-
-
-def _quoted(path: Path) -> str:
-    """A path in a list that colons separate."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", str(path)) + '"'
-
-
-def _default_ignore_file() -> Path:
-    """Where git has the user's ignore rules unless its configuration names another file."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
-
-
-def _checked(tree: str) -> str:
-    """Raises SnapshotFailed unless it is a tree's hash, so that git cannot read it as an option or another name."""
-    if not re.fullmatch("[0-9a-f]{40}", tree):
-        raise SnapshotFailed(f"{tree!r} names no snapshot")
-    return tree
-
-
-def _is_utf8(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _nul_separated(items: Iterable[str]) -> bytes:
-    return "".join(f"{item}\0" for item in items).encode("utf-8", "surrogateescape")
-
-
-def _tree_entries(output: bytes) -> Iterator[tuple[str, Entry]]:
-    for line in filter(None, output.split(b"\0")):
-        facts, name = line.split(b"\t", 1)
-        mode, _, object_id = facts.decode("ascii").split(" ")
-        if mode != _TREE:
-            yield os.fsdecode(name), Entry(mode, object_id)
-
-
-def _batch(output: bytes) -> Iterator[tuple[str, bytes]]:
-    """`<id> blob <size>\\n<content>\\n` or `<id> missing\\n`, one after another."""
-    position = 0
-    while position < len(output):
-        end = output.index(b"\n", position)
-        object_id, *facts = output[position:end].decode("ascii").split(" ")
-        position = end + 1
-        if len(facts) == 2:
-            size = int(facts[1])
-            yield object_id, output[position : position + size]
-            position += size + 1

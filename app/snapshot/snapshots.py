@@ -10,41 +10,58 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from itertools import islice
-from pathlib import Path, PurePath
-from typing import Any, TypeVar, assert_never
-
 from app.sandbox.git import Git
 from app.schema.session import FileDiff
 from app.snapshot import extent
-from app.snapshot.capture import OnDisk, Staging, Worktree, placeholder_reason
-from app.snapshot.errors import SnapshotFailed
-from app.snapshot.later_run import CoalescedRun
-from app.snapshot.lock import collection_lock, repository_lock
-from app.snapshot.quota import SnapshotQuota
-from app.snapshot.repository import Entry, Repository, Signature
-from app.snapshot.restore import (
-    IGNORED,
-    OTHER_REPOSITORY,
-    OUTSIDE,
-    UNREADABLE,
-    Delete,
-    NotRestored,
-    Refuse,
-    Restorer,
-    RestoreReport,
-    RestoreStep,
-    RestoreTarget,
-    Skip,
-    Write,
-    decide_restore,
-)
-from app.snapshot.stat_cache import MOST_PATHS, PathState, StatCache, rule_states, searched
-from app.storage.postgres import Locks, ProcessLocks
+from app.snapshot.capture import MOST_PATHS
+from app.snapshot.capture import OnDisk
+from app.snapshot.capture import PathState
+from app.snapshot.capture import Staging
+from app.snapshot.capture import StatCache
+from app.snapshot.capture import Worktree
+from app.snapshot.capture import placeholder_reason
+from app.snapshot.capture import rule_states
+from app.snapshot.capture import searched
+from app.snapshot.lock import CoalescedRun
+from app.snapshot.lock import SnapshotFailed
+from app.snapshot.lock import collection_lock
+from app.snapshot.lock import repository_lock
+from app.snapshot.maintenance import SnapshotQuota
+from app.snapshot.repository import Repository
+from app.snapshot.repository import Signature
+from app.snapshot.restore import Delete
+from app.snapshot.restore import IGNORED
+from app.snapshot.restore import NotRestored
+from app.snapshot.restore import OTHER_REPOSITORY
+from app.snapshot.restore import OUTSIDE
+from app.snapshot.restore import Refuse
+from app.snapshot.restore import RestoreReport
+from app.snapshot.restore import RestoreStep
+from app.snapshot.restore import RestoreTarget
+from app.snapshot.restore import Restorer
+from app.snapshot.restore import Skip
+from app.snapshot.restore import UNREADABLE
+from app.snapshot.restore import Write
+from app.snapshot.restore import decide_restore
+from app.snapshot.trees import Entry
+from app.storage.postgres import Locks
+from app.storage.postgres import ProcessLocks
 from app.util import clock
+from app.util.tasks import TaskSet
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from pathlib import PurePath
+from typing import TypeVar
+from typing import assert_never
+
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
@@ -52,6 +69,7 @@ _LOOK_MS = 150
 """After a change: the stat cache holds nothing that was changed just before."""
 _LOOK_AGAIN_MS = 3000
 """Where it could not be made."""
+_LOOK_AT_MANY_AGAIN_MS = 600_000
 _STATS_AT_ONCE = 100
 """So many take less time than a change of thread."""
 _PAUSE_SECONDS = 600.0
@@ -111,7 +129,7 @@ class Snapshots:
         self._look_after = 0
         self._has_new_trees = True
         self._track = CoalescedRun(self._track_alone)
-        self._restores: set[asyncio.Task[Any]] = set()
+        self._restores = TaskSet()
 
     async def track(self) -> str:
         """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call."""
@@ -156,7 +174,7 @@ class Snapshots:
     async def patch(self, tree: str, until: str | None = None) -> list[Path]:
         """Absolute paths that changed between a snapshot and a later one, by default one taken now."""
         later = until or await self.track()
-        return [self._worktree / path for path in await self._changed(tree, later)]
+        return [self._worktree / path for path in await self._repository.changed(tree, later)] if tree != later else []
 
     async def diff(self, before: str, after: str | None = None) -> str:
         """A unified diff from one snapshot to another, by default to one taken now."""
@@ -178,9 +196,10 @@ class Snapshots:
 
         No other file is touched; a directory that a deletion empties goes too, as in git. A dry run only reports.
         `before_restore` is called with the snapshot of how things are before the first file is touched; raising, it stops the
-        restore.
+        restore. Runs to completion even if the caller is cancelled: a half-restored tree is worse.
         """
-        return await self._uncancelled(self._restore(wanted, dry_run, before_restore))
+        work = self._restore(wanted, dry_run, before_restore)
+        return await asyncio.shield(self._restores.start(work, f"restore in {self._directory}"))
 
     async def gc(self) -> None:
         """Deletes old snapshots. Does nothing if none was taken since the last time, unless the quota is exceeded."""
@@ -202,7 +221,7 @@ class Snapshots:
             raise SnapshotFailed("an earlier one could not be taken in time; it is tried again in some minutes")
         known = self._known
         if known is not None and known.stats is not None and await self._is_unchanged(known, known.stats):
-            self._keep(known.tree)
+            self._repository.keep(known.tree)
             return known.tree
         async with self._lock.held() as lock:
             return await self._capture(lock)
@@ -236,14 +255,8 @@ class Snapshots:
                 await self._cache_stats(known, rules, began_ms)
         except OSError as error:
             raise SnapshotFailed(str(error)) from error
-        self._keep(tree)
+        self._repository.keep(tree)
         return tree
-
-    def _keep(self, tree: str) -> None:
-        try:
-            self._repository.keep(tree)
-        except OSError as error:
-            raise SnapshotFailed(str(error)) from error
 
     async def _stage(self, known: _IndexState | None, lock: int | None) -> Staging:
         listed = await self._repository.listed(lock)
@@ -251,20 +264,15 @@ class Snapshots:
             listed += await self._repository.tracked_though_ignored()
         if self._has_bounds and len(listed) > extent.MAX_FILES:
             raise SnapshotFailed(f"{len(listed):,} files are new or changed, and {extent.MAX_FILES:,} allowed", is_final=True)
-        return await asyncio.to_thread(self._staging, listed) if listed else Staging()
+        return await asyncio.to_thread(self._with_worktree, lambda worktree: worktree.stage(listed)) if listed else Staging()
 
-    def _staging(self, listed: list[str]) -> Staging:
-        with self._looking() as worktree:
-            return worktree.stage(listed)
-
-    @contextmanager
-    def _looking(self) -> Iterator[Worktree]:
+    def _with_worktree(self, work: Callable[[Worktree], T]) -> T:
         try:
             root = self._held.opened()
         except OSError as error:
             raise SnapshotFailed(str(error)) from error
         try:
-            yield Worktree(root)
+            return work(Worktree(root))
         finally:
             os.close(root)
 
@@ -287,11 +295,14 @@ class Snapshots:
     async def _cache_stats(self, known: _IndexState, rules: Mapping[str, PathState | None], began_ms: int) -> None:
         """For a snapshot that began then and found nothing new. `rules`: the files with ignore rules as they were before it.
         Where it fails, git looks again for the next one."""
-        if known.signature is None or began_ms < self._look_after or self._repository.index_entries() > MOST_PATHS:
+        if known.signature is None or began_ms < self._look_after:
             return
         self._look_after = began_ms + _LOOK_AGAIN_MS
         with suppress(SnapshotFailed, OSError):
             files, ignored = await self._repository.files_and_ignored()
+            if len(files) > MOST_PATHS:
+                self._look_after = began_ms + _LOOK_AT_MANY_AGAIN_MS
+                return
             stats = await asyncio.to_thread(self._stats, files, [*rules], ignored, began_ms)
             if stats is not None and all(stats.rules[path] == state for path, state in rules.items()):
                 self._known = replace(known, stats=stats)
@@ -300,9 +311,6 @@ class Snapshots:
         """Raises OSError."""
         found = searched(str(self._worktree), str(self._directory), ignored)
         return None if found is None else StatCache.of([*files, *found.folders], [*rules, *found.rules], began_ms)
-
-    async def _changed(self, before: str, after: str) -> list[str]:
-        return [] if before == after else await self._repository.changed(before, after)
 
     # Restoring.
 
@@ -334,7 +342,7 @@ class Snapshots:
                 report.failures.append(NotRestored(path, OUTSIDE))
         targets = await self._targets(trees)
         current = await self._repository.entries(report.before, trees)
-        disk = await asyncio.to_thread(self._look, list(trees))
+        disk = await asyncio.to_thread(self._with_worktree, lambda found: {path: found.look(path) for path in trees})
         return {path: self._step(path, targets.get(path), current.get(path), disk[path]) for path in trees}
 
     async def _targets(self, trees: Mapping[str, str]) -> dict[str, RestoreTarget]:
@@ -346,22 +354,19 @@ class Snapshots:
                 found = await self._repository.entries(tree, paths)
                 entries.update({path: found.get(path) for path in paths})
         links = await self._repository.blobs(entry.blob for entry in entries.values() if entry and entry.is_link)
-        return {path: RestoreTarget(entry, _reason_not_captured(entry, links)) for path, entry in entries.items()}
-
-    def _look(self, paths: list[str]) -> dict[str, OnDisk]:
-        with self._looking() as worktree:
-            return {path: worktree.look(path) for path in paths}
+        return {
+            path: RestoreTarget(entry, placeholder_reason(links.get(entry.blob, b"")) if entry and entry.is_link else None)
+            for path, entry in entries.items()
+        }
 
     def _step(self, path: str, target: RestoreTarget | None, current: Entry | None, on_disk: OnDisk) -> RestoreStep:
         if target is None:
             return Refuse(UNREADABLE)
         step = decide_restore(target, current, on_disk)
-        if step == Refuse(IGNORED) and self._is_in_other_repository(path):
+        folders = PurePath(path).parents[:-1]
+        if step == Refuse(IGNORED) and any((self._worktree / folder / ".git").exists() for folder in folders):
             return Refuse(OTHER_REPOSITORY)
         return step
-
-    def _is_in_other_repository(self, path: str) -> bool:
-        return any((self._worktree / folder / ".git").exists() for folder in PurePath(path).parents[:-1])
 
     def _sort(self, steps: Mapping[str, RestoreStep], report: RestoreReport) -> tuple[list[str], dict[str, Entry]]:
         deletions: list[str] = []
@@ -386,24 +391,10 @@ class Snapshots:
         await asyncio.to_thread(restorer.delete, deletions)
         remaining = iter(writes.items())
         while some := dict(islice(remaining, _FILES_IN_MEMORY)):
-            await asyncio.to_thread(restorer.write, some, await self._readable(some.values()))
-
-    async def _readable(self, entries: Iterable[Entry]) -> dict[str, bytes]:
-        """Contents by blob id. Does not raise: the report lists the missing ones, and the restore continues with the others."""
-        with suppress(SnapshotFailed):
-            return await self._repository.blobs(entry.blob for entry in entries)
-        return {}
-
-    async def _uncancelled(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs to completion even if the caller is cancelled: a half-restored tree is worse."""
-        task = asyncio.create_task(work)
-        self._restores.add(task)
-        task.add_done_callback(self._restores.discard)
-        return await asyncio.shield(task)
-
-
-def _reason_not_captured(entry: Entry | None, links: Mapping[str, bytes]) -> str | None:
-    return placeholder_reason(links.get(entry.blob, b"")) if entry and entry.is_link else None
+            contents: dict[str, bytes] = {}
+            with suppress(SnapshotFailed):  # the report lists what is missing, and the restore goes on with the others
+                contents = await self._repository.blobs(entry.blob for entry in some.values())
+            await asyncio.to_thread(restorer.write, some, contents)
 
 
 def _relative(path: Path, root: Path) -> str | None:

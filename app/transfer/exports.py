@@ -90,7 +90,9 @@ def _sessions(connection: Connection, session_id: str, children: bool) -> list[S
     tree = session_rows.session_tree(connection, session_id)
     if not tree:
         raise SessionNotFound(session_id)
-    root, *others = [_portable(rows.read_session(session_id, row)) for row in (reversed(tree) if children else tree[-1:])]
+    found = [rows.read_session(session_id, row) for row in (reversed(tree) if children else tree[-1:])]
+    # The owner and the share link belong to this server.
+    root, *others = [each.model_copy(update={"owner": None, "share": None}) for each in found]
     return [root, *_parents_first(root, others)]
 
 
@@ -101,11 +103,6 @@ def _parents_first(root: Session, others: list[Session]) -> list[Session]:
         ordered.extend(generation)
         of_generation = {each.id for each in generation}
     return ordered
-
-
-def _portable(session: Session) -> Session:
-    """Without what belongs to this server: the owner and the share link."""
-    return session.model_copy(update={"owner": None, "share": None})
 
 
 def _json(connection: Connection, sessions: Sequence[Session]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Sessions as Markdown, for people. Pure. Nothing that a message, tool or file contains ends the block that it stands in."""
+"""Sessions as Markdown, for people. Pure. Texts, calls and files stand in fences: nothing in them ends the block."""
 
 import orjson
 import re
@@ -24,19 +24,9 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from datetime import UTC
 from datetime import datetime
-from functools import cache
-from typing import TYPE_CHECKING
 
-
-if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
 
 _TICKS = re.compile("`+")
-_LINE_END = re.compile("\r\n?")
-_HTML = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<(?=[!?/]|(?!https?:)[a-z])", re.IGNORECASE)
-"""Code, in which a tag is text already, or what may begin a tag."""
-_AFTERWARDS = "Afterwards"
-"""A paragraph after the text, which is code if the text leaves a fence open."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|&])")
 
 
@@ -60,20 +50,19 @@ def diffs(changed: Sequence[FileDiff]) -> str:
     """Each changed file, as a unified diff."""
     if not changed:
         return ""
-    files = [f"### {_inline(diff.file)} (+{diff.additions} −{diff.deletions})\n\n{_diff(diff)}" for diff in changed]
+    files = []
+    for diff in changed:
+        text = fenced(compare(diff.file, diff.before, diff.after).text, "diff")
+        files.append(f"### {_inline(diff.file)} (+{diff.additions} −{diff.deletions})\n\n{text}")
     return "\n\n".join(["## Changed files", *files]) + "\n"
-
-
-def _diff(diff: FileDiff) -> str:
-    return fenced(compare(diff.file, diff.before, diff.after).text, "diff")
 
 
 def _part(part: Part) -> Iterator[str]:
     match part:
         case TextPart(text=text) if not part.synthetic and not part.ignored and text:
-            yield contained(text)
+            yield fenced(text, "markdown")
         case ReasoningPart(text=text) if text:
-            yield _folded("Reasoning", fenced(text))
+            yield f"<details>\n<summary>Reasoning</summary>\n\n{fenced(text)}\n\n</details>"
         case ToolPart():
             yield from _call(part)
         case FilePart():
@@ -124,35 +113,6 @@ def fenced(text: str, language: str = "text") -> str:
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def _folded(summary: str, block: str) -> str:
-    return f"<details>\n<summary>{summary}</summary>\n\n{block}\n\n</details>"
-
-
-def contained(text: str) -> str:
-    """Markdown that somebody wrote, with its open fence closed and its HTML as text."""
-    text = _LINE_END.sub("\n", text)
-    lines = text.split("\n")
-    tokens = _parser().parse(f"{text}\n\n{_AFTERWARDS}")
-    for token in tokens:
-        if token.type == "inline" and token.map:
-            for number in range(token.map[0], min(token.map[1], len(lines))):
-                lines[number] = _HTML.sub(_without_html, lines[number])
-    is_open = tokens[-1].type == "fence"
-    return "\n".join([*lines, tokens[-1].markup] if is_open else lines)
-
-
-@cache
-def _parser() -> "MarkdownIt":
-    """Takes HTML for text, as which it is written."""
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark", {"html": False})
-
-
-def _without_html(found: re.Match[str]) -> str:
-    return "&lt;" if found[0] == "<" else found[0]
 
 
 def _inline(text: str) -> str:

@@ -10,24 +10,23 @@ import os
 import shutil
 import stat
 import tempfile
-from app.browse.status import GitChange
-from app.browse.status import MAX_UNTRACKED
-from app.browse.status import parse_changes
+from app.browse.reach import AllowedPaths
 from app.project.discovery import branch
 from app.project.location import Location
 from app.sandbox.git import Git
 from app.sandbox.git import GitResult
 from app.sandbox.git import TOO_MUCH_OUTPUT
+from app.schema.browse import ChangedFile
+from app.schema.errors import ServiceError
 from app.schema.errors import TooLarge
 from app.schema.project import VcsFileDiff
 from app.schema.project import VcsFileStatus
 from app.tool.text_file import json_text
 from app.tool.text_file import open_file
-from app.vcs.default_branch import default_branch
-from app.vcs.errors import GitFailed
 from collections.abc import AsyncIterator
 from collections.abc import Awaitable
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
@@ -36,6 +35,8 @@ from pathlib import Path
 from typing import Literal
 
 
+MAX_UNTRACKED = 5000
+"""A checkout that does not ignore its dependencies has tens of thousands."""
 MAX_PATCH_BYTES = 10_000_000
 """Of all patches of an answer together."""
 MAX_LISTED_BYTES = 64_000_000
@@ -44,11 +45,7 @@ WHOLE_FILE = 100_000_000
 """Lines of context that no file has."""
 Mode = Literal["git", "branch"]
 _OPTIONS = (
-    *(
-        "--literal-pathspecs",
-        "-c",
-        "core.quotePath=false",
-    ),
+    *("--literal-pathspecs", "-c", "core.quotePath=false"),
     *("-c", f"core.bigFileThreshold={MAX_PATCH_BYTES}"),  # larger files are compared as binaries, of which nothing is shown
 )
 _DIFF = (
@@ -64,6 +61,43 @@ _EMPTY_BLOB = {
 """By the length of a repository's object names."""
 _CHUNK = b"diff --git "
 _RULE = "=" * 67
+_REMOTES = ("origin", "upstream")
+_USUAL_BRANCHES = ("main", "master")
+_Status = Literal["added", "deleted", "modified"]
+_STATUSES: Mapping[bytes, _Status] = {b"A": "added", b"D": "deleted"}
+
+
+class GitFailed(ServiceError):
+    """Of a command that works on every repository that is in order."""
+
+    status = 500
+    name = "GitError"
+
+    def __init__(self, command: str, told: str) -> None:
+        super().__init__(f"{command} failed: {told or 'without a message'}. See whether `git status` works in this directory.")
+
+
+@dataclass(frozen=True, slots=True)
+class GitChange:
+    """`name` is from the top of the checkout; bytes that are not UTF-8 stand in it as lone surrogates."""
+
+    name: str
+    added: int
+    removed: int
+    status: _Status
+
+    @property
+    def facts(self) -> dict[str, object]:
+        return {"file": json_text(self.name), "additions": self.added, "deletions": self.removed, "status": self.status}
+
+
+@dataclass(frozen=True)
+class DefaultBranch:
+    """The branch that others start from. `ref` is where its commit is: the remote's branch if a remote names it, else the local
+    one."""
+
+    name: str
+    ref: str
 
 
 @dataclass(frozen=True)
@@ -96,12 +130,37 @@ class _Comparison:
 
 
 async def changed_files(location: Location) -> list[VcsFileStatus]:
-    """Since HEAD, by path."""
-    if location.git is None:
-        return []
-    async with _comparing(location, location.git, _head) as comparison:
-        changes = await comparison.changes() if comparison else []
-    return [VcsFileStatus(**_facts(change)) for change in changes]
+    """In the directory since HEAD, by path."""
+    changes = await _changes_since_head(location.git, _scope(location)) if location.git else []
+    return [VcsFileStatus(**change.facts) for change in changes]
+
+
+async def changed_in_checkout(allowed: AllowedPaths) -> list[ChangedFile]:
+    """In the whole checkout since HEAD, by paths that are relative to the directory. A link may lead anywhere: only that it
+    changed is reported."""
+    changes = await _changes_since_head(allowed.git, []) if allowed.git else []
+    return await asyncio.to_thread(_seen_from, allowed, changes)
+
+
+def _seen_from(allowed: AllowedPaths, changes: Sequence[GitChange]) -> list[ChangedFile]:
+    """Git spells the top of the checkout without symlinks."""
+    full = [(f"{allowed.worktree}/{change.name}", change) for change in changes]
+    files = [
+        ChangedFile(
+            path=json_text(os.path.relpath(path, allowed.real_directory)),
+            added=change.added,
+            removed=change.removed,
+            status=change.status,
+        )
+        for path, change in full
+        if allowed.includes(path.rpartition("/")[0])
+    ]
+    return sorted(files, key=lambda file: file.path)
+
+
+async def _changes_since_head(git: Git, scope: Sequence[str]) -> list[GitChange]:
+    async with _comparing(git, scope, _head) as comparison:
+        return await comparison.changes() if comparison else []
 
 
 async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> list[VcsFileDiff]:
@@ -109,7 +168,7 @@ async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> li
     git = location.git
     if git is None:
         return []
-    async with _comparing(location, git, _head if mode == "git" else _fork_point) as comparison:
+    async with _comparing(git, _scope(location), _head if mode == "git" else _fork_point) as comparison:
         if comparison is None:
             return []
         shown = f"--unified={min(context, WHOLE_FILE)}"
@@ -121,7 +180,7 @@ async def raw_patch(location: Location) -> bytes:
     """Since HEAD, as `git apply` takes it, binaries too. Raises TooLarge."""
     if location.git is None:
         return b""
-    async with _comparing(location, location.git, _head) as comparison:
+    async with _comparing(location.git, _scope(location), _head) as comparison:
         assert comparison is not None  # there is always a head
         result = await comparison.patches("--binary")
     if len(result.stdout) > MAX_PATCH_BYTES:
@@ -151,10 +210,9 @@ async def _fork_point(git: Git) -> str | None:
 
 @asynccontextmanager
 async def _comparing(
-    location: Location, git: Git, find_base: Callable[[Git], Awaitable[str | None]]
+    git: Git, scope: Sequence[str], find_base: Callable[[Git], Awaitable[str | None]]
 ) -> AsyncIterator[_Comparison | None]:
     """None without a base."""
-    scope = _scope(location)
     with tempfile.TemporaryDirectory(prefix="opensession-index-") as folder:
         index = Path(folder) / "index"
         own, env = git.seeing(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
@@ -210,7 +268,7 @@ def _with_patches(changes: Sequence[GitChange], patches: GitResult) -> list[VcsF
             patch = _header(change.name)
         else:
             left -= len(patch)
-        found.append(VcsFileDiff(**_facts(change), patch=json_text(patch.decode("utf-8", "surrogateescape"))))
+        found.append(VcsFileDiff(**change.facts, patch=json_text(patch.decode("utf-8", "surrogateescape"))))
     return found
 
 
@@ -240,6 +298,39 @@ def _header(name: str) -> bytes:
     return b"Index: %b\n%b\n--- %b\t\n+++ %b\t\n" % (shown, _RULE.encode(), shown, shown)
 
 
-def _facts(change: GitChange) -> dict[str, object]:
-    file = json_text(change.name)
-    return {"file": file, "additions": change.added, "deletions": change.removed, "status": change.status}
+def parse_changes(output: bytes) -> Iterator[GitChange]:
+    """Read `--raw --numstat -z`: first `:modes ids letter` and the name of every file, then `added<tab>removed<tab>name`."""
+    fields = [field for field in output.split(b"\0") if field]
+    letters = {name: raw[-1:] for raw, name in zip(fields[::2], fields[1::2], strict=False) if raw.startswith(b":")}
+    for line in fields[2 * len(letters) :]:
+        added, removed, name = line.split(b"\t", 2)
+        status = _STATUSES.get(letters.get(name, b"M"), "modified")
+        yield GitChange(os.fsdecode(name), _count(added), _count(removed), status)
+
+
+def _count(number: bytes) -> int:
+    return 0 if number == b"-" else int(number)
+
+
+async def default_branch(git: Git) -> DefaultBranch | None:
+    """None if no remote names one and there is none of the usual names, as before the first commit."""
+    return await _of_remote(git) or await _of_usual_name(git)
+
+
+async def _of_remote(git: Git) -> DefaultBranch | None:
+    heads = {remote: f"refs/remotes/{remote}/HEAD" for remote in _REMOTES}
+    listed = (await git.run("for-each-ref", "--format=%(refname) %(symref)", *heads.values())).text
+    targets = dict(line.partition(" ")[::2] for line in listed.splitlines())
+    for remote, head in heads.items():
+        prefix = f"refs/remotes/{remote}/"
+        if targets.get(head, "").startswith(prefix):
+            return DefaultBranch(targets[head].removeprefix(prefix), targets[head])
+    return None
+
+
+async def _of_usual_name(git: Git) -> DefaultBranch | None:
+    configured = (await git.run("config", "--get", "init.defaultBranch")).text
+    names = [name for name in (configured, *_USUAL_BRANCHES) if name]
+    refs = {name: f"refs/heads/{name}" for name in names}
+    present = (await git.run("for-each-ref", "--format=%(refname)", *refs.values())).text.splitlines()
+    return next((DefaultBranch(name, ref) for name, ref in refs.items() if ref in present), None)

@@ -15,13 +15,13 @@ from app.browse.reach import AllowedPaths
 from app.runs.directories import BusyDirectories
 from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
+from app.schema.errors import ServiceError
 from app.tool import text_file
 from app.tool.base import ToolError
 from app.tool.text_file import FileLocks
 from app.tool.text_file import open_file
 from app.tool.text_file import remove_folder
 from app.util.project_files import HeldDirectory
-from app.vcs.errors import PatchRefused
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024
@@ -37,6 +38,16 @@ MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
 _HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
 _WITHOUT_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
+
+
+class PatchRefused(ServiceError):
+    """Nothing was changed."""
+
+    status = 400
+    name = "VcsApplyError"
+
+    def __init__(self, message: str, reason: Literal["non-git", "not-clean"] = "not-clean") -> None:
+        super().__init__(message, reason=reason)
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ class Patching:
         async with self._locks.hold_all(checkout.path / name for name in names):
             before = await asyncio.to_thread(_read, checkout, names)
             after = await _applied(self._sandbox, before, data)
-            changed = _changed(before, after)
+            changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
             _require_touchable(changed, names, allowed)
             await text_file.finish_in_thread(_write, checkout, changed, before, after)
 
@@ -102,10 +113,6 @@ def _require_touchable(changed: Sequence[str], names: Collection[str], allowed: 
             raise PatchRefused(f"The patch names {name}, which is not in {allowed.directory}")
         if name not in names:
             raise PatchRefused(f"The patch spells {name} in a way that is not understood: make it with `git diff`")
-
-
-def _changed(before: _FileStates, after: _FileStates) -> list[str]:
-    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def _read(checkout: HeldDirectory, names: Iterable[str]) -> dict[str, _FileState]:

@@ -1,10 +1,12 @@
 """A directory in use, as the agent sees it: its location, configuration, agents, models, tools and snapshots at one moment."""
 
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from app.config.flags import Flags
 from app.formatter.formatters import Formatters
@@ -20,24 +22,97 @@ from app.schema.config import Config
 from app.schema.model import Agent, Command, Model, ProviderInfo, Skill
 from app.schema.part import ModelRef
 from app.schema.session import FileDiff
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.tool.base import Tool
 from app.util.project_files import ProjectBounds
-from app.workspace.resources import Resources
+from app.util.tasks import TaskSet
+
+log = logging.getLogger(__name__)
 
 
-class Trees(Protocol):
-    """Snapshots of the worktree, named by the hash of their tree."""
+class Resources:
+    """MCP servers, language servers and connections to providers, open from the first `acquire` to the last `release`. A
+    directory holds those of its current instance, a turn those that it began with. A later `acquire` opens them again. `closing`
+    holds the closing tasks."""
+
+    def __init__(self, providers: Providers, mcp: McpServers, language_servers: LanguageServers, closing: TaskSet) -> None:
+        self._providers = [providers]
+        self._outdated: list[Providers] = []
+        """Replaced, and maybe in use by a turn that began before."""
+        self._programs = (mcp, language_servers)
+        self._users = self._turns = 0
+        self._closing = closing
+
+    def add(self, providers: Providers, replaced: Providers | None = None) -> None:
+        """Of a user of the same directory; closed with the others. What they replace is closed when no turn runs."""
+        self._providers.append(providers)
+        if replaced is not None:
+            self._providers.remove(replaced)
+            self._outdated.append(replaced)
+            self._close_outdated()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """For a turn."""
+        self.acquire()
+        self._turns += 1
+        try:
+            yield
+        finally:
+            self._turns -= 1
+            self._close_outdated()
+            self.release()
+
+    def _close_outdated(self) -> None:
+        if self._turns == 0:
+            for providers in self._outdated:
+                self._closing.start(providers.close(), "close what a user's models replaced")
+            self._outdated.clear()
+
+    def acquire(self) -> None:
+        self._users += 1
+        if self._users == 1:
+            for programs in self._programs:
+                programs.start()
+
+    def release(self) -> None:
+        self._users -= 1
+        if self._users == 0:
+            for programs in self._programs:
+                programs.stop()
+            self._closing.start(self._close(), "close an instance")
+
+    async def _close(self) -> None:
+        if self._users == 0:
+            for providers in self._providers:
+                await providers.close()
+        for programs in self._programs:
+            await programs.stopped()
+
+
+class Trees:
+    """Snapshots for a turn: one that cannot be taken is logged and missing, the turn goes on."""
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        self._snapshots = snapshots
 
     async def track(self) -> str | None:
-        """None when no snapshot could be taken; the reason is logged."""
-        ...
+        try:
+            return await self._snapshots.track()
+        except SnapshotFailed as failure:
+            log.warning("no snapshot of this step: %s", failure.message)
+            return None
 
     async def patch(self, before: str, after: str) -> list[str]:
-        """Absolute paths of the files that differ between two trees."""
-        ...
+        try:
+            return [str(path) for path in await self._snapshots.patch(before, after)]
+        except SnapshotFailed as failure:
+            log.warning("what this step changed is not known: %s", failure.message)
+            return []
 
-    async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
+        return await self._snapshots.diff_full(a, b)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
 """Puts a workspace together with the models and agents that its configuration gives it."""
 
 import asyncio
-import logging
 import os
 from app.agent.definitions import define
-from app.config.commands import commands
+from app.config.keys import commands
 from app.config.loader import LoadedConfig
 from app.formatter.formatters import Formatters
 from app.lsp.servers import LanguageServers
@@ -34,8 +33,6 @@ from app.schema.config import Config
 from app.schema.model import Agent
 from app.schema.model import Auth
 from app.schema.model import Model
-from app.schema.session import FileDiff
-from app.snapshot.errors import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.storage.postgres import ProcessLocks
 from app.telemetry.observer import NOBODY
@@ -49,7 +46,8 @@ from app.util.tasks import TaskSet
 from app.workspace.instance import Instance
 from app.workspace.instance import InstanceExtensions
 from app.workspace.instance import InstanceModels
-from app.workspace.resources import Resources
+from app.workspace.instance import Resources
+from app.workspace.instance import Trees
 from app.workspace.workspace import NoUndo
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
@@ -62,33 +60,6 @@ from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
 from pathlib import Path
-
-
-log = logging.getLogger(__name__)
-
-
-class SnapshotTrees:
-    """Snapshots for a turn: one that cannot be taken is logged and missing, the turn goes on."""
-
-    def __init__(self, snapshots: Snapshots) -> None:
-        self._snapshots = snapshots
-
-    async def track(self) -> str | None:
-        try:
-            return await self._snapshots.track()
-        except SnapshotFailed as failure:
-            log.warning("no snapshot of this step: %s", failure.message)
-            return None
-
-    async def patch(self, before: str, after: str) -> list[str]:
-        try:
-            return [str(path) for path in await self._snapshots.patch(before, after)]
-        except SnapshotFailed as failure:
-            log.warning("what this step changed is not known: %s", failure.message)
-            return []
-
-    async def diff_full(self, a: str, b: str) -> list[FileDiff]:
-        return await self._snapshots.diff_full(a, b)
 
 
 @dataclass(frozen=True)
@@ -289,7 +260,7 @@ class Instances:
             resources=Resources(providers, mcp, language_servers, self._closing),
             sandbox_workspace=replace(workspace.sandboxed(config), walls=walls),
             may_read=walls.admits,
-            trees=SnapshotTrees(snapshots) if snapshots else None,
+            trees=Trees(snapshots) if snapshots else None,
             bounds=workspace.bounds,
             snapshots=snapshots,
         )

@@ -1,4 +1,4 @@
-"""A directory in use: its project, its current configuration, its snapshots."""
+"""A directory in use: its project, its checked-out branch, its current configuration, its snapshots."""
 
 import asyncio
 import logging
@@ -6,10 +6,15 @@ import time
 from app.config.flags import Flags
 from app.config.loader import LoadedConfig
 from app.config.loader import load
+from app.config.loader import load_global
 from app.config.patch import patch
+from app.config.patch import patch_global
+from app.config.sources import ConfigWatch
+from app.config.sources import changed
 from app.config.well_known import OrganisationConfig
 from app.config.well_known import Organisations
 from app.project.discovery import ProjectInfo
+from app.project.discovery import branch
 from app.project.location import Location
 from app.sandbox.git import Git
 from app.sandbox.sandbox import Sandbox
@@ -25,7 +30,9 @@ from app.tool.search import SearchPlace
 from app.util.project_files import DirectoryReplaced
 from app.util.project_files import HeldDirectory
 from app.util.project_files import ProjectBounds
-from app.workspace.head import Head
+from app.util.project_files import is_below
+from app.util.project_files import read_bytes
+from app.util.project_files import warn_once
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace
@@ -33,10 +40,56 @@ from pathlib import Path
 from typing import Any
 
 
+log = logging.getLogger(__name__)
+
+_KEPT_ELSEWHERE = ".invalid"
+"""The branch name in `HEAD` if git stores references as reftables."""
+
+
+class Head:
+    """Read in the checkout's git directory, which in a linked worktree is not the repository's."""
+
+    def __init__(self, git: Git) -> None:
+        assert git.repository is not None
+        self._git = git
+        git_dir = git.repository.git_dir
+        self._file = git_dir / "HEAD"
+        self._top = str(git_dir)
+        self._tables = git_dir / "reftable" / "tables.list"
+        self._seen: ConfigWatch | None = None
+        self._looking = asyncio.Lock()
+        self.branch = ""
+        """As of the last `refresh`; empty if HEAD is detached."""
+
+    async def refresh(self) -> bool:
+        """Whether the branch has changed since the last call. Costs two stat calls if nothing changed."""
+        async with self._looking:
+            if self._seen is not None and not changed(self._seen.stamps):
+                return False
+            self._seen = ConfigWatch()
+            self._seen.exists(self._file)
+            self._seen.exists(self._tables)
+            before, self.branch = self.branch, await self._read()
+            return self.branch != before
+
+    async def _read(self) -> str:
+        try:
+            text = await asyncio.to_thread(read_bytes, self._file, lambda real: is_below(real, self._top))
+        except OSError as error:
+            warn_once(log, f"the branch of {self._git.directory.path} is not known: {error}")
+            return ""
+        name = _branch_in((text or b"").decode("utf-8", "replace"))
+        return name if name != _KEPT_ELSEWHERE else await branch(self._git) or ""
+
+
+def _branch_in(head: str) -> str:
+    """Of the text of the file: `ref: refs/heads/main`, or the commit's hash when it is detached."""
+    _, is_reference, name = head.strip().partition("ref: ")
+    return name.removeprefix("refs/heads/") if is_reference else ""
+
+
 CONFIGURATION = "configuration"
 """A directory's state with this name: its configuration was changed."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +238,18 @@ class Workspace:
             keys = ", ".join(loaded.unused)
             log.info("the configuration of %s has keys that change nothing here: %s", self.location.directory, keys)
         return loaded
+
+
+class GlobalConfig:
+    def __init__(self, locks: Locks) -> None:
+        self._locks = locks
+
+    async def get(self) -> Config:
+        """Raises ConfigJsonError, ConfigInvalidError."""
+        return await asyncio.to_thread(load_global)
+
+    async def patch(self, update: dict[str, Any]) -> Config:
+        """Merges a change into the user's file, one change at a time. Raises as `patch_global` does."""
+        async with self._locks.lock("configuration of all directories"):
+            await asyncio.to_thread(patch_global, update)
+        return await self.get()

@@ -1,20 +1,69 @@
-"""The directories in use, opened on first use. Decides which directories may be opened."""
+"""The directories in use, opened on first use: which may be opened, where worktrees are, and which branches are checked out."""
 
 import asyncio
 import os
+import shutil
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-
-from app.project.discovery import OUTSIDE_GIT, checkout_of, discover
+from app.bus.memory import MemoryBus
+from app.project.discovery import OUTSIDE_GIT
+from app.project.discovery import checkout_of
+from app.project.discovery import discover
 from app.project.registry import Projects
 from app.sandbox.scope import Walls
-from app.schema.errors import BadRequest, DirectoryForbidden
-from app.users.users import Principal, is_within, may_enter, roots_of
-from app.util.project_files import HeldDirectory, ProjectBounds
+from app.schema.errors import BadRequest
+from app.schema.errors import DirectoryForbidden
+from app.schema.event import BranchName
+from app.schema.event import EventVcsBranchUpdated
+from app.storage.directory_state import DirectoryStates
+from app.users.users import Principal
+from app.users.users import is_within
+from app.users.users import may_enter
+from app.users.users import roots_of
+from app.util.project_files import HeldDirectory
+from app.util.project_files import ProjectBounds
 from app.util.shared_threads import work_in
-from app.workspace.workspace import Workspace, WorkspaceSettings
-from app.workspace.worktree_places import WorktreePlaces
+from app.workspace.workspace import Workspace
+from app.workspace.workspace import WorkspaceSettings
+from collections.abc import Callable
+from collections.abc import Sequence
+from pathlib import Path
+from weakref import WeakSet
+
+
+class WorktreePlaces:
+    def __init__(self, data_dir: Path) -> None:
+        self._top = os.path.realpath(data_dir / "worktree")
+        self._origins = Path(self._top) / ".origins"
+
+    def of_project(self, project_id: str) -> Path:
+        return Path(self._top) / project_id
+
+    def origin(self, real: str) -> str | None:
+        """The checkout that the worktree was made of which holds a path without symlinks; None for any other path."""
+        if not real.startswith(self._top + "/"):
+            return None
+        project_id, _, below = real[len(self._top) + 1 :].partition("/")
+        try:
+            return self._file(project_id, below.partition("/")[0]).read_text("utf-8", "surrogateescape")
+        except (OSError, ValueError):
+            return None
+
+    def add(self, worktree: Path, origin: str) -> None:
+        file = self._file(worktree.parent.name, worktree.name)
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.write_text(origin, "utf-8", "surrogateescape")
+
+    def forget(self, worktree: Path) -> None:
+        """It can be opened no more."""
+        self._file(worktree.parent.name, worktree.name).unlink(missing_ok=True)
+
+    def remove(self, worktree: Path) -> None:
+        """With all that is left in it."""
+        self.forget(worktree)
+        shutil.rmtree(worktree, ignore_errors=True)
+
+    def _file(self, project_id: str, name: str) -> Path:
+        return self._origins / project_id / name
 
 
 class Workspaces:
@@ -44,7 +93,7 @@ class Workspaces:
 
     async def get(self, directory: str | None = None) -> Workspace:
         """Raises BadRequest if it is not a directory, DirectoryForbidden outside the roots."""
-        path = _normal(directory) if directory else self.home
+        path = os.path.normpath(directory) if directory else self.home  # noqa: ASYNC240  asks no disk
         work_in(path)
         workspace = self._open.get(path)
         if workspace is None or not workspace.is_in_place():
@@ -154,17 +203,14 @@ class Workspaces:
             found = OUTSIDE_GIT  # a checkout around the roots is not theirs who work in them
         if path == self.home:
             self._add_root(found.checkout)
-        bounds = ProjectBounds(str(directory.real), str(found.checkout), self._closed)
+        # What the files of a project that lies elsewhere never lead to.
+        bounds = ProjectBounds(str(directory.real), str(found.checkout), lambda: [self._data_dir, *self._user_roots()])
         workspace = Workspace(self._settings, directory, found, walls, bounds)
         if workspace.head is not None:
             await workspace.head.refresh()
         await self._projects.register(workspace.location, found)
         self._open[path] = workspace
         return workspace
-
-    def _closed(self) -> list[str]:
-        """What the files of a project that lies elsewhere never lead to."""
-        return [self._data_dir, *self._user_roots()]
 
     def _held(self, path: str) -> HeldDirectory:
         """Judged by where it is: what its name leads to later is not followed."""
@@ -184,5 +230,31 @@ class Workspaces:
         return directory
 
 
-def _normal(directory: str) -> str:
-    return os.path.normpath(directory)
+BRANCH = "branch"
+
+
+class Branches:
+    def __init__(self, workspaces: Workspaces, states: DirectoryStates, bus: MemoryBus) -> None:
+        self._workspaces = workspaces
+        self._states = states
+        self._bus = bus
+        self._compared: WeakSet[Workspace] = WeakSet()
+        """Those whose branch at their opening was compared with what other servers have announced."""
+
+    async def check_all(self) -> None:
+        """Checks every directory in use, if any client listens."""
+        if self._bus.listeners():
+            for workspace in self._workspaces.all_open():
+                await self.current(workspace)
+
+    async def current(self, workspace: Workspace) -> str:
+        """The branch of a directory, announced if it changed; empty if HEAD is detached, and outside git."""
+        head = workspace.head
+        if head is None:
+            return ""
+        changed = await head.refresh()
+        if changed or workspace not in self._compared:
+            self._compared.add(workspace)
+            updated = EventVcsBranchUpdated(properties=BranchName(branch=head.branch))
+            self._states.announce_change(workspace.location.directory, BRANCH, head.branch, updated, seen=changed)
+        return head.branch

@@ -279,7 +279,7 @@ class TestStatus:
             {"path": "gone.txt", "added": 0, "removed": 2, "status": "deleted"},
             {"path": "new.png", "added": 0, "removed": 0, "status": "added"},
             {"path": "new.txt", "added": 3, "removed": 0, "status": "added"},
-            {"path": "out", "added": 0, "removed": 0, "status": "added"},
+            {"path": "out", "added": 1, "removed": 0, "status": "added"},
             {"path": "src/staged.txt", "added": 1, "removed": 0, "status": "added"},
             {"path": "src/x.bin", "added": 0, "removed": 0, "status": "modified"},
         ]

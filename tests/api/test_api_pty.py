@@ -17,7 +17,7 @@ from sandboxed import needs_sandbox
 from sse_reader import Received
 from user_logins import add_user, bearer, user
 
-from app.pty.pseudo_terminal import INPUT_BYTES
+from app.pty.terminal import INPUT_BYTES
 from app.pty.terminals import MOST_EXITED
 from app.users import tokens
 from app.users.users import OPERATOR

@@ -9,24 +9,23 @@ ROOMS = ("config", "context", "project", "workspace", "agent", "plugin", "snapsh
 METHODS = {"open", "read_text", "read_bytes", "fdopen", "scandir", "iterdir", "listdir", "glob", "iglob", "rglob"}
 OPENERS = {"open(", *(f".{name}(" for name in METHODS)}
 OTHERS = {
-    "config/commands.py": "templates of this package",
+    "agent/definitions.py": "prompts of this package",
+    "config/keys.py": "templates of this package",
     "config/loader.py": "key bindings of this package",
     "config/patch.py": "writes, in a folder that the reader has opened",
-    "agent/definitions.py": "prompts of this package",
     "lsp/client.py": "a pipe",
     "sandbox/git.py": "the processes of the machine",
     "sandbox/git_repository.py": "the names in a git directory",
     "sandbox/machine.py": "what there is on the machine",
     "sandbox/sandbox.py": "the server's own directories",
-    "snapshot/checkup.py": "the server's own repositories",
-    "snapshot/collection.py": "the server's own repositories",
+    "snapshot/capture.py": "the names in a checkout",
     "snapshot/extent.py": "the names in a directory",
-    "snapshot/files.py": "files of the project, from the open directory on and without links",
     "snapshot/lock.py": "the server's own locks",
+    "snapshot/maintenance.py": "the server's own repositories",
     "snapshot/repository.py": "the server's own repository",
-    "snapshot/stat_cache.py": "the names in a checkout",
+    "snapshot/restore.py": "files of the project, from the open directory on and without links",
     "workspace/instances.py": "a method named open",
-    "workspace/worktree_places.py": "the server's own notes",
+    "workspace/workspaces.py": "the server's own notes",
 }
 
 

@@ -12,7 +12,7 @@ OWN_PROGRAMS = {
     "cli/checks.py": "a second server, to try locks with",
     "sandbox/machine.py": "the trial of the sandbox",
     "tool/process.py": "what app.sandbox.scope describes",
-    "pty/pseudo_terminal.py": "what app.sandbox.scope describes",
+    "pty/terminal.py": "what app.sandbox.scope describes",
     "sandbox/git.py": "git, in the sandbox: what app.sandbox.scope describes",
     "lsp/client.py": "what app.sandbox.scope describes, as lsp/servers.py asks for it",
     "mcp/stdio.py": "what app.sandbox.scope describes, as mcp/stdio.py asks for it",

@@ -20,7 +20,7 @@ WHEN_USED = {
     "app.permission.shell.analysis": "a shell command",
     "app.provider.scripted_rules": "a model's first request",
     "app.schema.timeline": "a request of the second API",
-    "app.transfer.imports": "an export or import",
+    "app.transfer.importing": "an export or import",
     "bs4": "a page that is fetched",
     "cattrs": "a language server",
     "http.cookiejar": "a page that is fetched",

@@ -38,7 +38,7 @@ from app.schema.part import (
 )
 from app.schema.session import CreateInput, RevertInput, Session
 from app.session.revert import Reverts
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.util import ids
 

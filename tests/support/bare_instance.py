@@ -15,8 +15,7 @@ from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import Config
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance, InstanceExtensions, InstanceModels
-from app.workspace.resources import Resources
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources
 
 
 def bare_instance(directory: str) -> Instance:

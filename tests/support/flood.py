@@ -2,11 +2,11 @@
 
 import gzip
 import json
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager, suppress
 from typing import Any
+
+from loopback import QuietHandler, on_loopback
 
 PIECE = 256 * 1024
 
@@ -48,43 +48,28 @@ class Flood:
         self.headers = {"content-type": "text/event-stream"} | {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    flood: Flood
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"null")
-        self.flood.encodings.append(self.headers.get("accept-encoding"))
-        self._answer(request)
-
-    def do_GET(self) -> None:
-        self._answer({})
-
-    def _answer(self, request: dict[str, Any]) -> None:
-        self.flood.asked += 1
-        self.send_response(self.flood.status)
-        for name, value in self.flood.headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        try:
-            for chunk in self.flood.send(request):
-                self.wfile.write(chunk)
-                self.flood.sent += len(chunk)
-        except OSError:
-            pass  # the client has had enough
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged."""
-
-
 @contextmanager
 def flooding() -> Iterator[Flood]:
-    handler = type("Handler", (_Handler,), {})
-    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    http.daemon_threads = True
-    handler.flood = flood = Flood(f"http://127.0.0.1:{http.server_port}")  # type: ignore[attr-defined]
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            request = json.loads(self.body() or b"null")
+            flood.encodings.append(self.headers.get("accept-encoding"))
+            self.answer(request)
+
+        def do_GET(self) -> None:
+            self.answer({})
+
+        def answer(self, request: dict[str, Any]) -> None:
+            flood.asked += 1
+            self.send_response(flood.status)
+            for name, value in flood.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with suppress(OSError):  # the client has had enough
+                for chunk in flood.send(request):
+                    self.wfile.write(chunk)
+                    flood.sent += len(chunk)
+
+    with on_loopback(Handler) as port:
+        flood = Flood(f"http://127.0.0.1:{port}")
         yield flood
-    finally:
-        http.shutdown()
-        http.server_close()

@@ -4,16 +4,15 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from loopback import QuietHandler, on_loopback
 
 AUDIENCE = "opensession"
 
@@ -67,25 +66,10 @@ def _encoded(value: bytes) -> str:
 def identity_provider() -> Iterator[IdentityProvider]:
     provider = IdentityProvider()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
-            body = json.dumps(provider.answer(self.path)).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(json.dumps(provider.answer(self.path)).encode())
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    provider.issuer = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with on_loopback(Handler) as port:
+        provider.issuer = f"http://127.0.0.1:{port}"
         yield provider
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from running_server import ROOT, clean_environment, free_port, new_workspace, wait_until_it_answers
+import psutil
+from running_server import ROOT, clean_environment, free_port, new_workspace, start_serving, wait_until_it_answers
 
 PATIENCE = 120
 
@@ -49,14 +48,7 @@ class Servers:
             **script,
             **self.environment,
         )
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve", "--port", str(port)],
-                cwd=self.workspace,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        process = start_serving(self.workspace, environment, log, port)
         try:
             url = f"http://127.0.0.1:{port}"
             await asyncio.to_thread(wait_until_it_answers, process, url, log)
@@ -71,7 +63,7 @@ class Servers:
 @dataclass
 class Client:
     http: httpx2.AsyncClient
-    process: subprocess.Popen[bytes]
+    process: psutil.Popen
 
     async def get(self, path: str, expect: int = 200) -> Any:
         response = await self.http.get(path)

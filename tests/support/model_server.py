@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any, TypeVar
+
+from loopback import QuietHandler, on_loopback
 
 HELD_SECONDS = 60
 
@@ -146,9 +147,9 @@ Model = TypeVar("Model", bound=ModelServer)
 
 @contextmanager
 def model_server(make: Callable[[int], Model] = ModelServer) -> Iterator[Model]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            body = json.loads(self.body())
             if self.path == "/script":
                 model.play(*map(scripted, body["turns"]))
                 self.send_response(204)
@@ -179,15 +180,6 @@ def model_server(make: Callable[[int], Model] = ModelServer) -> Iterator[Model]:
             except (BrokenPipeError, ConnectionResetError):
                 pass  # the turn was aborted
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing is logged."""
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    model = make(http.server_port)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
+    with on_loopback(Handler) as port:
+        model = make(port)
         yield model
-    finally:
-        http.shutdown()
-        http.server_close()

@@ -6,13 +6,12 @@ collector.tree()                        {"invoke_agent build": {"chat big": {}, 
 """
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from loopback import QuietHandler, on_loopback
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -62,29 +61,15 @@ def plain(value: AnyValue) -> Any:
 
 @contextmanager
 def otlp_receiver() -> Iterator[OtlpReceiver]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             assert self.path == "/v1/traces" and self.headers["content-type"] == "application/x-protobuf"
-            body = self.rfile.read(int(self.headers["content-length"]))
-            body = gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body
+            sent = self.body()
+            body = gzip.decompress(sent) if self.headers.get("content-encoding") == "gzip" else sent
             received.bodies.append(body)
             received.requests.append(ExportTraceServiceRequest.FromString(body))
-            answer = ExportTraceServiceResponse().SerializeToString()
-            self.send_response(200)
-            self.send_header("content-type", "application/x-protobuf")
-            self.send_header("content-length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.reply(ExportTraceServiceResponse().SerializeToString(), "application/x-protobuf")
 
-        def log_message(self, format: str, *arguments: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        received = OtlpReceiver(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield received
-        finally:
-            server.shutdown()
-            thread.join()
+    with on_loopback(Handler) as port:
+        received = OtlpReceiver(f"http://127.0.0.1:{port}")
+        yield received

@@ -3,14 +3,11 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-from running_server import ROOT, STOP_SECONDS, clean_environment, free_port, new_workspace, wait_until_it_answers
+from running_server import ROOT, clean_environment, free_port, new_workspace, start_serving, stop, wait_until_it_answers
 
 MIB = 1024 * 1024
 
@@ -28,11 +25,7 @@ class RealServer:
         )
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)]
-        with self._log.open("ab") as output:
-            self.process = psutil.Popen(
-                command, cwd=self.workspace, env=self._environment, stdout=output, stderr=subprocess.STDOUT
-            )
+        self.process = start_serving(self.workspace, self._environment, self._log, self.port)
         wait_until_it_answers(self.process, self.url, self._log)
 
     def kill(self) -> None:
@@ -40,11 +33,7 @@ class RealServer:
         self.process.wait()
 
     def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_SECONDS)
-        except psutil.TimeoutExpired:
-            self.kill()
+        stop(self.process)
 
     @property
     def memory(self) -> int:

@@ -1,12 +1,12 @@
 """A language model on loopback that keeps what reaches it: addresses, headers and bodies. It answers `ok` to everything."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback import QuietHandler, on_loopback
 
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 100}
 
@@ -33,9 +33,9 @@ class RecordingModel:
 
 @contextmanager
 def recording_model() -> Iterator[RecordingModel]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            body = self.body().decode()
             model.received.append(f"{self.path}\n{self.headers}\n{body}")
             model.bodies.append(json.loads(body))
             if model.quotes:
@@ -44,32 +44,15 @@ def recording_model() -> Iterator[RecordingModel]:
                 self.answer()
 
         def answer(self) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
-            self.end_headers()
             choice = {"index": 0, "delta": {"content": "ok"}, "finish_reason": "stop"}
             chunk = {"object": "chat.completion.chunk", "choices": [choice], "usage": model.usage}
-            self.wfile.write(b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode())
+            self.reply(b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode(), "text/event-stream")
 
         def quote(self) -> None:
             sent = f"{self.path} {dict(self.headers)}"
             said = json.dumps({"error": {"message": f"Incorrect: {sent}"}}).encode()
-            self.send_response(401)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(said)))
-            self.send_header("x-you-sent", sent)
-            self.end_headers()
-            self.wfile.write(said)
+            self.reply(said, status=401, x_you_sent=sent)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing is logged."""
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    model = RecordingModel(f"http://127.0.0.1:{http.server_port}/v1")
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
+    with on_loopback(Handler) as port:
+        model = RecordingModel(f"http://127.0.0.1:{port}/v1")
         yield model
-    finally:
-        http.shutdown()
-        http.server_close()

@@ -1,12 +1,11 @@
 """A proxy before a server that notes each request and how it was answered."""
 
 import http.client
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from loopback import QuietHandler, on_loopback
 
 OF_THE_CONNECTION = ("connection", "transfer-encoding", "keep-alive")
 
@@ -35,9 +34,9 @@ class RecordingProxy:
 
 @contextmanager
 def recording_proxy(server_port: int) -> Iterator[RecordingProxy]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            body = self.body()
             server = http.client.HTTPConnection("127.0.0.1", server_port)
             with suppress(OSError, http.client.HTTPException):  # the client or the server has gone: an event stream ends so
                 server.request(self.command, self.path, body or None, dict(self.headers))
@@ -56,15 +55,6 @@ def recording_proxy(server_port: int) -> Iterator[RecordingProxy]:
 
         do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = forward
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing is logged."""
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listening.daemon_threads = True
-    proxy = RecordingProxy(listening.server_port)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    try:
+    with on_loopback(Handler) as port:
+        proxy = RecordingProxy(port)
         yield proxy
-    finally:
-        listening.shutdown()
-        listening.server_close()

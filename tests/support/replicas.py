@@ -24,7 +24,7 @@ from postgres import PostgresServer
 from processes import running_in
 from prompted_model import PromptedModel
 from redis_server import RedisServer
-from running_server import ROOT, clean_environment, free_port, new_workspace, wait_until_it_answers
+from running_server import ROOT, clean_environment, free_port, new_workspace, start_serving, wait_until_it_answers
 
 COUNT = int(os.environ.get("OPENSESSION_TEST_REPLICAS", "3"))
 """1: the tests run against one server, which tells a wrong test from a wrong server."""
@@ -58,14 +58,7 @@ class Replica:
 
     def start(self) -> None:
         """Returns when it answers."""
-        with self._log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve", "--port", str(self.port)],
-                cwd=self._workspace,
-                env=self.environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        self.process = start_serving(self._workspace, self.environment, self._log, self.port)
         wait_until_it_answers(self.process, self.url, self._log, START_SECONDS)
 
     def kill(self) -> None:

@@ -13,7 +13,6 @@ import asyncio
 import atexit
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ from typing import Any
 
 import httpx2
 from fastapi import FastAPI
+from running_server import new_workspace as make_workspace
 from sse_reader import EventReader
 
 from app.api_client.asgi_transport import StreamingTransport
@@ -107,19 +107,6 @@ class RunningApp:
                 yield reader
             finally:
                 await reader.close()
-
-
-def make_workspace(directory: Path) -> Path:
-    """A git checkout with one commit of one file, `a.txt`."""
-    directory.mkdir(parents=True)
-    (directory / "a.txt").write_text("hello\nworld\n")
-    for command in (
-        ["init", "-q", "--template="],
-        ["add", "-A"],
-        ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"],
-    ):
-        subprocess.run(["git", *command], cwd=directory, check=True)
-    return directory
 
 
 @cache

@@ -8,12 +8,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ class RunningServer:
     base: str
     workspace: Path
     data: Path
-    process: subprocess.Popen[bytes]
+    process: psutil.Popen
 
     @property
     def port(self) -> int:
@@ -74,7 +75,8 @@ def clean_environment(home: Path, **extra: str) -> dict[str, str]:
 
 
 def new_workspace(directory: Path) -> Path:
-    directory.mkdir()
+    """A git checkout with one commit of one file, `a.txt`."""
+    directory.mkdir(parents=True)
     (directory / "a.txt").write_text("hello\nworld\n")
     for command in (
         ["init", "-q", "--template="],
@@ -95,12 +97,22 @@ def answers(url: str) -> bool:
         return False
 
 
-def wait_until_it_answers(process: subprocess.Popen[bytes], base: str, log: Path, seconds: float = START_SECONDS) -> None:
+def wait_until_it_answers(process: psutil.Popen, base: str, log: Path, seconds: float = START_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not answers(f"{base}/global/health"):
         if process.poll() is not None or time.monotonic() > deadline:
             pytest.fail(f"The server did not start:\n{log.read_text()}")
         time.sleep(0.05)
+
+
+def start_serving(
+    workspace: Path, environment: dict[str, str], log: Path, port: int, command: Sequence[str] | None = None
+) -> psutil.Popen:
+    """This checkout's server, or what `command` starts, in which PORT stands for the port. It may not answer yet."""
+    words = command or [sys.executable, "-m", "app.cli", "serve", "--port", "PORT"]
+    argv = [word.replace("PORT", str(port)) for word in words]
+    with log.open("ab") as output:
+        return psutil.Popen(argv, cwd=workspace, env=environment, stdout=output, stderr=subprocess.STDOUT)
 
 
 @contextmanager
@@ -118,26 +130,19 @@ def serving_again(
 ) -> Iterator[RunningServer]:
     """Run it on `port`, with what an earlier one left below `directory`."""
     workspace, data, home, log = (directory / name for name in ("workspace", "data", "home", "server.log"))
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [word.replace("PORT", str(port)) for word in command],
-            cwd=workspace,
-            env=clean_environment(home, OPENSESSION_DATA_DIR=str(data), **(environment or {})),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        running = RunningServer(f"http://127.0.0.1:{port}", workspace, data, process)
-        try:
-            wait_until_it_answers(process, running.base, log)
-            yield running
-        finally:
-            _stop(running.process)
+    own = clean_environment(home, OPENSESSION_DATA_DIR=str(data), **(environment or {}))
+    running = RunningServer(f"http://127.0.0.1:{port}", workspace, data, start_serving(workspace, own, log, port, command))
+    try:
+        wait_until_it_answers(running.process, running.base, log)
+        yield running
+    finally:
+        stop(running.process)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: psutil.Popen) -> None:
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
         process.kill()
         process.wait()

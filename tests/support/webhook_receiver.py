@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from loopback import QuietHandler, on_loopback
 from standardwebhooks import Webhook, WebhookVerificationError
 
 PATIENCE = 90.0
@@ -68,30 +68,19 @@ class Receiver:
 def webhook_receiver() -> Iterator[Receiver]:
     receiver = Receiver()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            status = receiver.take(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            status = receiver.take(self.path, headers, self.body())
             self.send_response(status)
             if 300 <= status < 400:
                 self.send_header("Location", LOCATION)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    receiver.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with on_loopback(Handler) as port:
+        receiver.url = f"http://127.0.0.1:{port}/hook"
         yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

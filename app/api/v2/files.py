@@ -32,8 +32,8 @@ from app.api.v2.shapes import PlaceWorkspace
 from app.api.v2.shapes import T
 from app.api.v2.shapes import located
 from app.api.v2.shapes import router
+from app.browse.content import list_directory
 from app.browse.content import read
-from app.browse.listing import list_directory
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.project import FileNode

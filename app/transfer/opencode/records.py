@@ -1,8 +1,25 @@
-"""What the readers of every layout return: values as they are stored in the source, not validated."""
+"""What the readers of every layout return, as values that are stored in the source and not validated; and what an import
+reports."""
 
+import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
+
+import orjson
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Half of a surrogate pair, which JavaScript's strings may contain, becomes a replacement character. Raises ValueError."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        value = json.loads(text)
+    paired = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return orjson.loads(paired)
+
 
 JsonObject = dict[str, Any]
 
@@ -73,3 +90,36 @@ def created(info: JsonObject) -> float:
     time = info.get("time")
     when = time.get("created") if isinstance(time, dict) else None
     return when if isinstance(when, int | float) else 0
+
+
+class ImportOutcome(StrEnum):
+    """What becomes of one session of the source."""
+
+    IMPORTED = "imported"
+    UPDATED = "updated: grown in OpenCode since the last import"
+    UNCHANGED = "unchanged since the last import"
+    CHANGED_HERE = "left alone: changed here and in OpenCode since the last import"
+    DELETED_HERE = "left out: deleted here since the last import"
+    EXISTS = "left alone: another session has the same id here"
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """`messages` of the sessions imported and updated; `snapshots` that were taken over, and `missing_snapshots` whose files the
+    source no longer has."""
+
+    outcomes: Counter[ImportOutcome] = field(default_factory=Counter)
+    messages: int = 0
+    snapshots: int = 0
+    missing_snapshots: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        counts = [f"{self.outcomes[outcome]} sessions {outcome}" for outcome in ImportOutcome if self.outcomes[outcome]]
+        lines = counts or ["0 sessions found"]
+        lines.append(f"{self.messages} messages and {self.snapshots} snapshots imported")
+        if self.missing_snapshots:
+            lines.append(f"{self.missing_snapshots} snapshots are no longer there: reverts to them leave the files as they are")
+        if self.problems:
+            lines.append(f"{len(self.problems)} problems; what they concern was left out:")
+        return lines + [f"  {problem.where}: {problem.reason}" for problem in self.problems]

@@ -1,11 +1,12 @@
-"""Imports the sessions of an OpenCode directory.
+"""Imports the sessions of an OpenCode directory, and the snapshots that they name.
 
 Each is stored in one transaction, together with a row that says what was imported: an import that is killed goes on where it
 was, and a later one finds what is new.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,19 +15,113 @@ from pydantic import TypeAdapter, ValidationError
 from app.project.discovery import NO_PROJECT, ProjectInfo, discover
 from app.project.location import Location
 from app.schema.errors import NotFound
+from app.schema.part import PatchPart, SnapshotPart, StepFinishPart, StepStartPart
 from app.schema.project import Project
 from app.schema.session import FileDiff
 from app.session.store import Store
+from app.snapshot.lock import SnapshotFailed
+from app.snapshot.maintenance import complete_trees
+from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage import tables
+from app.storage.locks import Locks
 from app.storage.repositories import session_rows
 from app.storage.writer import Tx, Writer
 from app.transfer.document import SessionDocument, SessionHistory
-from app.transfer.importer import Destination, Importer, SessionChanged
-from app.transfer.opencode.decision import decide, fingerprint, in_order, is_in, trees_of
+from app.transfer.importing import Destination, Importer, SessionChanged
 from app.transfer.opencode.history import history_of
-from app.transfer.opencode.records import JsonObject, Problem, SourceReader, SourceSession
-from app.transfer.opencode.report import ImportOutcome, ImportReport
-from app.transfer.opencode.snapshots import SnapshotImport
+from app.transfer.opencode.records import ImportOutcome, ImportReport, JsonObject, Problem, SourceReader, SourceSession
+
+_PLACED_HERE = {"project_id", "owner", "share", "path", "cost", "tokens"}
+"""Differ between the source and here without anybody changing the session."""
+
+
+def decide(source: str, imported: str | None, stored: str | None) -> ImportOutcome:
+    """By the fingerprints of a session: in the source, as it was imported last, and as it is stored here."""
+    if imported is None:
+        if stored is None:
+            return ImportOutcome.IMPORTED
+        return ImportOutcome.UNCHANGED if stored == source else ImportOutcome.EXISTS
+    if stored is None:
+        return ImportOutcome.DELETED_HERE
+    if imported == source:  # it may have changed here
+        return ImportOutcome.UNCHANGED
+    return ImportOutcome.UPDATED if stored in (imported, source) else ImportOutcome.CHANGED_HERE
+
+
+def fingerprint(history: SessionHistory) -> str:
+    """A hash of the content: whether a session changed since it was imported."""
+    digest = hashlib.sha256(history.info.model_dump_json(exclude=_PLACED_HERE, exclude_none=True).encode())
+    for value in (*history.messages, *history.todo, *history.diff):
+        digest.update(b"\n" + value.wire_json())
+    return digest.hexdigest()
+
+
+def in_order(sessions: Iterable[SourceSession]) -> list[SourceSession]:
+    """Oldest first: lists show what was stored last first."""
+    return sorted(sessions, key=lambda session: session.created)
+
+
+def is_in(directory: Path, session: SourceSession) -> bool:
+    named = session.info.get("directory")
+    return isinstance(named, str) and any(Path(named).is_relative_to(each) for each in (directory, directory.resolve()))
+
+
+def trees_of(history: SessionHistory) -> set[str]:
+    """The snapshots that a revert of the session, or its diff, needs."""
+    trees = {history.info.revert.snapshot} if history.info.revert else set()
+    for message in history.messages:
+        for part in message.parts:
+            if isinstance(part, StepStartPart | StepFinishPart | SnapshotPart):
+                trees.add(part.snapshot)
+            elif isinstance(part, PatchPart):
+                trees.add(part.hash)
+    return {tree for tree in trees if tree}
+
+
+class SnapshotImport:
+    """`source` is OpenCode's directory `snapshot`: a repository for each project, since 1.18 for each of its checkouts."""
+
+    def __init__(self, source: Path, data_dir: Path, locks: Locks, *, max_bytes: int | None, dry_run: bool = False) -> None:
+        self._source = source
+        self._data_dir = data_dir
+        self._locks = locks
+        self._max_bytes = max_bytes
+        self._dry_run = dry_run
+        self._wanted: dict[tuple[str, ProjectInfo], set[str]] = {}
+
+    def want(self, project_id: str, here: ProjectInfo | None, trees: set[str]) -> None:
+        """`project_id` is the source's. Without a checkout here there is nothing to restore."""
+        if here is not None and here.git is not None and trees:
+            self._wanted.setdefault((project_id, here), set()).update(trees)
+
+    async def run(self, report: ImportReport) -> None:
+        for (project_id, here), trees in self._wanted.items():
+            missing = await self._without_those_here(here, trees)
+            for repository in self._repositories(project_id):
+                try:
+                    found = await complete_trees(repository, missing)
+                    if found and not self._dry_run:
+                        await self._snapshots(here).adopt(repository, found)
+                except SnapshotFailed as error:
+                    report.problems.append(Problem(str(repository), str(error)))
+                    continue
+                report.snapshots += len(found)
+                missing -= found
+            report.missing_snapshots += len(missing)
+
+    async def _without_those_here(self, here: ProjectInfo, trees: set[str]) -> set[str]:
+        own = snapshot_dir(self._data_dir, here.id, here.checkout)
+        return trees - await complete_trees(own, trees) if (own / "HEAD").exists() else set(trees)
+
+    def _repositories(self, project_id: str) -> list[Path]:
+        project = self._source / project_id
+        return [head.parent for head in sorted([*project.glob("HEAD"), *project.glob("*/HEAD")])]
+
+    def _snapshots(self, here: ProjectInfo) -> Snapshots:
+        own = snapshot_dir(self._data_dir, here.id, here.checkout)
+        assert here.git is not None  # nothing else is wanted
+        return Snapshots(own, here.git, here.checkout, [self._data_dir], max_bytes=self._max_bytes, locks=self._locks)
+
 
 _DIFFS = TypeAdapter(list[FileDiff])
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from search_places import search_place
 
-from app.browse.file_search import FileSearch, best, list_names
+from app.browse.search import FileSearch, best, list_names
 
 NAMES = ["src/", "src/tool/", "README.md", "src/main.py", "src/tool/ripgrep.py", "src/tool/strip.py", ".github/ci.yml"]
 

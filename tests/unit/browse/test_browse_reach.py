@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from git_files import server_git
 
-from app.browse.content import read, view_file
-from app.browse.listing import list_directory
+from app.browse.content import list_directory, read, view_file
 from app.browse.reach import AllowedPaths, FileForbidden
 from app.project.location import Location
 from app.util.project_files import HeldDirectory, path_of

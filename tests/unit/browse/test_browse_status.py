@@ -1,7 +1,7 @@
 """What git prints, read."""
 
 from app.browse.content import parse_hunks
-from app.browse.status import GitChange, parse_changes
+from app.vcs.comparison import GitChange, parse_changes
 
 RAW = (
     b":100644 000000 aaaaaaa 0000000 D\0gone.txt\0"

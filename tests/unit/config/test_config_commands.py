@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config.commands import commands, hints
+from app.config.keys import commands, hints
 from app.schema.config import Config
 
 WORKTREE = Path("/the/worktree")

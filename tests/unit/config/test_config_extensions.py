@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from app.config.extensions import Extension, distinct
+from app.config.keys import Extension, distinct
 
 CODE = "x = 1\n"
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config.permission_rules import ruleset
+from app.config.keys import ruleset
 from app.schema.config import tools_permission
 
 HOME = Path("/home/me")

@@ -168,8 +168,6 @@ AGENT_LAYERS = [
 ]
 """What says something of one agent: files, then markdown of their directory, and at last the entries of `mode`."""
 
-COMMAND_LAYERS = [layer.replace("agent", "command") for layer in AGENT_LAYERS if "mode" not in layer]
-
 PERMISSION_LAYERS = ["tools (legacy)", *[layer for layer in AGENT_LAYERS if "x.md" not in layer and "mode" not in layer]]
 PERMISSION_LAYERS += ["OPENCODE_CONFIG_DIR opencode.json", "OPENCODE_PERMISSION"]
 
@@ -198,16 +196,6 @@ def test_what_is_said_of_an_agent_in_a_layer_overrides_the_one_below(layers: Lay
         else:
             layers.put(layer, {"agent": {"x": {"description": layer}}})
     assert layers.load().agent["x"].description == higher
-
-
-@pytest.mark.parametrize(("lower", "higher"), list(pairwise(COMMAND_LAYERS)))
-def test_what_is_said_of_a_command_in_a_layer_overrides_the_one_below(layers: Layers, lower: str, higher: str) -> None:
-    for layer in (lower, higher):
-        if layer.endswith(".md"):
-            put_markdown(layers, layer, layer)
-        else:
-            layers.put(layer, {"command": {"x": {"template": "t", "description": layer}}})
-    assert layers.load().command["x"].description == higher
 
 
 @pytest.mark.parametrize(("lower", "higher"), list(pairwise(PERMISSION_LAYERS)))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.pty.scrollback import PIECE_BYTES, Scrollback
+from app.pty.terminal import PIECE_BYTES, Scrollback
 
 
 def read_all(scrollback: Scrollback, position: int) -> str:

@@ -4,7 +4,7 @@ import pytest
 from snapshot_project import Project, counted_git
 
 from app.schema.session import FileDiff
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 
 

@@ -9,7 +9,7 @@ import pytest
 from git_files import server_git
 from snapshot_project import Project
 
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 from app.storage.postgres import ProcessLocks
 

@@ -11,7 +11,7 @@ from snapshot_project import Project, counted_git
 
 from app.snapshot import extent
 from app.snapshot.capture import MAX_FILE_BYTES
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots
 
 PROGRAM = "#!/bin/sh\ntouch {mark}\ncat\n"

@@ -9,7 +9,7 @@ from git_files import files, git, state
 from snapshot_project import Project
 
 from app.snapshot.capture import MAX_FILE_BYTES
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.restore import RestoreReport
 from app.snapshot.snapshots import Snapshots
 

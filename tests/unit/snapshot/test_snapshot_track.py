@@ -11,7 +11,7 @@ from git_files import files, git, server_git
 from obstacles import OBSTACLES, put
 from snapshot_project import Project
 
-from app.snapshot.errors import SnapshotFailed
+from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 
 TWO_MIB = 2 * 1024 * 1024
@@ -279,14 +279,6 @@ async def test_calls_at_once_share_runs_and_none_is_older_than_its_call(project:
         return name in held(project, await snapshots.track())
 
     assert all(await asyncio.gather(*(write_then_track(f"file{i}") for i in range(20))))
-
-
-async def test_two_servers_may_share_the_data_directory(project: Project) -> None:
-    one, other = project.snapshots(), project.snapshots()
-    for i in range(5):
-        project.write(f"file{i}", "x")
-        first, second = await asyncio.gather(one.track(), other.track())
-        assert first == second
 
 
 async def test_an_index_lock_left_by_a_killed_server_is_cleaned_up(project: Project, snapshots: Snapshots) -> None:

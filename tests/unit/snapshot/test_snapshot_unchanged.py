@@ -10,9 +10,9 @@ import pytest
 from git_files import git
 from snapshot_project import Project, counted_git
 
-from app.snapshot import stat_cache
+from app.snapshot import capture
+from app.snapshot.capture import StatCache
 from app.snapshot.snapshots import Snapshots
-from app.snapshot.stat_cache import StatCache
 from app.util import clock
 
 TWO_MIB = 2 * 1024 * 1024
@@ -201,7 +201,7 @@ async def test_what_was_changed_just_now_is_looked_at_by_git(
     project: Project, snapshots: Snapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the test itself takes."""
-    monkeypatch.setattr(stat_cache, "SETTLED_BY_TICKS_MS", 60_000)
+    monkeypatch.setattr(capture, "SETTLED_BY_TICKS_MS", 60_000)
     project.write("a.txt", "x")
     await looked_at(snapshots)
     with counted_git(tmp_path) as count:
@@ -220,7 +220,7 @@ def test_paths_are_relied_on_when_their_last_change_lies_back(
     device = tmp_path.stat().st_dev
     kind = "ext4" if has_ticks else "vfat"
     mounts.write_text(f"27 1 {os.major(device)}:{os.minor(device)} / / rw shared:1 - {kind} /dev/x rw\n")
-    monkeypatch.setattr(stat_cache, "_MOUNTS", mounts)
+    monkeypatch.setattr(capture, "_MOUNTS", mounts)
     changed_ms = max(file.stat().st_ctime_ns, tmp_path.stat().st_ctime_ns) // 1_000_000
     assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + settled_ms - 50) is None
     assert StatCache.of([str(file), str(tmp_path)], [], changed_ms + settled_ms + 50) is not None

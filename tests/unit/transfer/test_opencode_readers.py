@@ -23,8 +23,7 @@ from opencode_source import (
 )
 
 from app.transfer.document import SessionHistory
-from app.transfer.opencode.data_directory import NoOpenCodeData, default_directory, readers_of
-from app.transfer.opencode.database import DatabaseInUse, copy_database
+from app.transfer.opencode.database import DatabaseInUse, NoOpenCodeData, copy_database, default_directory, readers_of
 from app.transfer.opencode.history import history_of
 from app.transfer.opencode.records import Problem
 

@@ -50,28 +50,15 @@ def as_code(value: str) -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n").rstrip() + "\n"
 
 
-def test_a_text_ends_where_the_next_block_begins(hostile: str) -> None:
-    tokens = parsed(f"{markdown.contained(hostile)}\n\n## Next\n")
-    heading, inline, _ = tokens[-3:]
-    assert (heading.tag, heading.level, inline.content) == ("h2", 0, "Next")
-    assert not [token for token in tokens if token.type == "html_block"]
-    assert not [child for token in tokens for child in token.children or [] if child.type == "html_inline"]
-
-
-def test_code_in_a_text_stays_as_it_is() -> None:
-    written = "Use `<b>` and ``a ` <i>``, see <https://example.com>:\n\n```html\n<b>x</b>\n```\n\n- ```\n  <i>\n  ```"
-    assert markdown.contained(written) == written
-
-
-def test_reasoning_outputs_and_diffs_are_code_whatever_they_contain(hostile: str) -> None:
-    question = user(text("Do it"))
+def test_texts_reasoning_outputs_and_diffs_are_code_whatever_they_contain(hostile: str) -> None:
+    question = user(text(hostile))
     answer = assistant(question, reasoning(hostile), tool(completed(hostile)), text("Done."))
     diff = markdown.diffs([FileDiff(file="a.md", before="", after=hostile, additions=1, deletions=0)])
     page = markdown.message(question) + markdown.message(answer) + diff
     headings = own_headings(page)
     assert [heading.split(" ")[0] for heading in headings] == ["User", "Assistant", "Changed"]
-    thought, _, output, changed = fences(page)
-    assert thought == output == as_code(hostile)
+    asked, thought, _, output, said, changed = fences(page)
+    assert asked == thought == output == as_code(hostile) and said == "Done.\n"
     assert all(line in changed for line in as_code(hostile).splitlines())
     assert "<summary>Reasoning</summary>" in page
 

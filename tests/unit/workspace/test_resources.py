@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from own_announcements import announcing_to
 
 from app.lsp.servers import LanguageServers, LspSettings
@@ -9,7 +10,7 @@ from app.provider.registry import Providers
 from app.sandbox.sandbox import OFF
 from app.sandbox.scope import SandboxWorkspace
 from app.util.tasks import TaskSet
-from app.workspace.resources import Resources
+from app.workspace.instance import Resources
 
 
 class CountedProviders(Providers):
@@ -21,32 +22,27 @@ class CountedProviders(Providers):
         self.closed += 1
 
 
-def no_servers(directory: Path) -> LanguageServers:
-    return LanguageServers(SandboxWorkspace(directory, directory), LspSettings({}, OFF, announcing_to().announce), config=False)
-
-
-async def test_resources_are_closed_when_their_last_user_has_left(tmp_path: Path) -> None:
+@pytest.fixture
+def made(tmp_path: Path) -> tuple[Resources, CountedProviders, TaskSet]:
     providers, closing = CountedProviders(), TaskSet()
     settings = McpSettings({}, OFF, CredentialStore(tmp_path), announcing_to())
-    mcp = McpServers(SandboxWorkspace(tmp_path, tmp_path), settings)
-    resources = Resources(providers, mcp, no_servers(tmp_path), closing)
+    workspace = SandboxWorkspace(tmp_path, tmp_path)
+    servers = LanguageServers(workspace, LspSettings({}, OFF, announcing_to().announce), config=False)
+    return Resources(providers, McpServers(workspace, settings), servers, closing), providers, closing
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_resources_are_closed_when_their_last_user_has_left(
+    made: tuple[Resources, CountedProviders, TaskSet], is_shared: bool
+) -> None:
+    """Those that are used again before they were closed stay open."""
+    resources, providers, closing = made
     resources.acquire()
-    with resources.in_use():
+    if not is_shared:
         resources.release()
-        await closing.wait()
-        assert providers.closed == 0
-    await closing.wait()
-    assert providers.closed == 1
-
-
-async def test_resources_that_are_used_again_before_they_were_closed_stay_open(tmp_path: Path) -> None:
-    providers, closing = CountedProviders(), TaskSet()
-    settings = McpSettings({}, OFF, CredentialStore(tmp_path), announcing_to())
-    mcp = McpServers(SandboxWorkspace(tmp_path, tmp_path), settings)
-    resources = Resources(providers, mcp, no_servers(tmp_path), closing)
-    resources.acquire()
-    resources.release()
     with resources.in_use():
+        if is_shared:
+            resources.release()
         await closing.wait()
         assert providers.closed == 0
     await closing.wait()

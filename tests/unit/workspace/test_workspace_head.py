@@ -7,7 +7,7 @@ from git_files import git
 from obstacles import OBSTACLES, put
 
 from app.project.discovery import discover
-from app.workspace.head import Head
+from app.workspace.workspace import Head
 
 
 def made(directory: Path, *options: str) -> Path:

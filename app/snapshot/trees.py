@@ -1,16 +1,37 @@
-"""Parses the output of `git diff-tree`. With `-z`, names are unquoted and may contain any byte but NUL."""
+"""Reads what git prints of trees. With `-z`, names are unquoted and may contain any byte but NUL."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from app.schema.session import FileDiff
+from app.snapshot.lock import SnapshotFailed
 
 _BlobPair = tuple[str | None, str | None]
 """The ids of a file's blobs before and after."""
 
 _INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)", re.MULTILINE)
 _RULE = "=" * 67
+_EXECUTABLE = "100755"
+LINK = "120000"
+_TREE = "040000"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or link in a tree."""
+
+    mode: str
+    blob: str
+
+    @property
+    def is_link(self) -> bool:
+        return self.mode == LINK
+
+    @property
+    def is_executable(self) -> bool:
+        return self.mode == _EXECUTABLE
 
 
 @dataclass(frozen=True)
@@ -88,3 +109,39 @@ def _blob(object_id: str) -> str | None:
 
 def _count(number: bytes) -> int | None:
     return None if number == b"-" else int(number)
+
+
+def checked(tree: str) -> str:
+    """Raises SnapshotFailed unless it is a tree's hash, so that git cannot read it as an option or another name."""
+    if not re.fullmatch("[0-9a-f]{40}", tree):
+        raise SnapshotFailed(f"{tree!r} names no snapshot")
+    return tree
+
+
+def is_utf8(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def nul_separated(items: Iterable[str]) -> bytes:
+    return "".join(f"{item}\0" for item in items).encode("utf-8", "surrogateescape")
+
+
+def tree_entries(output: bytes) -> Iterator[tuple[str, Entry]]:
+    for line in filter(None, output.split(b"\0")):
+        facts, name = line.split(b"\t", 1)
+        mode, _, object_id = facts.decode("ascii").split(" ")
+        if mode != _TREE:
+            yield os.fsdecode(name), Entry(mode, object_id)
+
+
+def batch(output: bytes) -> Iterator[tuple[str, bytes]]:
+    """`<id> blob <size>\\n<content>\\n` or `<id> missing\\n`, one after another."""
+    position = 0
+    while position < len(output):
+        end = output.index(b"\n", position)
+        object_id, *facts = output[position:end].decode("ascii").split(" ")
+        position = end + 1
+        if len(facts) == 2:
+            size = int(facts[1])
+            yield object_id, output[position : position + size]
+            position += size + 1

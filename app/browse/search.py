@@ -1,18 +1,23 @@
-"""Fuzzy search for files and directories by name, for mentions (`@`)."""
+"""Search for files and directories by name (fuzzy, for mentions), and for text by regular expression."""
 
 import asyncio
+import base64
 import heapq
+import orjson
 import os
+from app.schema.browse import MatchedText
+from app.schema.browse import Submatch
+from app.schema.browse import TextMatch
 from app.schema.errors import BadRequest
 from app.tool import search
 from app.tool.base import ToolError
 from app.tool.search import SearchPlace
 from app.util.project_files import HeldDirectory
-from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 from typing import Literal
 
 
@@ -87,16 +92,9 @@ async def list_names(place: SearchPlace) -> FileNames:
 
 
 def _named(files: Sequence[str]) -> FileNames:
-    nearest = {folder for file in files if (folder := file.rpartition("/")[0])}
-    directories = {f"{folder}/" for near in nearest for folder in (near, *_above(near))}
+    nearest = {PurePosixPath(folder) for file in files if (folder := file.rpartition("/")[0])}
+    directories = {f"{folder}/" for near in nearest for folder in (near, *near.parents) if folder.name}
     return FileNames(sorted(files), sorted(directories))
-
-
-def _above(path: str) -> Iterator[str]:
-    """The folders on the way to it, the nearest first."""
-    while "/" in path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def best(query: str, names: Sequence[str], limit: int) -> list[str]:
@@ -146,3 +144,57 @@ def _scattered(word: str, path: str) -> float:
     from rapidfuzz import fuzz
 
     return _SCATTERED + 1 - fuzz.partial_ratio(word, path) / 100
+
+
+MATCHES_PER_FILE = 10
+MAX_MATCHES = 1000
+MAX_LINE_BYTES = 8000
+"""Of a longer line the beginning is shown, with the matches in it."""
+
+
+async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
+    """By path and line. Symbolic links are not followed. Raises BadRequest for a pattern that is no regular expression of rg, and
+    for a directory that is another one by now."""
+    if "\0" in pattern:
+        raise BadRequest("A pattern cannot contain a NUL character", ["pattern"], pattern)
+    found, may_show = list[TextMatch](), place.judge()
+
+    def take(line: bytes) -> bool:
+        report = orjson.loads(line)
+        if report["type"] == "match" and may_show(os.fsdecode(_bytes(report["data"]["path"]).removeprefix(b"./"))):
+            found.append(_match(report["data"]))
+        return len(found) < MAX_MATCHES
+
+    search.binary()  # that it is missing is not the pattern's fault
+    arguments = ["--json", "--no-follow", f"--max-count={MATCHES_PER_FILE}", "--glob=!.git", f"--regexp={pattern}", "--", "."]
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                await search.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
+    except ToolError as error:
+        raise BadRequest(f"The pattern cannot be searched for: {error}", ["pattern"], pattern) from error
+    return sorted(found, key=lambda match: (match.path.text, match.line_number))
+
+
+def _match(data: Any) -> TextMatch:
+    line = _bytes(data["lines"])
+    return TextMatch(
+        path=_matched_text(_bytes(data["path"]).removeprefix(b"./")),
+        lines=_matched_text(line[:MAX_LINE_BYTES]),
+        line_number=data["line_number"],
+        absolute_offset=data["absolute_offset"],
+        submatches=[
+            Submatch(match=_matched_text(_bytes(part["match"])), start=part["start"], end=part["end"])
+            for part in data["submatches"]
+            if part["end"] <= MAX_LINE_BYTES
+        ],
+    )
+
+
+def _bytes(value: dict[str, str]) -> bytes:
+    """rg gives what is not UTF-8 in base64."""
+    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
+
+
+def _matched_text(value: bytes) -> MatchedText:
+    return MatchedText(text=value.decode("utf-8", "replace"))

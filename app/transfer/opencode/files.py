@@ -1,0 +1,173 @@
+"""The JSON files of OpenCode before 1.2: those of 1.0 and 1.1, a file for each project, session, message and part, and those
+before, a directory for each project (`project/<name>/storage/session/…`), where messages may hold their parts.
+
+OpenCode's first migration copies the older files into the later layout, with the first commit of the repository as the project's
+id.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession, ordered, parse_json
+
+
+class JsonFiles:
+    """Reads JSON files, and notes those that cannot be read."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def objects(self, directory: Path) -> Iterator[tuple[Path, JsonObject]]:
+        """Of the files in it, by name. None if there is no such directory."""
+        for path in json_files(directory):
+            value = self.value(path)
+            if isinstance(value, dict):
+                yield path, value
+            elif value is not None:
+                self.problems.append(Problem(str(path), "is no JSON object"))
+
+    def value(self, path: Path) -> Any:
+        """None if it is missing or cannot be read."""
+        try:
+            return parse_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            self.problems.append(Problem(str(path), str(error)))
+            return None
+
+    def list_of(self, path: Path) -> list[Any]:
+        value = self.value(path)
+        if value is None or isinstance(value, list):
+            return value or []
+        self.problems.append(Problem(str(path), "is no JSON array"))
+        return []
+
+    def messages(self, directory: Path, parts_of: Callable[[str], Path]) -> list[SourceMessage]:
+        """Those of a session, each with its parts: of the directory that `parts_of` names for it, and of the message itself."""
+        found = []
+        for path, info in self.objects(directory):
+            parts = [(str(file), {**part, "id": file.stem}) for file, part in self.objects(parts_of(path.stem))]
+            inline = info.pop("parts", None)
+            if isinstance(inline, list):
+                parts += [
+                    (str(path), _identified(part, path.stem, at)) for at, part in enumerate(inline) if isinstance(part, dict)
+                ]
+            found.append(SourceMessage(str(path), {**info, "id": path.stem}, parts))
+        return ordered(found)
+
+
+class JsonStorage(JsonFiles):
+    """`root` is the directory `storage`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def projects(self) -> Iterator[JsonObject]:
+        for path, project in self.objects(self._root / "project"):
+            yield {**project, "id": path.stem}
+
+    def sessions(self) -> list[SourceSession]:
+        worktrees = {project["id"]: project.get("worktree") for project in self.projects()}
+        return [
+            SourceSession(str(path), {"projectID": directory.name, **info, "id": path.stem}, worktrees.get(directory.name))
+            for directory in directories(self._root / "session")
+            for path, info in self.objects(directory)
+        ]
+
+    def read(self, session: SourceSession) -> None:
+        session_id = session.info["id"]
+        session.messages = self.messages(self._root / "message" / session_id, lambda message: self._root / "part" / message)
+        session.todos = self.list_of(self._root / "todo" / f"{session_id}.json")
+        session.diffs = self._diffs(session)
+        if "share" not in session.info and (share := self._share(session_id)):
+            session.info["share"] = share
+
+    def _diffs(self, session: SourceSession) -> list[Any]:
+        """Before OpenCode's second migration they were part of the session."""
+        summary = session.info.get("summary")
+        inline = summary.get("diffs") if isinstance(summary, dict) else None
+        return inline or self.list_of(self._root / "session_diff" / f"{session.info['id']}.json")
+
+    def _share(self, session_id: str) -> JsonObject | None:
+        for directory in ("session_share", "share"):
+            share = self.value(self._root / directory / f"{session_id}.json")
+            if isinstance(share, dict) and isinstance(share.get("url"), str):
+                return {"url": share["url"]}
+        return None
+
+    def orphans(self) -> list[Problem]:
+        sessions = {path.stem for directory in directories(self._root / "session") for path in json_files(directory)}
+        return _orphans(sessions, directories(self._root / "message"), directories(self._root / "part"))
+
+
+class ProjectStorage(JsonFiles):
+    """`root` is the directory `project`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._projects = sorted(root.glob("*/storage/session"))
+
+    def projects(self) -> Iterator[JsonObject]:
+        """Nothing is stored of them: a session's project is found by its directory."""
+        return iter(())
+
+    def sessions(self) -> list[SourceSession]:
+        return [session for project in self._projects for session in self._sessions(project)]
+
+    def _sessions(self, project: Path) -> Iterator[SourceSession]:
+        """A session does not name its directory, its answers do. One without answers is in the project's worktree."""
+        worktree = _first_paths(project.glob("message/*/*.json")).get("root")
+        for path, info in self.objects(project / "info"):
+            directory = _first_paths((project / "message" / path.stem).glob("*.json")).get("cwd", worktree)
+            yield SourceSession(str(path), {"directory": directory, **info, "id": path.stem}, worktree)
+
+    def read(self, session: SourceSession) -> None:
+        session_id, project = session.info["id"], Path(session.where).parents[1]
+        parts = project / "part" / session_id
+        session.messages = self.messages(project / "message" / session_id, lambda message: parts / message)
+        session.todos = self.list_of(project / "todo" / f"{session_id}.json")
+
+    def orphans(self) -> list[Problem]:
+        found: list[Problem] = []
+        for project in self._projects:
+            parts = [each for session in directories(project / "part") for each in directories(session)]
+            found += _orphans({path.stem for path in json_files(project / "info")}, directories(project / "message"), parts)
+        return found
+
+
+def json_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.json"))
+
+
+def directories(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("*") if path.is_dir())
+
+
+def _orphans(sessions: set[str], of_messages: list[Path], of_parts: list[Path]) -> list[Problem]:
+    """Directories of messages and of parts, each named after what these belong to."""
+    messages = {path.stem for directory in of_messages for path in json_files(directory)}
+    lost = [Problem(str(path), "messages without a session") for path in of_messages if path.name not in sessions]
+    return lost + [Problem(str(path), "parts without a message") for path in of_parts if path.name not in messages]
+
+
+def _identified(part: JsonObject, message_id: str, position: int) -> JsonObject:
+    """Parts within their message have no id of their own; a tool's is that of its call."""
+    call = {"callID": part["id"]} if part.get("type") == "tool" and "id" in part and "callID" not in part else {}
+    return {**part, **call, "id": f"prt_{message_id.removeprefix('msg_')}_{position:04}"}
+
+
+def _first_paths(messages: Iterable[Path]) -> JsonObject:
+    """`cwd` and `root` of the first answer among the messages."""
+    return next(filter(None, map(_paths, messages)), {})
+
+
+def _paths(path: Path) -> JsonObject | None:
+    """`cwd` and `root` of an answer. Whether the file can be read at all is noted when its session is read."""
+    try:
+        paths = parse_json(path.read_bytes())["path"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return paths if isinstance(paths, dict) else None
