@@ -4,27 +4,15 @@ import asyncio
 from functools import partial
 
 import pytest
-from session_parts import PLACE, TITLE_USAGE, Sessions, session, user
+from session_parts import PLACE, Sessions, session
 from storage_parts import put_lease
 
 from app.schema.errors import SessionBusy
 from app.schema.permission import Rule
 from app.schema.session import CreateInput, UpdateInput
-from app.session.summary import Summaries
 
 DENY = Rule(permission="bash", pattern="*", action="deny")
 PATIENCE = 60.0
-
-
-async def test_a_late_title_does_not_bring_a_removed_message_back(sessions: Sessions) -> None:
-    for number in range(30):
-        await sessions.put(user(f"msg_{number}"))
-        await asyncio.gather(
-            Summaries(sessions.store).set_title(PLACE, "ses_1", f"msg_{number}", "Late", TITLE_USAGE),
-            sessions.service.remove_message(PLACE, "ses_1", f"msg_{number}"),
-            return_exceptions=True,
-        )
-        assert await sessions.read() == []
 
 
 async def put_family(sessions: Sessions) -> None:

@@ -13,7 +13,7 @@ from storage_parts import HeldDatabase, RecordingBus, Storage, delta, event, ope
 
 from app.bus.base import Event, PartDelta
 from app.schema.errors import Conflict
-from app.session.publisher import MOST_OWNERS, SessionPublisher
+from app.session.publisher import SessionPublisher
 from app.storage.statements import Statements
 from app.storage.writer import Chain, Tx, Writer
 
@@ -38,36 +38,6 @@ async def test_a_delta_is_published_at_once_while_its_session_has_no_change_on_i
     storage.writer.post(saying("of no session", session_id=None))
     storage.delta(delta("at once"))
     assert storage.bus.order == ["at once"]
-
-
-async def test_a_delta_is_published_between_the_changes_that_it_was_streamed_between(storage: Storage) -> None:
-    storage.post(saying("begins", "again"))
-    storage.delta(delta("Hel"))
-    storage.delta(delta("lo"))
-    storage.post(saying("ends"))
-    storage.delta(delta("next"))
-    assert storage.bus.order == []
-    let_go(storage)
-    await storage.writer.barrier()
-    assert storage.bus.order == ["begins", "again", "Hel", "lo", "ends", "next"]
-
-
-async def test_a_delta_waits_for_no_change_of_another_session(storage: Storage) -> None:
-    first = storage.post(saying("first"))
-    second = storage.post(saying("second", session_id="ses_2"), "ses_2")
-    storage.delta(delta("Hello"))
-    let_go(storage)
-    await asyncio.gather(first, second)
-    assert storage.bus.order == ["first", "Hello", "second"]
-
-
-async def test_behind_a_change_the_next_delta_is_published_at_once(storage: Storage) -> None:
-    let_go(storage)
-    await storage.post(saying("stored"))
-    storage.delta(delta("at once"))
-    await asyncio.gather(storage.post(saying("refused", then=refuse)), return_exceptions=True)
-    storage.delta(delta("again"))
-    assert storage.bus.order == ["stored", "at once", "again"]
 
 
 async def test_behind_a_failed_change_the_deltas_of_its_chain_alone_are_dropped(storage: Storage) -> None:
@@ -153,27 +123,6 @@ async def compare(path: Path, steps: list[tuple[str, int]]) -> None:
 # Who hears of it, and who reads meanwhile.
 
 
-def test_the_latest_event_of_a_session_changes_with_its_own_events() -> None:
-    publisher = SessionPublisher(RecordingBus())
-    with publisher.counting("ses_1"):
-        before = publisher.latest("ses_1")
-        publisher.publish(event("other", "ses_2"))
-        publisher.publish(event("of no session", None))
-        with publisher.counting("ses_1"):
-            assert publisher.latest("ses_1") == before
-        assert publisher.latest("ses_1") == before, "another reader has come and gone"
-        publisher.publish(event("own", "ses_1"))
-        assert publisher.latest("ses_1") > before
-
-
-def test_a_session_that_nobody_reads_is_not_counted() -> None:
-    publisher = SessionPublisher(RecordingBus())
-    with publisher.counting("ses_1"):
-        publisher.publish(event("own", "ses_1"))
-    with pytest.raises(KeyError):
-        publisher.latest("ses_1")
-
-
 def test_a_delta_is_whose_its_session_was_announced_last() -> None:
     bus = RecordingBus()
     publisher = SessionPublisher(bus)
@@ -182,10 +131,3 @@ def test_a_delta_is_whose_its_session_was_announced_last() -> None:
         publisher.publish_delta(delta("text"))
         publisher.publish_delta(delta("text", "ses_2"))
     assert [one.owner or "" for one in bus.deltas] == ["anna", "", "bert", "", "", ""]
-
-
-def test_owners_of_the_latest_sessions_alone_are_known() -> None:
-    publisher = SessionPublisher(RecordingBus())
-    for number in range(MOST_OWNERS + 1):
-        publisher.publish(event("told", f"ses_{number}").stored("anna", number))
-    assert [publisher.owner(f"ses_{number}") for number in (0, 1, MOST_OWNERS)] == ["", "anna", "anna"]

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import orjson
 import pytest
 from session_parts import DIRECTORY, Sessions, text_part, user
 
@@ -20,41 +19,6 @@ async def replay(sessions: Sessions) -> Replay:
     for number in range(3):
         await sessions.put(user(f"msg_{number}"))
     return Replay(sessions.database, sessions.store, MemoryBus(), 10**9)
-
-
-async def test_the_head_is_the_newest_number(replay: Replay) -> None:
-    assert await replay.head() == 5
-
-
-async def test_what_came_after_a_cursor(replay: Replay) -> None:
-    missed = await replay.page(3, DIRECTORY)
-    assert ([event.seq for event in missed.events], missed.upto, missed.resync) == ([4, 5], 5, False)
-    assert orjson.loads(missed.events[0].payload)["properties"]["info"]["id"] == "msg_1"
-
-
-async def test_nothing_was_missed(replay: Replay) -> None:
-    missed = await replay.page(5, DIRECTORY)
-    assert (missed.events, missed.resync) == ([], False)
-
-
-async def test_another_directorys_events_are_not_replayed_and_yet_covered(replay: Replay) -> None:
-    missed = await replay.page(0, "/elsewhere")
-    assert (missed.events, missed.upto, missed.resync) == ([], 5, False)
-
-
-async def test_all_directories(replay: Replay) -> None:
-    assert len((await replay.page(0, None)).events) == 5
-
-
-@pytest.mark.parametrize("cursor", [-1, 6, 10**15])
-async def test_a_cursor_that_was_never_given(replay: Replay, cursor: int) -> None:
-    missed = await replay.page(cursor, DIRECTORY)
-    assert (missed.events, missed.upto, missed.resync) == ([], 5, True)
-
-
-async def test_a_journal_within_its_bounds_is_left_alone(replay: Replay) -> None:
-    await replay.trim()
-    assert len((await replay.page(0, None)).events) == 5
 
 
 async def test_a_journal_is_kept_within_its_bytes(sessions: Sessions, replay: Replay) -> None:
@@ -103,16 +67,6 @@ async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
         clock.set_source()
     assert (await replay.page(4, None)).resync
     assert not (await replay.page(5, None)).resync
-
-
-async def test_parts_that_stream_are_given_as_they_are_now(sessions: Sessions, replay: Replay) -> None:
-    sessions.stream("prt_1", "Hello")
-    await sessions.store.barrier()
-    streaming = await replay.streaming(DIRECTORY)
-    [event] = streaming.events
-    assert (streaming.known, event.seq) == ({"prt_1": 5}, None)
-    assert orjson.loads(event.payload)["properties"]["part"]["text"] == "Hello"
-    assert len((await replay.streaming(None)).events) == 1 and (await replay.streaming("/elsewhere")).events == []
 
 
 @pytest.mark.parametrize("removed", [True, False])

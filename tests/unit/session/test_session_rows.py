@@ -1,11 +1,10 @@
 """Between rows and values: nothing is lost, whatever stands in an id or a text."""
 
-import json
 from collections import namedtuple
 from typing import Any
 
 import pytest
-from session_parts import assistant, session, text_part, user
+from session_parts import assistant, text_part, user
 
 from app.schema.message import Message, UserSummary
 from app.schema.part import PART, Part
@@ -55,13 +54,6 @@ def test_hostile_ids_are_read_back_as_they_are(hostile: str) -> None:
     assert (message.info, message.parts) == (info, [part])
 
 
-def test_bodies_hold_no_ids_of_their_own() -> None:
-    """So that a fork copies them as they are."""
-    row = rows.message_row(assistant("msg_2", parent_id="msg_1"))
-    assert {"id", "sessionID", "parentID"}.isdisjoint(json.loads(row["body"]))
-    assert {"id", "sessionID", "messageID"}.isdisjoint(json.loads(rows.part_row(text_part("prt_1"))["body"]))
-
-
 def test_ids_inside_a_body_stay() -> None:
     attached = {"id": "prt_2", "sessionID": "ses_1", "messageID": "msg_1", "type": "file", "mime": "image/png", "url": "data:,"}
     state = {"status": "completed", "input": {"id": 1}, "output": "", "title": "", "metadata": {"sessionID": "ses_child"}}
@@ -77,43 +69,6 @@ def test_ids_inside_a_body_stay() -> None:
     }
     [message] = as_json(stored([user("msg_1")], [PART.validate_python(sent)]))
     assert message["parts"] == [sent]
-
-
-def test_parts_stand_with_their_message_in_their_order() -> None:
-    parts: list[Part] = [text_part("prt_z", message_id="msg_2"), text_part("prt_b"), text_part("prt_a")]
-    messages = as_json(stored([user("msg_1"), user("msg_2")], parts))
-    assert [[part["id"] for part in message["parts"]] for message in messages] == [["prt_b", "prt_a"], ["prt_z"]]
-
-
-def test_a_streaming_part_stands_in_the_place_of_its_row() -> None:
-    live: dict[str, Part] = {"prt_1": text_part("prt_1", "as it is now"), "prt_3": text_part("prt_3", "not written yet")}
-    found = stored([user("msg_1")], [text_part("prt_1", "as it was"), text_part("prt_2", "after it")])
-    expected = ["as it is now", "after it", "not written yet"]
-    assert [part["text"] for part in as_json(found, live)[0]["parts"]] == expected
-    [message] = rows.read_messages("ses_1", found, live)
-    assert [getattr(part, "text", None) for part in message.parts] == expected
-
-
-def test_streaming_parts_of_messages_that_are_not_read_are_left_out() -> None:
-    live: dict[str, Part] = {"prt_9": text_part("prt_9", message_id="msg_9")}
-    assert as_json(stored([user("msg_1")], []), live)[0]["parts"] == []
-
-
-def test_the_columns_say_what_a_message_is() -> None:
-    from app.schema.message import AssistantTime
-
-    writing = assistant("msg_2", "msg_1", time=AssistantTime(created=1))
-    summary = assistant("msg_2", "msg_1", summary=True, finish="stop")
-    facts = [(row["role"], row["open"], row["boundary"]) for row in map(rows.message_row, (user("msg_1"), writing, summary))]
-    assert facts == [("user", False, False), ("assistant", True, False), ("assistant", False, True)]
-
-
-def test_absent_fields_are_left_out_of_the_body() -> None:
-    assert set(json.loads(rows.part_row(text_part("prt_1", "x"))["body"])) == {"type", "text"}
-
-
-def test_a_search_finds_a_title_whatever_its_case() -> None:
-    assert rows.session_row(session(title="Große STRAẞE am Café"))["title_folded"] == "grosse strasse am cafe"
 
 
 def test_texts_of_every_kind_survive() -> None:

@@ -2,15 +2,12 @@
 
 import re
 
-import orjson
 import pytest
-from session_parts import PLACE, Sessions, assistant, session, text_part, user
+from session_parts import PLACE, Sessions, session
 
 from app.config.flags import Flags
 from app.schema.config import Config
-from app.schema.errors import NotFound
 from app.session.share import Shares, may_share, shares_automatically
-from app.storage import tables
 
 BASE = "https://here.example"
 
@@ -50,62 +47,6 @@ async def test_a_server_that_moved_gives_the_same_link_at_its_new_address(sessio
     moved = await shares(sessions).share(PLACE, "ses_1", "http://127.0.0.1:5000")
     assert moved.share and moved.share.url == f"http://127.0.0.1:5000/s/{share_id}"
     assert await shares(sessions).visit(share_id)
-
-
-async def test_a_visitor_reads_all_of_it_as_it_is_now(sessions: Sessions) -> None:
-    share_id = await shared(sessions)
-    await sessions.put(user("msg_1"), text_part("prt_1", "Hello"), assistant("msg_2", "msg_1"))
-    await sessions.put(text_part("prt_2", "Hi", "msg_2"))
-    seen = orjson.loads((await shares(sessions).visit(share_id)).body)
-    assert set(seen) == {"session", "messages", "diff", "todo"}
-    assert [[part["text"] for part in message["parts"]] for message in seen["messages"]] == [["Hello"], ["Hi"]]
-    assert seen["diff"] == seen["todo"] == []
-
-
-async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sessions) -> None:
-    share_id = await shared(sessions)
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "Hel")
-    await sessions.store.barrier()
-    sessions.stream("prt_1", "lo")
-    seen = orjson.loads((await shares(sessions).visit(share_id)).body)
-    assert seen["messages"][0]["parts"][0]["text"] == "Hello"
-
-
-async def test_a_revoked_link_finds_nothing_and_does_not_come_again(sessions: Sessions) -> None:
-    share_id = await shared(sessions)
-    private = await shares(sessions).unshare(PLACE, "ses_1")
-    assert private.share is None and sessions.announced[-1]["properties"]["info"] == private.wire()
-    with pytest.raises(NotFound):
-        await shares(sessions).visit(share_id)
-    assert await shared(sessions) != share_id
-
-
-async def test_what_is_not_there_cannot_be_unshared(sessions: Sessions) -> None:
-    with pytest.raises(NotFound, match="ses_nope"):
-        await shares(sessions).unshare(PLACE, "ses_nope")
-
-
-async def test_a_share_goes_with_its_session(sessions: Sessions) -> None:
-    share_id = await shared(sessions)
-    await sessions.service.remove(PLACE.directory, "ses_1")
-    with pytest.raises(NotFound):
-        await shares(sessions).visit(share_id)
-    assert await sessions.storage.rows(tables.SHARE) == []
-
-
-async def test_a_fork_is_not_shared(sessions: Sessions) -> None:
-    await shared(sessions)
-    assert (await sessions.forks.fork(PLACE, "ses_1", None)).share is None
-    assert len(await sessions.storage.rows(tables.SHARE)) == 1
-
-
-@pytest.mark.parametrize("guess", ["", "0" * 40, "0" * 39, "A" * 40, "ses_1", "\0", "..", "%", "é" * 40])
-async def test_a_guess_finds_nothing_and_learns_nothing(sessions: Sessions, guess: str) -> None:
-    await shared(sessions)
-    with pytest.raises(NotFound) as error:
-        await shares(sessions).visit(guess)
-    assert error.value.message == "Nothing is shared here: the link is wrong, or the session is no longer shared."
 
 
 @pytest.mark.parametrize(

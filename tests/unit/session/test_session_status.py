@@ -1,23 +1,8 @@
 import asyncio
 
-import pytest
 from session_parts import DIRECTORY, Sessions
 
 from app.schema.session import Busy
-from app.storage.engine import StorageError
-from app.storage.writer import Lease
-
-
-async def test_a_session_whose_end_cannot_be_stored_stays_busy(sessions: Sessions) -> None:
-    live = sessions.live.get("ses_1")
-    await live.set_status(DIRECTORY, Busy())
-    sessions.store.hold(Lease("ses_1", "another server took it", 1))
-    with pytest.raises(StorageError):
-        await live.set_idle(DIRECTORY)
-    assert live.status is not None
-    sessions.store.release("ses_1")
-    await live.set_idle(DIRECTORY)
-    assert live.status is None
 
 
 async def test_a_waiter_that_is_cancelled_leaves_no_session_busy(sessions: Sessions) -> None:

@@ -7,18 +7,16 @@ from typing import Any
 
 import orjson
 import pytest
-from session_parts import DIRECTORY, PLACE, Sessions, assistant, session, text_part, user
+from session_parts import DIRECTORY, PLACE, Sessions, session, text_part, user
 
 from app.bus.base import PartDelta
 from app.schema.errors import NotFound
-from app.schema.message import UserMessage, UserSummary
 from app.schema.part import Part, Tokens, ToolPart
-from app.schema.session import FileDiff, Session, UpdateInput
+from app.schema.session import UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
 from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
 from app.session.session_sums import Sums
 from app.session.session_tx import SessionTx
-from app.storage.engine import StorageError
 from app.storage.tables import PART
 
 
@@ -54,16 +52,6 @@ async def test_an_event_is_announced_when_its_change_is_stored_and_not_before(se
     await stored
     assert [event["type"] for event in sessions.announced] == ["message.updated"]
     assert len(await sessions.read()) == 1
-
-
-async def test_a_session_is_created_once_and_its_events_show_it_as_it_is_read(sessions: Sessions) -> None:
-    await sessions.put(session("ses_2").model_copy(update={"cost": 0.5}))
-    stored = orjson.loads(await sessions.store.session_json("ses_2"))
-    assert [event["type"] for event in sessions.announced] == ["session.created", "session.updated"]
-    assert [event["properties"]["info"] for event in sessions.announced] == [stored, stored] and stored["cost"] == 0.5
-    with pytest.raises(StorageError):
-        await sessions.put(session("ses_2"))
-    assert orjson.loads(await sessions.store.session_json("ses_2")) == stored and len(sessions.announced) == 2
 
 
 async def test_each_event_of_a_session_shows_what_its_own_change_has_stored(sessions: Sessions) -> None:
@@ -168,49 +156,6 @@ async def test_a_read_holds_what_was_announced_while_it_was_on_its_way(
     assert [part["text"] for part in orjson.loads(page.body)[0]["parts"]] == ["one", "two"]
 
 
-async def test_readers_who_come_and_go_do_not_hide_it_from_each_other(
-    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await sessions.put(user("msg_1"))
-    read, reads, gate = sessions.database.read, iter(range(100)), asyncio.Event()
-    others: list[asyncio.Task[Any]] = []
-
-    async def slow(query: Callable[[Any], Any]) -> Any:
-        number, found = next(reads), await read(query)
-        if number == 0:
-            await sessions.put(text_part("prt_1", "one"))
-            await sessions.store.page_json("ses_1", None)
-            others.append(asyncio.create_task(sessions.store.page_json("ses_1", None)))
-            await asyncio.sleep(0)
-        if number == 2:
-            await gate.wait()
-        return found
-
-    monkeypatch.setattr(sessions.database, "read", slow)
-    page = await sessions.store.page_json("ses_1", None)
-    assert len(orjson.loads(page.body)[0]["parts"]) == 1
-    gate.set()
-    await asyncio.gather(*others)
-
-
-async def test_a_reader_does_not_read_again_because_another_has_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    await sessions.put(user("msg_1"), session("ses_2"))
-    read, reads = sessions.database.read, 0
-
-    async def slow(query: Callable[[Any], Any]) -> Any:
-        nonlocal reads
-        reads += 1
-        found = await read(query)
-        if reads == 1:
-            await sessions.store.page_json("ses_1", None)
-            await sessions.put(user("msg_2", "ses_2"), session_id="ses_2")
-        return found
-
-    monkeypatch.setattr(sessions.database, "read", slow)
-    await sessions.store.page_json("ses_1", None)
-    assert reads == 2
-
-
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await stream_first(sessions, "H")
@@ -238,21 +183,6 @@ async def test_a_part_that_cannot_be_stored_keeps_no_other_from_it(sessions: Ses
     assert await written(sessions) == ["Hello again"]
 
 
-async def test_a_turn_reads_no_diffs_of_prompts(sessions: Sessions) -> None:
-    """They are whole files, which no model is sent."""
-    changed = FileDiff(file="a", before="", after="x" * 100_000, additions=1, deletions=0)
-    await sessions.put(user("msg_1", summary=UserSummary(title="T", diffs=[changed])), text_part("prt_1", "Hello"))
-    (prompt,) = await sessions.store.live_messages("ses_1")
-    assert isinstance(prompt.info, UserMessage) and prompt.info.summary == UserSummary(title="T", diffs=[])
-    (whole,) = await sessions.store.messages("ses_1")
-    assert isinstance(whole.info, UserMessage) and whole.info.summary == UserSummary(title="T", diffs=[changed])
-    copy = (await sessions.forks.fork(PLACE, "ses_1", None)).id
-    (prompt,) = await sessions.store.live_messages(copy)
-    assert isinstance(prompt.info, UserMessage) and prompt.info.summary == UserSummary(title="T", diffs=[])
-    await sessions.put(user("msg_1"))
-    assert (await sessions.store.live_messages("ses_1"))[0].info == user("msg_1")
-
-
 async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     sessions.stream("prt_1", "x" * 100 * MAX_CHARACTERS_PER_SECOND)
@@ -267,15 +197,6 @@ async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(se
     assert (await texts(sessions))[0][-1] == "y"
     await sessions.store.barrier()
     assert (await written(sessions))[0][-1] == "y"
-
-
-async def test_a_part_that_ended_is_read_from_its_row(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "Hello ")
-    await sessions.put(text_part("prt_1", "Hello"))
-    assert await texts(sessions) == ["Hello"] and sessions.store.live.all() == []
-    await sessions.store.barrier()
-    assert await written(sessions) == ["Hello"]
 
 
 async def test_what_streams_while_an_earlier_state_is_stored_stays_seen(sessions: Sessions) -> None:
@@ -300,25 +221,7 @@ async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sess
     assert sessions.storage.bus.order[-1] == "Hello" and len(sessions.storage.bus.order) == 2
 
 
-async def test_behind_a_barrier_all_is_written(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "Hello")
-    await sessions.store.barrier()
-    assert await written(sessions) == ["Hello"]
-
-
 # Watching.
-
-
-async def test_a_watcher_sees_the_parts_of_its_session_until_it_stops(sessions: Sessions) -> None:
-    seen: list[Part] = []
-    await sessions.put(session("ses_2"), session_id="ses_2")
-    await sessions.put(user("msg_1"))
-    with sessions.store.watching("ses_1", seen.append):
-        await sessions.put(text_part("prt_1"))
-        await sessions.put(user("msg_1", "ses_2"), text_part("prt_2", session_id="ses_2"), session_id="ses_2")
-    await sessions.put(text_part("prt_3"))
-    assert seen == [text_part("prt_1")]
 
 
 async def test_a_watcher_that_raises_keeps_nothing_from_being_stored(
@@ -338,20 +241,6 @@ async def test_a_watcher_that_raises_keeps_nothing_from_being_stored(
 # Sessions.
 
 
-async def test_edits_at_once_are_made_one_after_another(sessions: Sessions) -> None:
-    def louder(found: Session) -> Session:
-        return found.model_copy(update={"title": found.title + "!"})
-
-    await asyncio.gather(*(sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.edit(louder)) for _ in range(20)))
-    assert (await sessions.store.session("ses_1")).title == "T" + "!" * 20
-
-
-@pytest.mark.parametrize("touch", [True, False])
-async def test_an_edit_counts_as_a_touch_if_asked_to(sessions: Sessions, touch: bool) -> None:
-    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.edit(lambda found: found, touch=touch))
-    assert ((await sessions.store.session("ses_1")).time.updated > 1) is touch
-
-
 async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_back(sessions: Sessions) -> None:
     await sessions.put(session("ses_2", parent_id="ses_1"), session_id="ses_2")
     sessions.database.gate.clear()
@@ -366,50 +255,3 @@ async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_bac
     for session_id in ("ses_1", "ses_2"):
         with pytest.raises(NotFound):
             await sessions.store.session(session_id)
-
-
-async def test_a_deleted_family_is_announced_children_first(sessions: Sessions) -> None:
-    for child, parent in (("ses_2", "ses_1"), ("ses_3", "ses_2")):
-        await sessions.put(session(child, parent_id=parent), session_id=child)
-    sessions.storage.bus.published.clear()
-    await sessions.service.remove(PLACE.directory, "ses_1")
-    assert [event["properties"]["info"]["id"] for event in sessions.announced] == ["ses_3", "ses_2", "ses_1"]
-
-
-async def test_unknown_sessions_are_not_found(sessions: Sessions) -> None:
-    store = sessions.store
-    for reading in (
-        store.session("ses_no"),
-        store.messages("ses_no"),
-        store.live_messages("ses_no"),
-        store.page_json("ses_no", 1),
-        store.message("ses_no", "msg_1"),
-        store.message("ses_1", "msg_no"),
-        sessions.service.todos_json("ses_no"),
-        sessions.service.diff_json("ses_no"),
-        sessions.service.remove(PLACE.directory, "ses_no"),
-        sessions.service.put_part(PLACE, text_part("prt_1", session_id="ses_no")),
-        sessions.service.remove_part(PLACE, "ses_1", "msg_no", "prt_1"),
-    ):
-        with pytest.raises(NotFound):
-            await reading
-
-
-async def test_a_removed_message_takes_its_parts_along(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"), text_part("prt_1"), assistant("msg_2", "msg_1"), text_part("prt_2", message_id="msg_2"))
-    await sessions.service.remove_message(PLACE, "ses_1", "msg_1")
-    assert [message["info"]["id"] for message in await sessions.read()] == ["msg_2"]
-    assert await sessions.storage.count(PART) == 1
-    assert sessions.announced[-1] == {"type": "message.removed", "properties": {"sessionID": "ses_1", "messageID": "msg_1"}}
-
-
-async def test_a_page_ends_with_the_cursor_of_the_page_before(sessions: Sessions) -> None:
-    for n in range(5):
-        await sessions.put(user(f"msg_{n}"))
-    pages: list[list[str]] = []
-    cursor: int | None = None
-    while not pages or cursor is not None:
-        page = await sessions.store.page_json("ses_1", 2, cursor)
-        pages.append([message["info"]["id"] for message in orjson.loads(page.body)])
-        cursor = page.cursor
-    assert pages == [["msg_3", "msg_4"], ["msg_1", "msg_2"], ["msg_0"]]

@@ -2,9 +2,8 @@
 
 import orjson
 import pytest
-from session_parts import PLACE, Sessions, more_sessions, text_part, user
+from session_parts import PLACE, Sessions, text_part, user
 
-from app.schema.errors import NotFound
 from app.session.share import Shares
 
 
@@ -36,15 +35,3 @@ async def test_every_change_is_seen(sessions: Sessions, share_id: str) -> None:
     assert await texts(shares, share_id) == ["Hello!", "And on"]
     await sessions.service.remove_message(PLACE, "ses_1", "msg_1")
     assert await texts(shares, share_id) == []
-
-
-async def test_what_another_server_adds_or_removes_is_seen(sessions: Sessions, share_id: str) -> None:
-    shares, other = Shares(sessions.store), more_sessions(sessions.storage)
-    assert await texts(shares, share_id) == ["Hello"]
-    await other.put(text_part("prt_2", "from afar"))
-    assert await texts(shares, share_id) == ["Hello", "from afar"]
-    await other.service.remove_part(PLACE, "ses_1", "msg_1", "prt_1")
-    assert await texts(shares, share_id) == ["from afar"]
-    await Shares(other.store).unshare(PLACE, "ses_1")
-    with pytest.raises(NotFound):
-        await shares.visit(share_id)
