@@ -156,23 +156,3 @@ async def the_end(server: RealServer) -> dict[str, str]:
                 texts |= {part["id"]: part["text"] for part in message["parts"] if "text" in part}
         await client.post("/session", json={"title": THE_END})
         return texts
-
-
-async def test_a_cursor_that_is_too_old_is_told_to_start_anew(tmp_path: Path, figure: Any) -> None:
-    """The journal keeps 10,000 events; the short form asks for a cursor that was never given, which is answered alike."""
-    with real_server(tmp_path) as server:
-        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client:
-            session = (await client.post("/session", json={"title": "0"})).json()["id"]
-            if LONG:
-                for number in range(11_000):
-                    await client.patch(f"/session/{session}", json={"title": str(number)})
-                await asyncio.sleep(65)  # the journal is trimmed once a minute
-            seen = []
-            cursor = "1" if LONG else "999999"
-            async with client.stream("GET", "/event", headers={"last-event-id": cursor}) as response:
-                async for line in response.aiter_lines():
-                    seen.append(json.loads(line[5:])["type"]) if line.startswith("data:") else None
-                    if len(seen) == 2:
-                        break
-    figure(f"a cursor {'11,000 events old' if LONG else 'that was never given'} is answered with {seen[1]}")
-    assert seen == ["server.connected", "server.resync"]

@@ -12,8 +12,6 @@ from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from turns import call, configured, pending, priced, requests, say, tools, until
 
-from app.util.json_bounds import DEEPEST
-
 DICE = """
     from pydantic import BaseModel, Field
     from app.plugin.api import Tool, ToolResult
@@ -98,10 +96,6 @@ async def test_a_plain_function_gets_a_dict_with_its_defaults_and_the_facts_of_t
     assert (state["output"], state["title"]) == ("2 x six", "")
     [[session, message, agent, directory]] = files.noted("context")
     assert (session[:4], message[:4], agent, directory) == ("ses_", "msg_", "build", str(app.directory))
-
-
-async def test_a_tool_with_a_json_schema_gets_what_the_model_sent(app: RunningApp) -> None:
-    assert (await called(app, "dice_loose", city="Rome", more=1))["output"] == "[('city', 'Rome'), ('more', 1)]"
 
 
 async def test_long_output_is_cut_as_any_tools(tmp_path: Path, files: PluginFiles) -> None:
@@ -227,28 +221,6 @@ async def test_a_hook_s_result_that_is_no_json_changes_nothing(tmp_path: Path, f
     async with opened(tmp_path) as app:
         state = await called(app, "dice", sides=6)
     assert (state["status"], state["output"], state["metadata"]["lucky"]) == ("completed", "6 of 6", True)
-
-
-async def test_hooks_are_given_arguments_as_deep_as_any_may_be(tmp_path: Path, files: PluginFiles) -> None:
-    files.put(
-        "watches",
-        """
-    async def plugin(input):
-        async def before(input, output):
-            output["args"]["seen"] = True
-        async def messages(input, output):
-            note("messages", len(output["messages"]))
-        return {"tool.execute.before": before, "experimental.chat.messages.transform": messages}
-    """,
-    )
-    files.put("dice", DICE, folder="tool")
-    deep: dict[str, Any] = {}
-    for _ in range(DEEPEST - 2):
-        deep = {"x": deep}
-    async with opened(tmp_path) as app:
-        state = await called(app, "dice_loose", city=deep)
-    assert state["status"] == "completed" and "('seen', True)" in state["output"]
-    assert len(files.noted("messages")) == 2
 
 
 async def test_rules_speak_of_a_tool_by_its_id(tmp_path: Path, files: PluginFiles) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import configured, requests, say, types
+from turns import configured, requests, say, talking, types
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -208,8 +208,7 @@ async def test_naming_an_agent_asks_the_model_to_give_it_the_task(app: RunningAp
 
 async def test_it_is_said_when_the_agents_rules_would_refuse_the_task(tmp_path: Path) -> None:
     workspace = configured(tmp_path, {"permission": {"task": {"*": "deny"}}})
-    async with running_app(tmp_path, workspace=workspace) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=workspace) as (app, session):
         message = await send(app, session, {"type": "agent", "name": "explore"})
         assert "rules" in message["parts"][1]["text"]
 
@@ -229,7 +228,6 @@ async def test_parts_keep_the_clients_order_and_ids(app: RunningApp, session: st
 
 async def test_a_missing_file_is_reported_and_nothing_is_stored(app: RunningApp, session: str) -> None:
     async with app.events() as events:
-        await events.until("server.connected")
         for path in (app.directory / "gone.txt", app.directory / ("x" * 300), Path("/proc/self/none")):
             refused = await send(app, session, {"type": "text", "text": "See"}, file(path), expect=400)
             assert refused["name"] == "BadRequest"

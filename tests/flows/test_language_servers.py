@@ -1,8 +1,6 @@
 """What language servers say of a file after an edit, and what one that is slow, silent, dead or hostile costs."""
 
-import asyncio
 import json
-import os
 import shutil
 import sys
 import time
@@ -336,23 +334,6 @@ async def test_nothing_is_installed_whatever_the_flag_of_downloads_says(
         assert [state["status"] for state in await states(app)] == ["completed"] * len(kinds)
         assert await app.get("/lsp") == []
     assert not marker.exists()
-
-
-async def test_a_project_without_servers_loads_nothing(tmp_path: Path) -> None:
-    """In a process of its own: other tests have loaded it."""
-    code = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom running_app import running_app, make_workspace\n"
-        "from turns import call, say\n"
-        "async def main(base):\n"
-        "    turns = [[call('write', filePath='b.unknown', content='x')], [say()]]\n"
-        "    async with running_app(base, workspace=make_workspace(base / 'w'), turns=turns) as app:\n"
-        "        await app.prompt((await app.create_session())['id'], 'Go')\n"
-        "    assert not {'pygls', 'lsprotocol', 'cattrs'} & set(sys.modules)\n"
-        "asyncio.run(main(Path(sys.argv[1])))\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": f"{FAKE.parent}:{FAKE.parents[2]}"}
-    done = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path / "base"), env=environment)
-    assert await done.wait() == 0
 
 
 @pytest.mark.skipif(not (Path(sys.executable).parent / "ruff").exists(), reason="ruff is not installed")

@@ -234,31 +234,10 @@ def parsed_lag(app: RunningApp) -> float:
     return next(sample.value for sample in metrics._lag.collect()[0].samples if sample.name.endswith("_count"))
 
 
-async def test_two_servers_count_each_their_own(tmp_path: Path, postgres: PostgresServer) -> None:
-    url = migrated(postgres)
-    async with (
-        counted(tmp_path, [[say("one")], [say("two")]], database_url=url) as one,
-        counted(tmp_path, [[say("three")]], database_url=url) as two,
-    ):
-        session = await one.create_session(title="shared")
-        await one.prompt(session["id"], "Go")
-        await one.prompt(session["id"], "Go on")
-        await two.prompt(session["id"], "And on")
-        first, second = await scrape(one), await scrape(two)
-    assert (first("turns_total", outcome="answered"), second("turns_total", outcome="answered")) == (2, 1)
-    assert first("journal_head") == second("journal_head") > 0
-
-
 async def test_off_by_default(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         refused = await app.client.get("/metrics")
         assert refused.status_code == 404 and "OPENSESSION_METRICS=true" in refused.json()["data"]["message"]
-
-
-async def test_openmetrics_is_spoken_too(tmp_path: Path) -> None:
-    async with counted(tmp_path, []) as app:
-        page = await app.client.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
-        assert page.headers["content-type"].startswith("application/openmetrics-text") and page.text.endswith("# EOF\n")
 
 
 async def test_only_administrators_read_them(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from plugin_files import PluginFiles
 from running_app import RunningApp, running_app
-from turns import PATIENCE, bash, configured, pending, priced, requests, say, texts, title_requests, tools, until
+from turns import PATIENCE, bash, configured, priced, requests, say, texts, title_requests, tools, until
 
 from app.plugin.api import HOOK_NAMES
 from app.provider.base import ModelRequest, TextBlock, UserTurn
@@ -310,15 +310,6 @@ async def test_a_plugin_may_deny_what_the_rules_allow(tmp_path: Path, files: Plu
     async with opened(tmp_path) as app:
         assert "A plugin refused permission" in (await bash_state(app))["error"]
     assert files.noted("asked") == [["bash", ["echo ran"], "allow"]]
-
-
-async def test_a_plugin_may_have_the_user_asked(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("decides", deciding("ask"))
-    async with opened(tmp_path) as app:
-        running = asyncio.create_task(bash_state(app))
-        request = await pending(app)
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        assert (await running)["output"] == "ran\n"
 
 
 async def test_always_allows_nothing_that_a_plugin_has_the_user_asked_for(tmp_path: Path, files: PluginFiles) -> None:

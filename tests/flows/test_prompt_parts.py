@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app, text_part
-from turns import call, configured, requests, say, tools
+from turns import call, requests, say, talking, tools
 
 from app.provider.base import FileBlock, TextBlock
 
@@ -87,7 +87,6 @@ async def test_a_file_that_cannot_be_read_is_reported_and_the_prompt_goes_on(tmp
         path = app.directory / "a.bin"
         path.write_bytes(b"\0\1\2" * 100)
         async with app.events() as events:
-            await events.until("server.connected")
             called, told = await kept(app, file_part(path))
             error = await events.until("session.error")
     assert called["synthetic"] and "a.bin" in told["text"] and "binary" in told["text"]
@@ -96,8 +95,7 @@ async def test_a_file_that_cannot_be_read_is_reported_and_the_prompt_goes_on(tmp
 
 @pytest.mark.parametrize("mime", ["text/plain", "image/png"])
 async def test_a_missing_file_refuses_the_prompt(tmp_path: Path, mime: str) -> None:
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path) as (app, session):
         await kept(app, text_part("x"), file_part(app.directory / "missing", mime), session=session, expect=400)
         assert await app.messages(session) == []
 
@@ -137,8 +135,7 @@ async def test_a_file_that_was_attached_may_be_overwritten(tmp_path: Path) -> No
 async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_permission(tmp_path: Path) -> None:
     config = {"permission": {"task": {"explore": "deny"}}}
     task = call("task", description="Look", prompt="Look", subagent_type="explore")
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[task], [say("Seen.")], [say()]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config, turns=[[task], [say("Seen.")], [say()]]) as (app, session):
         mention = {"type": "agent", "name": "explore"}
         await app.post(f"/session/{session}/message", {"parts": [text_part("Look around"), mention]})
         user, step, _ = await app.messages(session)

@@ -209,16 +209,6 @@ async def test_a_prompt_sent_again_when_its_replica_was_killed_waits_for_who_goe
     await asyncio.to_thread(replicas.all[0].start)
 
 
-async def test_one_message_id_at_all_replicas_is_one_message(clients: list[Client]) -> None:
-    session = await new_session(clients[0])
-    body = {"messageID": "msg_the_same", "parts": [{"type": "text", "text": "Hi"}]}
-    sent = [request(client, "POST", f"/session/{session}/prompt_async", body) for client in clients * 4]
-    assert set(await asyncio.gather(*sent)) == {204}
-    await idle_everywhere(clients)
-    found = await messages(clients[2], session)
-    assert [message["info"]["role"] for message in found] == ["user", "assistant"]
-
-
 STALL_SECONDS = DEAD_AFTER_MS / 1000 + 3
 STALL = f"""
 import time
@@ -301,16 +291,6 @@ async def test_a_permission_is_answered_on_another_replica(replicas: Replicas, c
     assert ran(replicas, "replied") == 1
 
 
-async def test_a_permission_is_refused_on_another_replica_by_the_older_route(replicas: Replicas, clients: list[Client]) -> None:
-    a, b, _ = clients
-    session = await new_session(a)
-    answering = asyncio.create_task(a.prompt(session, play([bash("make refused >> log.txt")], [say("So be it.")])))
-    wanted = await asked(b, session)
-    assert await b.post(f"/session/{session}/permissions/{wanted['id']}", {"response": "reject"}) is True
-    (refused,) = tools(await answering)
-    assert refused["state"]["status"] == "error" and ran(replicas, "refused") == 0
-
-
 async def test_what_is_always_allowed_on_one_replica_is_allowed_on_all(replicas: Replicas, clients: list[Client]) -> None:
     a, b, c = clients
     prompt = play([bash("make always > /dev/null")], [say("So be it.")])
@@ -373,14 +353,6 @@ async def test_of_answers_to_one_request_on_all_replicas_one_is_accepted(
     assert set(accepted) == {1}
 
 
-async def test_all_replicas_say_that_a_session_is_busy(replicas: Replicas, clients: list[Client]) -> None:
-    async with tool_running(replicas, clients[0], "busy") as (session, answering):
-        assert [await client.get("/session/status") for client in clients] == [{session: {"type": "busy"}}] * 3
-        let_go(replicas, "busy")
-        await answering
-        assert [await client.get("/session/status") for client in clients] == [{}] * 3
-
-
 EXCLUDED = {
     "shell": ("POST", "/shell", {"agent": "build", "command": "true"}),
     "summarize": ("POST", "/summarize", {"providerID": "fake", "modelID": "summary"}),
@@ -432,17 +404,6 @@ async def test_a_fork_on_another_replica_copies_what_is_finished(replicas: Repli
     let_go(replicas, "forked")
     await idle_everywhere(clients)
     assert texts((await messages(a, session))[-1]) == ["Done."]
-
-
-async def test_a_session_is_deleted_on_another_replica_while_it_works(replicas: Replicas, clients: list[Client]) -> None:
-    a, b, _ = clients
-    async with tool_running(replicas, a, "deleted") as (session, answering):
-        assert await b.delete(f"/session/{session}")
-        await eventually(lambda: not replicas.left_running(), 5)
-        assert [await request(client, "GET", f"/session/{session}") for client in clients] == [404] * 3
-        assert [await client.get("/session/status") for client in clients] == [{}] * 3
-        with pytest.raises(AssertionError):  # its client is told, or has an answer that was aborted
-            assert "error" not in ((await answering) or {"info": {"error": True}})["info"]
 
 
 async def test_a_session_with_a_subagent_is_deleted_with_what_is_below_it(replicas: Replicas, clients: list[Client]) -> None:
@@ -710,20 +671,6 @@ async def test_a_changed_configuration_is_seen_by_all(clients: list[Client]) -> 
             for other in clients:
                 while (await other.get("/config")).get("username") != name:
                     await asyncio.sleep(0.05)
-
-
-async def test_todos_and_children_are_read_anywhere(replicas: Replicas, clients: list[Client]) -> None:
-    a, b, c = clients
-    todo = {"id": "1", "content": "Look", "status": "pending", "priority": "high"}
-    turns = [[call("todowrite", todos=[todo])], [task(play([bash(waits("child"))], [say("In.")]))], [say("Out.")]]
-    session = await new_session(a)
-    answering = asyncio.create_task(a.prompt(session, play(*turns)))
-    await eventually(lambda: ran(replicas, "child"))
-    assert await b.get(f"/session/{session}/todo") == await c.get(f"/session/{session}/todo") == [todo]
-    (child,) = await c.get(f"/session/{session}/children")
-    assert [set(await client.get("/session/status")) for client in clients] == [{session, child["id"]}] * 3
-    let_go(replicas, "child")
-    assert texts(await answering) == ["Out."]
 
 
 async def test_events_are_heard_on_all_replicas_with_the_same_ids_in_the_same_order(
