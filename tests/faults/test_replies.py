@@ -97,7 +97,7 @@ async def test_ten_answers_at_one_moment(tmp_path: Path, figure: Figure, kind: s
     words = ["once", "always", "reject"] if kind == "permission" else ["A", "B"]
     servers = asking(tmp_path, *steps)
     async with servers.start() as client:
-        for _ in range(TRIES):
+        for number in range(TRIES):
             session, request = await asked(client, kind)
             said = [words[n % len(words)] for n in range(AT_ONCE)]
             statuses = await asyncio.gather(*(answer(client, request, word) for word in said))
@@ -105,6 +105,7 @@ async def test_ten_answers_at_one_moment(tmp_path: Path, figure: Figure, kind: s
             state, accepted = await last_call(client, session), said[statuses.index(200)]
             assert state["status"] == ("error" if accepted == "reject" else "completed")
             assert kind == "permission" or state["metadata"]["answers"] == [[accepted]]
+            assert approved(servers, target(number)) == (accepted == "always")
     figure(f"{TRIES} times {AT_ONCE} answers to a {kind}: one accepted, the others 404")
 
 

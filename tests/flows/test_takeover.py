@@ -176,7 +176,6 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
     let_leases_become_stale()
     async with running_app(tmp_path, data_dir=left, turns=[[say("The summary.")]]) as app:
         found = await ended(app, session)
-        print([r.model.id for r in app.provider.requests], found)
         (request,) = requests(app)
     assert texts(found[-1]) == ["The summary."] and found[-1]["info"]["summary"]
     assert "Half" not in str(found) and "Half" not in str(request.messages)

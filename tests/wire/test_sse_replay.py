@@ -242,17 +242,16 @@ async def test_a_client_that_is_cut_off_again_and_again_loses_and_doubles_nothin
     assert picture.texts == expected
 
 
-@pytest.mark.parametrize("cursor", ["999999", "0x10", "nonsense", "-1", "9" * 30, "１２"])
-async def test_a_cursor_that_was_never_given_is_answered_with_a_resync(tmp_path: Path, cursor: str) -> None:
+async def test_a_cursor_that_was_never_given_is_answered_with_a_resync(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         await app.create_session()
-        headers = {b"last-event-id": cursor.encode()}
-        async with app.client.stream("GET", "/event", headers=headers) as response:
-            events = EventReader(response)
-            resync = await events.until("server.resync")
-            await events.close()
-        assert events.types == ["server.connected", "server.resync"]
-        assert resync.id == await app.services.replay.head()
+        for cursor in ("999999", "0x10", "nonsense", "-1", "9" * 30, "１２"):
+            async with app.client.stream("GET", "/event", headers={b"last-event-id": cursor.encode()}) as response:
+                events = EventReader(response)
+                resync = await events.until("server.resync")
+                await events.close()
+            assert events.types == ["server.connected", "server.resync"]
+            assert resync.id == await app.services.replay.head()
 
 
 async def test_a_cursor_older_than_the_journal_is_answered_with_a_resync_that_can_be_resumed_from(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Changes of one session at once lose nothing, though nothing is locked: what decides is read in the transaction that writes."""
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +8,6 @@ from typing import Any
 import orjson
 import pytest
 from event_fold import EventFold, KnownSession
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from long_form import LONG
 from session_parts import DIRECTORY, PLACE, Sessions, assistant, more_sessions, open_sessions, putting, text_part, user
 from storage_parts import open_storage
 
@@ -185,12 +180,3 @@ async def made(path: Path, kinds: list[str]) -> None:
     finally:
         await other.close()
         await sessions.close()
-
-
-@given(st.lists(st.sampled_from(KINDS), min_size=2, max_size=20))
-@settings(deadline=None, max_examples=60 if LONG else 15)
-def test_whatever_is_changed_at_once_is_changed(migrated_database: Path, kinds: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "opensession.db"
-        shutil.copy(migrated_database, path)
-        asyncio.run(made(path, kinds))

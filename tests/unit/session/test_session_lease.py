@@ -1,9 +1,7 @@
 """A session runs in one place: a lease that another live server holds is respected, a dead one's is taken over."""
 
 import asyncio
-import sqlite3
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -172,30 +170,6 @@ async def test_a_lease_acquired_again_while_the_old_one_is_released_stands(sessi
 # What one server wants of another.
 
 
-async def test_a_waiting_server_gets_the_lease_when_the_other_releases_it(sessions: Sessions, other: Sessions) -> None:
-    lease = await sessions.leases.acquire("ses_1")
-    waiting = asyncio.create_task(other.leases.acquire("ses_1", wait=True))
-    await asyncio.sleep(0.05)
-    assert not waiting.done()
-    sessions.leases.release("ses_1")
-    assert (await asyncio.wait_for(waiting, 60)).generation == lease.generation + 1
-    await other.close()
-
-
-async def test_an_abort_is_seen_by_the_owner_and_returns_when_the_lease_is_released(sessions: Sessions, other: Sessions) -> None:
-    await sessions.leases.acquire("ses_1")
-    aborting = asyncio.create_task(other.leases.request_abort("ses_1"))
-    async with asyncio.timeout(60):
-        while await sessions.leases.aborted_runs() != ["ses_1"]:
-            await asyncio.sleep(0.01)
-    assert not aborting.done()
-    sessions.leases.release("ses_1")
-    await asyncio.wait_for(aborting, 60)
-    await sessions.leases.acquire("ses_1")
-    assert await sessions.leases.aborted_runs() == [], "the next run is not meant"
-    await other.close()
-
-
 async def test_what_is_abandoned_refuses_every_write_and_is_taken_over_when_it_is_stale(sessions: Sessions) -> None:
     await hold_as(sessions, sessions.leases.owner, age=DEAD_AFTER_MS + 1000)
     sessions.store.hold(sessions.leases.abandon("ses_1"))
@@ -218,23 +192,6 @@ async def test_a_lease_that_could_not_be_freed_is_freed_with_the_next_heartbeat(
     async with asyncio.timeout(60):
         while await sessions.store.query(lease_rows.leases):
             await asyncio.sleep(0.01)
-
-
-async def test_the_heartbeat_of_a_run_is_written_while_the_event_loop_stands_still(
-    sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.session.lease.HEARTBEAT_SECONDS", 0.05)
-
-    def heartbeat() -> int:
-        with closing(sqlite3.connect(tmp_path / "opensession.db")) as database:
-            return int(database.execute(f"SELECT heartbeat FROM {LEASE.name}").fetchone()[0])
-
-    await sessions.leases.acquire("ses_1")
-    began, deadline = heartbeat(), time.monotonic() + 60
-    while heartbeat() < began + 500:
-        assert time.monotonic() < deadline, "no heartbeat was written"
-        time.sleep(0.01)
-    assert sessions.leases.heartbeat_age() < 10
 
 
 async def test_who_was_not_heard_of_for_long_is_told_though_a_heartbeat_is_stored_again(

@@ -36,19 +36,6 @@ async def test_a_long_journal_is_trimmed_in_steps(sessions: Sessions, replay: Re
     assert (await replay.page(5, None)) == ReplayPage([], 5) and (await replay.page(4, None)).resync
 
 
-async def test_what_was_missed_comes_in_pages(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_rows, "PAGE_BYTES", 1)
-    cursor, seqs = 2, []
-    while True:
-        page = await replay.page(cursor, DIRECTORY)
-        seqs.append([event.seq for event in page.events])
-        assert page.last == (page.upto == 5)
-        if page.last:
-            break
-        cursor = page.upto
-    assert seqs == [[3], [4], [5]]
-
-
 async def test_a_journal_that_is_trimmed_between_two_pages_is_reported(
     sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,14 +7,12 @@ from typing import Any
 
 import orjson
 import pytest
-from session_parts import DIRECTORY, PLACE, Sessions, session, text_part, user
+from session_parts import DIRECTORY, Sessions, text_part, user
 
 from app.bus.base import PartDelta
-from app.schema.errors import NotFound
 from app.schema.part import Part, Tokens, ToolPart
-from app.schema.session import UpdateInput
 from app.schema.tool_state import Completed, CompletedTime, Running, Started
-from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
+from app.session.live_parts import WRITE_BEHIND_SECONDS
 from app.session.session_sums import Sums
 from app.session.session_tx import SessionTx
 from app.storage.tables import PART
@@ -183,22 +181,6 @@ async def test_a_part_that_cannot_be_stored_keeps_no_other_from_it(sessions: Ses
     assert await written(sessions) == ["Hello again"]
 
 
-async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "x" * 100 * MAX_CHARACTERS_PER_SECOND)
-    sessions.stream("prt_2", "H")
-    await sessions.store.barrier()
-    sessions.stream("prt_1", "y")
-    sessions.stream("prt_2", "ello")
-    async with asyncio.timeout(WRITE_BEHIND_SECONDS * 20):
-        while (await written(sessions))[1] != "Hello":
-            await asyncio.sleep(0.01)
-    assert (await written(sessions))[0][-1] == "x", "100 s after the last time at the earliest"
-    assert (await texts(sessions))[0][-1] == "y"
-    await sessions.store.barrier()
-    assert (await written(sessions))[0][-1] == "y"
-
-
 async def test_what_streams_while_an_earlier_state_is_stored_stays_seen(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     sessions.store.live.changed(tool_part("1"), DIRECTORY, None)
@@ -224,34 +206,4 @@ async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sess
 # Watching.
 
 
-async def test_a_watcher_that_raises_keeps_nothing_from_being_stored(
-    sessions: Sessions, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(_part: Part) -> None:
-        raise ValueError("not shown")
-
-    await sessions.put(user("msg_1"))
-    await stream_first(sessions, "Hel")
-    with sessions.store.watching("ses_1", fail):
-        await sessions.put(text_part("prt_1", "Hello"))
-    assert await texts(sessions) == ["Hello"] and sessions.store.live.of("ses_1") == {}
-    assert "a watcher of session ses_1 failed" in caplog.text
-
-
 # Sessions.
-
-
-async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_back(sessions: Sessions) -> None:
-    await sessions.put(session("ses_2", parent_id="ses_1"), session_id="ses_2")
-    sessions.database.gate.clear()
-    removing = asyncio.create_task(sessions.service.remove(PLACE.directory, "ses_1"))
-    updates = [
-        asyncio.create_task(sessions.service.update(PLACE, session_id, UpdateInput(title="back")))
-        for session_id in ("ses_1", "ses_2")
-    ]
-    await asyncio.sleep(0.05)
-    sessions.database.gate.set()
-    await asyncio.gather(removing, *updates, return_exceptions=True)
-    for session_id in ("ses_1", "ses_2"):
-        with pytest.raises(NotFound):
-            await sessions.store.session(session_id)

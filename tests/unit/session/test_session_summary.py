@@ -47,19 +47,6 @@ async def diff(sessions: Sessions) -> bytes:
     return await sessions.service.diff_json("ses_1")
 
 
-async def test_a_changed_tree_is_announced_once(sessions: Sessions) -> None:
-    trees = Trees(["a"])
-    await sessions.put(user("msg_p"))
-    await step(sessions, "msg_p", 1, "T0", "T1", "a")
-    assert await update(sessions, trees) == ["session.updated", "session.diff", "message.updated"]
-    writes = sessions.database.writes
-    assert await update(sessions, trees) == []
-    await step(sessions, "msg_p", 2, "T1", "T1")
-    assert await update(sessions, trees) == []
-    assert trees.asked == [("T0", "T1")] and sessions.database.writes == writes + 3, "the three of the step itself"
-    assert (await sessions.store.session("ses_1")).summary is not None
-
-
 async def test_what_others_changed_meanwhile_is_looked_at_once_and_not_announced(sessions: Sessions) -> None:
     """The trees differ, the diff of the files that the session touched does not."""
 
