@@ -42,11 +42,6 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
         yield running
 
 
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
-
-
 async def run(app: RunningApp, session: str, command: str, arguments: str = "", *, expect: int = 200, **fields: Any) -> Any:
     body = {"command": command, "arguments": arguments, **fields}
     return await app.post(f"/session/{session}/command", body, expect=expect)

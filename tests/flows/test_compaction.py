@@ -23,11 +23,6 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
         yield running
 
 
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
-
-
 async def summarize(app: RunningApp, session: str, *, expect: int = 200, **fields: Any) -> Any:
     return await app.post(f"/session/{session}/summarize", {**BIG, **fields}, expect=expect)
 

@@ -23,11 +23,6 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
         yield running
 
 
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
-
-
 def file(path: Path, mime: str = "text/plain", query: str = "", **fields: Any) -> dict[str, Any]:
     return {"type": "file", "mime": mime, "filename": path.name, "url": path.as_uri() + query, **fields}
 

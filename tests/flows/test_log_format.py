@@ -2,9 +2,6 @@
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import time
 from io import StringIO
 from pathlib import Path
@@ -89,15 +86,3 @@ def test_text_by_default(tmp_path: Path) -> None:
     command, environment = this_checkout()
     session, written = lines_of_an_abort(tmp_path, command, environment)
     assert any(f"INFO app.runs.turns: the turn of {session} was aborted" in line for line in written), written
-
-
-def test_a_format_that_is_none_is_refused(tmp_path: Path) -> None:
-
-    ran = subprocess.run(
-        [sys.executable, "-m", "app.cli", "serve", "--log-format", "xml"],
-        env={**os.environ, "OPENSESSION_DATA_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ran.returncode == 2 and "xml" in ran.stderr

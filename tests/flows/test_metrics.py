@@ -10,7 +10,7 @@ import pytest
 from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from scrape import parsed, scrape
-from turns import bash, call, configured, pending, priced, say, task, titled, until
+from turns import bash, call, configured, pending, priced, say, titled, until
 from user_logins import add_user, bearer
 
 from app.bus import listener as listening
@@ -133,14 +133,6 @@ async def test_a_permission_that_waits_and_is_rejected(tmp_path: Path) -> None:
     assert asking("waits", kind="permission") == 1 and asking("waits", kind="question") == 0
     assert found("waits", kind="permission") == 0 and found("wait_seconds_count", kind="permission") == 1
     assert found("tool_calls_total", tool="bash", outcome="denied") == found("turns_total", outcome="rejected") == 1
-
-
-async def test_a_subagents_turn_counts_too(tmp_path: Path) -> None:
-    async with counted(tmp_path, [[task()], [say("Looked.")], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
-        found = await scrape(app)
-    assert found("turns_total", outcome="answered") == 2 and found("tool_calls_total", tool="task", outcome="completed") == 1
 
 
 async def test_commits_and_the_journal(tmp_path: Path, database: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,6 @@ from app.provider.scripted.adapter import ScriptedProvider
 from app.schema.message import PromptInput
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,26 +1,13 @@
 """A person's own command in a session: stored as a call of the bash tool, so that the model sees it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from processes import running_in
 from refused_commits import refused_commits
-from running_app import RunningApp, running_app
+from running_app import RunningApp
 from turns import assert_finished, requests, statuses, texts, types, until
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
 
 
 async def shell(app: RunningApp, session: str, command: str, *, expect: int = 200, **fields: Any) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """Structured answers: a prompt whose `format` is a JSON schema is answered by an object that fits it, or by an error."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running_app import RunningApp, running_app
+from running_app import RunningApp
 from turns import call, parts, priced, requests, say, talking, task, tools, types
 
 from app.provider.base import ModelRequest, TextBlock, UserTurn
@@ -29,12 +28,6 @@ def offered(request: ModelRequest) -> list[str]:
 def last_text(request: ModelRequest) -> str:
     turn = request.messages[-1]
     return " ".join(block.text for block in turn.content if isinstance(block, TextBlock)) if isinstance(turn, UserTurn) else ""
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from database_meter import metered
 from running_app import RunningApp, running_app
 from user_logins import user
 
@@ -76,24 +75,6 @@ async def test_a_history_that_the_journal_has_forgotten_is_made_of_the_messages(
         assert whole[: len(made)] == made
         assert seqs(whole) == sorted(set(seqs(whole)))
         assert await history(app, session, len(made)) == whole[len(made) :]
-
-
-async def test_pages_of_a_history_that_the_journal_has_forgotten_read_its_messages_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with metered() as spent:
-        async with running_app(tmp_path, turns=[[{"text": "x" * 50_000}], [{"text": "One more."}]]) as app:
-            session = await begin(app, "Hi")
-            await forget_journal(app, monkeypatch)
-            pages: list[dict[str, Any]] = []
-            before = spent.copy()
-            while (page := await app.get(f"/api/session/{session}/history?limit=1&after={len(pages)}"))["data"]:
-                pages += page["data"]
-            assert len(pages) > 3 and spent.since(before).read < 100_000
-            assert pages == await history(app, session)
-            await begin(app, "Go on", session=session)
-            longer = await history(app, session)
-            assert told(longer)[: len(pages)] == told(pages) and len(longer) > len(pages)
 
 
 async def test_a_client_that_was_away_for_longer_than_the_journal_goes_on_where_it_was(

@@ -30,11 +30,6 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
         yield running
 
 
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
-
-
 def kinds(messages: list[dict[str, Any]]) -> list[str]:
     return [part["type"] for message in messages for part in message["parts"] if not part["type"].startswith("step")]
 
