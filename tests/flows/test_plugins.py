@@ -135,12 +135,25 @@ def test_the_plugin_of_these_tests_has_every_hook() -> None:
     assert [name for name in HOOK_NAMES if f'"{name}"' not in EVERY_HOOK] == []
 
 
-async def test_a_plugin_learns_where_it_works(app: RunningApp, files: PluginFiles) -> None:
-    await prompted(app)
-    project = await app.get("/project/current")
-    assert files.noted("plugin") == [
-        [str(app.directory), str(app.directory), {"id": project["id"], "worktree": str(app.directory), "vcs": "git"}]
-    ]
+async def test_hooks_of_a_prompt_change_what_is_stored_and_sent(app: RunningApp, files: PluginFiles) -> None:
+    session = await new_session(app)
+    answer = await app.prompt(session, "Hi", agent="build", model={"providerID": "acme", "modelID": "big"})
+    prompt, request = (await app.messages(session))[0], requests(app)[0]
+    assert texts(prompt) == ["Hi", "And the plugin says hello."] and prompt["info"]["system"] == "Be kind."
+    assert said_by_user(request) == ["Hi", "And the plugin says hello.", "Only for the model."]
+    assert len(request.system) == 2 and "Be kind." in request.system[1] and request.system[1].endswith("Answer in rhymes.")
+    assert (request.temperature, request.top_p, request.top_k) == (0.25, 0.5, 7)
+    assert request.options["reasoningEffort"] == "low" and request.headers["x-plugin"] == "big"
+    [[given, output]] = files.noted("chat.message")
+    assert given == {"sessionID": session, "agent": "build", "model": {"providerID": "acme", "modelID": "big"}}
+    assert (output["message"]["id"], output["parts"][0]["text"]) == (prompt["info"]["id"], "Hi")
+    asked = files.noted("chat.params")[0][0]
+    assert (asked["sessionID"], asked["message"]["id"]) == (session, answer["info"]["parentID"])
+    assert (asked["agent"]["name"], asked["model"]["id"], asked["provider"]["id"]) == ("build", "big", "acme")
+    await until(lambda: title_requests(app), "the title's request")
+    assert title_requests(app)[0].headers["x-plugin"] == "title"
+    place = {"id": (await app.get("/project/current"))["id"], "worktree": str(app.directory), "vcs": "git"}
+    assert files.noted("plugin") == [[str(app.directory), str(app.directory), place]], "what it learns when it is loaded"
 
 
 async def test_a_hook_may_call_the_server_it_runs_in(tmp_path: Path, files: PluginFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,51 +183,6 @@ async def test_config_may_change_the_configuration(app: RunningApp) -> None:
     assert (await app.get("/config"))["agent"]["helper"]["mode"] == "primary"
     await prompted(app, agent="helper")
     assert requests(app)[0].system[0] == "You are the plugin's agent."
-
-
-async def test_chat_message_changes_what_is_stored_and_sent(app: RunningApp, files: PluginFiles) -> None:
-    session = await new_session(app)
-    await app.prompt(session, "Hi", agent="build", model={"providerID": "acme", "modelID": "big"})
-    prompt = (await app.messages(session))[0]
-    assert texts(prompt) == ["Hi", "And the plugin says hello."]
-    assert prompt["info"]["system"] == "Be kind."
-    assert "And the plugin says hello." in said_by_user(requests(app)[0])
-    assert "Be kind." in requests(app)[0].system[1]
-    [[given, output]] = files.noted("chat.message")
-    assert given == {"sessionID": session, "agent": "build", "model": {"providerID": "acme", "modelID": "big"}}
-    assert (output["message"]["id"], output["parts"][0]["text"]) == (prompt["info"]["id"], "Hi")
-
-
-async def test_chat_params_and_headers_change_the_request(app: RunningApp, files: PluginFiles) -> None:
-    answer = await prompted(app)
-    request = requests(app)[0]
-    assert (request.temperature, request.top_p, request.top_k) == (0.25, 0.5, 7)
-    assert request.options["reasoningEffort"] == "low"
-    assert request.headers["x-plugin"] == "big"
-    given = files.noted("chat.params")[0][0]
-    assert given["sessionID"] == answer["info"]["sessionID"]
-    assert (given["agent"]["name"], given["model"]["id"], given["provider"]["id"]) == ("build", "big", "acme")
-    assert given["message"]["id"] == answer["info"]["parentID"]
-
-
-async def test_the_title_is_asked_for_with_the_hooks_too(app: RunningApp) -> None:
-    await prompted(app)
-    await until(lambda: title_requests(app), "the title's request")
-    assert title_requests(app)[0].headers["x-plugin"] == "title"
-
-
-async def test_system_transform_adds_to_the_system_prompt(app: RunningApp) -> None:
-    await prompted(app)
-    request = requests(app)[0]
-    assert len(request.system) == 2
-    assert request.system[1].endswith("Answer in rhymes.")
-
-
-async def test_messages_transform_changes_the_request_alone(app: RunningApp) -> None:
-    session = await new_session(app)
-    await app.prompt(session, "Hi")
-    assert "Only for the model." in said_by_user(requests(app)[0])
-    assert "Only for the model." not in texts((await app.messages(session))[0])
 
 
 async def test_tool_hooks_change_arguments_and_result(app: RunningApp, files: PluginFiles) -> None:
