@@ -5,22 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx2
 from every_route import WRITING, every_route, unknown
-from running_app import RunningApp, running_app
+from running_app import running_app
 
 Case = tuple[str, str, str, str | None, str | None]
 """Method, path, Host, Origin, content type."""
-
-
-async def send(app: RunningApp, case: Case) -> httpx2.Response:
-    """A stream is left as soon as it answers."""
-    method, path, host, origin, content_type = case
-    headers = {"host": host, "origin": origin, "content-type": content_type}
-    sent = {name: value for name, value in headers.items() if value is not None}
-    body = b"{" if method in WRITING else None
-    async with app.client.stream(method, path, headers=sent, content=body) as response:
-        return response
 
 
 async def test_every_write_leaves_one_line(tmp_path: Path, figure: Any) -> None:

@@ -12,19 +12,11 @@ from running_server import free_port
 
 from app.cli.server_checks import mode
 from app.settings import Settings
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
 
 
 @pytest.fixture
 def migrated_url(postgres: PostgresServer) -> str:
     return migrated(postgres)
-
-
-def migrate(data_dir: Path) -> None:
-    engine = make_engine(Settings(data_dir=data_dir).resolved_database_url)
-    upgrade(engine)
-    engine.dispose()
 
 
 def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:

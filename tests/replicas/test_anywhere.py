@@ -524,8 +524,10 @@ def _command(process: int) -> bytes:
 
 async def test_a_disposal_is_announced_on_all_replicas(replicas: Replicas, clients: list[Client]) -> None:
     async with replicas.followers() as followers:
-        seen = [asyncio.create_task(_hears_disposal(client)) for client in clients]
-        await asyncio.sleep(0.3)
+        listening = [asyncio.Event() for _ in clients]
+        seen = [asyncio.create_task(_hears_disposal(*each)) for each in zip(clients, listening, strict=True)]
+        for event in listening:
+            await event.wait()
         await clients[1].post("/instance/dispose")
         assert await asyncio.gather(*seen) == [True] * 3
         session = await new_session(clients[0])
@@ -533,9 +535,10 @@ async def test_a_disposal_is_announced_on_all_replicas(replicas: Replicas, clien
         assert await not_heard(replicas, followers) == []
 
 
-async def _hears_disposal(client: Client) -> bool:
+async def _hears_disposal(client: Client, listening: asyncio.Event) -> bool:
     async with asyncio.timeout(10), client.http.stream("GET", "/global/event") as response:
         async for line in response.aiter_lines():
+            listening.set()
             if "server.instance.disposed" in line:
                 return True
     return False

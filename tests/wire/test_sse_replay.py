@@ -11,7 +11,7 @@ import pytest
 from running_app import RunningApp, running_app
 from session_parts import putting
 from sse_reader import EventReader, Received
-from turns import talking
+from turns import talking, until
 
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.scripted.adapter import ScriptedProvider
@@ -194,7 +194,7 @@ async def test_a_client_that_comes_between_a_commit_and_its_announcement_hears_i
         say_at_once(app, session_id, asked["info"]["id"])
         await announcing.committed.wait()
         listening = asyncio.create_task(listen())
-        await asyncio.sleep(0.2)
+        await until(lambda: app.services.bus.listeners() == 1, "the listener")
         announcing.gate.set()
         await app.call("PATCH", f"/session/{session_id}", json={"title": "renamed"})
         picture = await listening
