@@ -119,7 +119,6 @@ async def test_aborts_at_random_moments(tmp_path: Path, figure: Figure) -> None:
     config = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
     async with running_app(tmp_path, workspace=configured(tmp_path, config), otherwise=answer) as app:
         async with app.events() as events:
-            await events.until("server.connected")
             for _ in range(ABORTS // AT_ONCE):
                 sessions = await asyncio.gather(*(abort_at_random(app, rng, slowest) for _ in range(AT_ONCE)))
                 await app.create_session(title="a mark")

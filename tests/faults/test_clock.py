@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from long_form import LONG
 from running_app import RunningApp, running_app
-from turns import texts
+from turns import talking, texts
 
 from app.provider.base import ModelRequest, StreamEvent, TextBlock, UserTurn
 from app.provider.scripted import Call, Say, ScriptedProvider, ScriptedStep
@@ -140,8 +140,7 @@ async def a_round(base: Path, jumping: JumpingClock, restart: Callable[[], None]
     """Wrong replies, wrong orders, and the first digits of the messages' ids."""
     prompts = [f"{'look at' if n % 2 else 'say'} {n}" for n in range(PROMPTS)]
     answers = []
-    async with running_app(base, provider=Echo(jumping)) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(base, provider=Echo(jumping), title="T") as (app, session):
         for n in range(PROMPTS // 2):
             answers.append(await ask(app, jumping, session, prompts[n], n))
     jumping.jump()

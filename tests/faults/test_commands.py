@@ -12,7 +12,7 @@ from command_tricks import FILE_TOOLS, FORBIDDEN, GUARDED_EDITS, GUARDED_READS, 
 from long_form import LONG
 from running_app import RunningApp, running_app
 from trick_ground import SECRET, Location, model_for
-from turns import bash, pending, say, tools, until
+from turns import bash, pending, say, talking, tools, until
 
 from app.provider.scripted import Call, ScriptedProvider
 
@@ -27,8 +27,7 @@ async def serving(place: Location, permission: dict[str, Any]) -> AsyncIterator[
     """With a person who says no to everything."""
     place.prepare({"permission": permission})
     provider = ScriptedProvider(otherwise=place.answer)
-    async with running_app(place.base, provider=provider, patience=600, sandbox="off") as app, app.events() as events:
-        await events.until("server.connected")
+    async with running_app(place.base, provider=provider, patience=600, sandbox="off") as app, app.events():
         person = asyncio.create_task(say_no(app, place))
         yield app
         person.cancel()
@@ -145,8 +144,7 @@ async def test_a_link_put_in_place_while_permission_was_asked_leads_nowhere(plac
     read = [{"tool": "read", "args": {"filePath": "src/b.txt"}}]
     turns = [*([read] if permission == "edit" else []), [{"tool": tool, "args": args}], [say()]]
     before = place.contents()
-    async with running_app(place.base, turns=turns) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(place.base, turns=turns, title="T") as (app, session):
         turn = asyncio.create_task(app.prompt(session, "Go on", model=model_for(tool)))
         request = await pending(app)
         (place.workspace / "src").rename(place.workspace / "src before")
@@ -164,8 +162,7 @@ async def test_a_link_that_another_call_makes_meanwhile_leads_nowhere(place: Loc
     place.prepare({"permission": {"*": "allow", "external_directory": "deny"}})
     swap = "for i in $(seq 300); do mv src s2; ln -s ../outside src; rm src; mv s2 src; done"
     writes = [{"tool": "write", "args": {"filePath": f"src/new{n}", "content": "made"}} for n in range(30 if LONG else 8)]
-    async with running_app(place.base, turns=[[bash(swap), *writes], [say()]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(place.base, turns=[[bash(swap), *writes], [say()]], title="T") as (app, session):
         await app.prompt(session, "Go on")
         await until(lambda: not app.services.live.is_running(session))
     assert list((place.base / "outside").glob("new*")) == []

@@ -11,8 +11,7 @@ import pytest
 from flood import Chunks, Flood, bomb, flooding, repeated, sse
 from long_form import LONG
 from real_server import MIB, RealServer, real_server
-from running_app import running_app
-from turns import assert_finished, configured
+from turns import assert_finished, configured, talking
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
 JSON = "application/json"
@@ -166,8 +165,7 @@ async def test_a_flood_behind_a_call_that_has_begun_ends_the_turn_too(tmp_path: 
 
     flood.sends(answer)
     workspace = configured(tmp_path, config(flood, "responses"))
-    async with running_app(tmp_path, workspace=workspace, max_part_bytes=100_000) as app:
-        session = (await app.create_session(title="Named"))["id"]
+    async with talking(tmp_path, workspace=workspace, max_part_bytes=100_000, title="Named") as (app, session):
         error = (await app.prompt(session, "Hi"))["info"]["error"]
         assert "more than" in error["data"]["message"] and flood.asked == 1
         assert_finished(await app.messages(session))

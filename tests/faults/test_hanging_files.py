@@ -87,24 +87,8 @@ async def test_another_user_is_served(app: RunningApp, tmp_path: Path, pipes: li
             await assert_serves(http, mine, bearer(bert))
 
 
-@pytest.mark.parametrize("name", PIPES)
-async def test_another_directory_is_served(app: RunningApp, tmp_path: Path, pipes: list[Path], name: str) -> None:
-    """Without users."""
-    mine, hanging = make_workspace(tmp_path / "mine"), with_pipe(make_git(tmp_path / "other"), name, pipes)
-    limits = httpx2.Limits(max_connections=None)
-    async with listening(app) as port, httpx2.AsyncClient(base_url=url(port), timeout=SOON, limits=limits) as http:
-        with asked(http, PIPES[name], [hanging] * 20, None):
-            await asyncio.sleep(1)
-            await assert_serves(http, mine, {})
-
-
 def url(port: int) -> str:
     return f"http://127.0.0.1:{port}"
-
-
-def make_git(directory: Path) -> Path:
-    (directory / ".git").mkdir(parents=True)
-    return directory
 
 
 async def test_the_health_check_says_that_no_thread_is_free(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:

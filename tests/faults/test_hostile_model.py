@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from long_form import LONG
 from model_server import Chunk, Cut, ModelServer, Refusal, Step, Tokens, model_server
-from running_app import running_app
-from turns import assert_finished, configured, statuses, texts
+from turns import assert_finished, statuses, talking, texts
 
 Figure = Callable[[str], None]
 
@@ -76,8 +75,7 @@ async def outcome(tmp_path: Path, case: Case, patience: float = 60.0) -> tuple[d
     with model_server() as model:
         model.play(*case.first)
         model.otherwise = case.otherwise
-        async with running_app(tmp_path, workspace=configured(tmp_path, config(model)), patience=patience) as app:
-            session = (await app.create_session())["id"]
+        async with talking(tmp_path, config=config(model), patience=patience) as (app, session):
             began = time.monotonic()
             answer = await app.prompt(session, "Hi")
             took, calls = time.monotonic() - began, len(model.requests)

@@ -71,40 +71,26 @@ async def look_and_write(app: RunningApp, seen: Path) -> str:
     return seen.read_text()
 
 
-@needs_sandbox
+@pytest.mark.parametrize("sandbox", [pytest.param("require", marks=needs_sandbox), "off"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_it_runs_in_the_sandbox_without_the_servers_secrets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+async def test_it_is_given_no_secret_and_in_the_sandbox_reaches_nothing_outside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, sandbox: str
 ) -> None:
     for name in SECRETS:
         monkeypatch.setenv(name, SECRET)
     outside, directory = tmp_path / "outside", make_workspace(tmp_path / "workspace")
     outside.mkdir()
     (outside / "key").write_text(SECRET)
-    (directory / "program.sh").write_text(
-        f"#!/bin/sh\nenv >> seen.txt; cat /proc/[0-9]*/environ {outside}/key {tmp_path}/data/* >> seen.txt 2>&1\n"
-        f"touch {outside}/ran; cp seen.txt {outside}/; echo the end >> seen.txt\n"
+    tries = (
+        f"cat /proc/[0-9]*/environ {outside}/key {tmp_path}/data/* >> seen.txt 2>&1\ntouch {outside}/ran; cp seen.txt {outside}/"
     )
+    program = f"#!/bin/sh\nenv >> seen.txt\n{tries if sandbox == 'require' else ''}\necho the end >> seen.txt\n"
+    (directory / "program.sh").write_text(program)
     (directory / "program.sh").chmod(0o755)
     WAYS[way](directory)
     turns = [[call("write", filePath=f"a.{ending}", content="x = 1\n")] for ending in ("py", "md")]
     auth = ("opencode", SECRET)
-    async with running_app(tmp_path, workspace=directory, turns=[*turns, [say()]], auth=auth, sandbox="require") as app:
+    async with running_app(tmp_path, workspace=directory, turns=[*turns, [say()]], auth=auth, sandbox=sandbox) as app:
         seen = await look_and_write(app, directory / "seen.txt")
     assert "PATH=" in seen and SECRET not in seen
     assert [path.name for path in outside.iterdir()] == ["key"]
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_without_a_sandbox_it_is_not_given_them_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    for name in SECRETS:
-        monkeypatch.setenv(name, SECRET)
-    directory = make_workspace(tmp_path / "workspace")
-    (directory / "program.sh").write_text("#!/bin/sh\nenv >> seen.txt; echo the end >> seen.txt\n")
-    (directory / "program.sh").chmod(0o755)
-    WAYS[way](directory)
-    turns = [[call("write", filePath=f"a.{ending}", content="x = 1\n")] for ending in ("py", "md")]
-    auth = ("opencode", SECRET)
-    async with running_app(tmp_path, workspace=directory, turns=[*turns, [say()]], auth=auth, sandbox="off") as app:
-        seen = await look_and_write(app, directory / "seen.txt")
-    assert "PATH=" in seen and SECRET not in seen

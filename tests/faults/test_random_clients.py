@@ -35,7 +35,6 @@ IDLE_WITHIN = 3.0 * SLACK
 FINISHED_WITHIN = 10.0 * SLACK
 """The same where the end of a turn could not be stored: it is tried again after 1, 2, 4 … seconds."""
 CONFIG = '{"permission": {"bash": {"*": "allow", "touch *": "ask"}}}'
-NO_ANSWER = "got no answer that could be stored"
 THE_END = "The end"
 SHOWN = 60
 """Lines of a session's history, when something is wrong with it."""

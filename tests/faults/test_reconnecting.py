@@ -105,35 +105,6 @@ async def test_nothing_is_missed_and_nothing_comes_twice(tmp_path: Path, figure:
     assert connections > 5 * CLIENTS
 
 
-async def test_a_killed_server_knows_every_part_that_it_has_shown(tmp_path: Path, figure: Any) -> None:
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"turns": [[{"text": "word " * 100, "chunks": 100, "delay": 0.05}]] * (RESTARTS + 1)}))
-    with real_server(tmp_path, OPENSESSION_SCRIPT=str(script)) as server:
-        follower = Follower(server, 1)
-        following = asyncio.create_task(follower.follow())
-        for _ in range(RESTARTS):
-            shown = len(follower.texts)
-            await prompt_one(server)
-            async with asyncio.timeout(30):
-                while len(follower.texts) < shown + 2:
-                    await asyncio.sleep(0.001)
-            server.kill()
-            await asyncio.to_thread(server.start)
-        texts = await the_end(server)
-        await asyncio.wait_for(following, 60)
-    figure(
-        f"{RESTARTS} kills at the first word of an answer: {len(follower.texts.keys() - texts.keys())} parts shown and forgotten"
-    )
-    assert follower.texts == texts
-
-
-async def prompt_one(server: RealServer) -> None:
-    async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
-        session = (await client.post("/session", json={"title": "T"})).json()["id"]
-        body = {"parts": [{"type": "text", "text": "go on"}]}
-        assert (await client.post(f"/session/{session}/prompt_async", json=body)).status_code == 204
-
-
 async def prompt(server: RealServer, count: int) -> None:
     """Half of the prompts are answered, the others are under way."""
     async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
@@ -156,23 +127,3 @@ async def the_end(server: RealServer) -> dict[str, str]:
                 texts |= {part["id"]: part["text"] for part in message["parts"] if "text" in part}
         await client.post("/session", json={"title": THE_END})
         return texts
-
-
-async def test_a_cursor_that_is_too_old_is_told_to_start_anew(tmp_path: Path, figure: Any) -> None:
-    """The journal keeps 10,000 events; the short form asks for a cursor that was never given, which is answered alike."""
-    with real_server(tmp_path) as server:
-        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client:
-            session = (await client.post("/session", json={"title": "0"})).json()["id"]
-            if LONG:
-                for number in range(11_000):
-                    await client.patch(f"/session/{session}", json={"title": str(number)})
-                await asyncio.sleep(65)  # the journal is trimmed once a minute
-            seen = []
-            cursor = "1" if LONG else "999999"
-            async with client.stream("GET", "/event", headers={"last-event-id": cursor}) as response:
-                async for line in response.aiter_lines():
-                    seen.append(json.loads(line[5:])["type"]) if line.startswith("data:") else None
-                    if len(seen) == 2:
-                        break
-    figure(f"a cursor {'11,000 events old' if LONG else 'that was never given'} is answered with {seen[1]}")
-    assert seen == ["server.connected", "server.resync"]

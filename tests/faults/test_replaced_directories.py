@@ -26,7 +26,7 @@ from app.sandbox.scope import private_directory
 
 SECRET = "marked-secret"
 ALLOW_ALL = [{"permission": "*", "pattern": "*", "action": "allow"}]
-FLIP_SECONDS = 20.0 if LONG else 3.0
+FLIP_SECONDS = 20.0 if LONG else 1.0
 
 
 @dataclass

@@ -184,8 +184,7 @@ async def test_what_is_idle_is_closed(tmp_path: Path, figure: Any) -> None:
             held = instances_and_clients() - own
             assert await until(lambda: workspaces.open_directories() == [], 20)
             left = instances_and_clients() - own  # the test asks by a client too
-            async with app.events() as events:
-                await events.until("server.connected")
+            async with app.events():
                 await asyncio.sleep(1.2)
                 kept = workspaces.open_directories()
             listeners = app.services.bus.listeners()

@@ -132,10 +132,6 @@ def echo(request: ModelRequest) -> ScriptedTurn:
     return parse_turn([{"text": f"answer marked-secret-of-{marks[-1] if marks else 'nobody'} " * 20}])
 
 
-def of_nobody(request: ModelRequest) -> ScriptedTurn:
-    return parse_turn([{"text": "A title"}])
-
-
 async def test_two_members_at_once(tmp_path: Path, figure: Any) -> None:
     roots = {name: tmp_path / name for name in ("anna", "bert")}
     for root in roots.values():

@@ -12,12 +12,11 @@ from running_app import RunningApp, running_app
 from turns import (
     assert_finished,
     bash,
-    configured,
     parts,
-    pending,
     requests,
     say,
     statuses,
+    talking,
     task,
     texts,
     title_requests,
@@ -27,7 +26,6 @@ from turns import (
 
 from app.provider.scripted import ScriptedProvider, Wait
 
-ASK = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
 STUBBORN = "trap '' TERM; echo started; while :; do sleep 0.05; done"
 
 
@@ -59,10 +57,8 @@ async def aborted(app: RunningApp, session: str, prompt: asyncio.Task[dict[str, 
 
 
 async def test_an_abort_in_the_middle_of_a_text_keeps_the_text(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Half an ans", chunks=1), for_ever()], [say("Next.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[say("Half an ans", chunks=1), for_ever()], [say("Next.")]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
             prompt = asyncio.create_task(app.prompt(session, "Hi"))
             await events.until(lambda event: bool(event.properties.get("delta")))
             answer = await aborted(app, session, prompt)
@@ -77,28 +73,16 @@ async def test_an_abort_in_the_middle_of_a_text_keeps_the_text(tmp_path: Path) -
 
 
 async def test_an_abort_before_the_model_says_anything(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[for_ever()], [say("Next.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[for_ever()], [say("Next.")]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
         await until(lambda: requests(app))
         await aborted(app, session, prompt)
         assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
-async def test_an_abort_of_a_turn_that_has_hardly_begun_leaves_an_answer(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
-        prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        await until(lambda: app.services.live.is_running(session))
-        await aborted(app, session, prompt)
-        assert texts(await app.prompt(session, "Again")) == ["ok"]
-
-
 async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash(f"({STUBBORN}) & {STUBBORN}")], [say("Next.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[bash(f"({STUBBORN}) & {STUBBORN}")], [say("Next.")]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
             prompt = asyncio.create_task(app.prompt(session, "Run"))
             await shown_output(events)
             assert running_in(app.directory)
@@ -111,21 +95,9 @@ async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> Non
         assert result.text == "Tool execution aborted" and result.is_error  # type: ignore[union-attr]
 
 
-async def test_an_abort_keeps_what_the_command_had_changed_on_record(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash(f"echo changed > a.txt; {STUBBORN}")]]) as app:
-        session = (await app.create_session())["id"]
-        async with app.events() as events:
-            await events.until("server.connected")
-            prompt = asyncio.create_task(app.prompt(session, "Run"))
-            await shown_output(events)
-            answer = await aborted(app, session, prompt)
-    assert parts(answer, "patch")[0]["files"] == [str(app.directory / "a.txt")]
-
-
 async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:
     busy = {"status": 429, "headers": {"retry-after": "60"}, "message": "slow down"}
-    async with running_app(tmp_path, turns=[[busy], [say("Next.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[busy], [say("Next.")]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
         async with asyncio.timeout(60):
             while (await statuses(app)).get(session, {}).get("type") != "retry":
@@ -134,22 +106,10 @@ async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:
         assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
-async def test_an_abort_while_permission_is_asked(tmp_path: Path) -> None:
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=[[bash("touch x")], [say("Next.")]]) as app:
-        session = (await app.create_session())["id"]
-        prompt = asyncio.create_task(app.prompt(session, "Go"))
-        await pending(app)
-        answer = await aborted(app, session, prompt)
-        assert tools(answer)[0]["state"]["status"] == "error" and not (app.directory / "x").exists()
-        assert texts(await app.prompt(session, "Again")) == ["Next."]
-
-
 async def test_an_abort_ends_subagents_too(tmp_path: Path) -> None:
     turns = [[task("Sleep")], [bash(STUBBORN)], [say("Next.")]]
-    async with running_app(tmp_path, turns=turns) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=turns) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
             prompt = asyncio.create_task(app.prompt(session, "Delegate"))
             await shown_output(events)
             answer = await aborted(app, session, prompt)
@@ -163,22 +123,18 @@ async def test_an_abort_ends_subagents_too(tmp_path: Path) -> None:
 
 
 async def test_aborts_at_once_are_one(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash(STUBBORN)]]) as app:
-        session = (await app.create_session())["id"]
-        async with app.events() as events:
-            await events.until("server.connected")
-            prompt = asyncio.create_task(app.prompt(session, "Run"))
-            await shown_output(events)
-            others = [asyncio.create_task(app.post(f"/session/{session}/abort")) for _ in range(5)]
-            await aborted(app, session, prompt)
-            await asyncio.gather(*others)
-            await events.until("session.idle")
-            assert events.types.count("session.idle") == 1 and events.types.count("session.error") == 1
+    async with talking(tmp_path, turns=[[bash(STUBBORN)]]) as (app, session), app.events() as events:
+        prompt = asyncio.create_task(app.prompt(session, "Run"))
+        await shown_output(events)
+        others = [asyncio.create_task(app.post(f"/session/{session}/abort")) for _ in range(5)]
+        await aborted(app, session, prompt)
+        await asyncio.gather(*others)
+        await events.until("session.idle")
+        assert events.types.count("session.idle") == 1 and events.types.count("session.error") == 1
 
 
 async def test_prompts_that_wait_for_the_turn_are_aborted_with_it(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[for_ever()], [say("Next.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[for_ever()], [say("Next.")]]) as (app, session):
         first = asyncio.create_task(app.prompt(session, "one"))
         await until(lambda: requests(app))
         second = asyncio.create_task(app.prompt(session, "two"))
@@ -195,25 +151,15 @@ async def test_prompts_that_wait_for_the_turn_are_aborted_with_it(tmp_path: Path
 async def test_an_abort_does_not_wait_for_the_title(tmp_path: Path) -> None:
     never = asyncio.Event()
     provider = ScriptedProvider([[say("Half"), for_ever()]], title=lambda request: (Wait(never),))
-    async with running_app(tmp_path, provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=provider) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
         await until(lambda: title_requests(app), "the title's request")
         await aborted(app, session, prompt)
 
 
-async def test_an_idle_or_unknown_session_is_aborted_already(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
-        assert await app.post(f"/session/{session}/abort") is True
-        assert await app.post("/session/ses_nope/abort") is True
-
-
 async def test_a_deleted_session_stays_deleted(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash(STUBBORN)]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[bash(STUBBORN)]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
             prompt = asyncio.create_task(app.prompt(session, "Run"))
             await shown_output(events)
             assert await app.call("DELETE", f"/session/{session}") is True
@@ -221,20 +167,6 @@ async def test_a_deleted_session_stays_deleted(tmp_path: Path) -> None:
             await asyncio.wait({prompt})
         await app.call("GET", f"/session/{session}", expect=404)
         assert await app.get("/session") == [] and not running_in(app.directory)
-
-
-async def test_a_server_that_stops_finishes_its_turns(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Half"), bash(STUBBORN)]]) as app:
-        session = (await app.create_session())["id"]
-        async with app.events() as events:
-            await events.until("server.connected")
-            prompt = asyncio.create_task(app.prompt(session, "Run"))
-            await shown_output(events)
-    await asyncio.wait({prompt})
-    async with running_app(tmp_path) as app:
-        messages = await app.messages(session)
-        assert_finished(messages)
-        assert messages[-1]["info"]["error"]["name"] == "MessageAbortedError" and not running_in(app.directory)
 
 
 async def test_an_abort_at_any_moment_of_a_request_s_beginning_leaves_the_session_free(tmp_path: Path) -> None:

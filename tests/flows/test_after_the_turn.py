@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from running_app import RunningApp, running_app
 from sse_reader import Received
-from turns import bash, requests, say, statuses, texts, title_requests, titled, until
+from turns import bash, requests, say, statuses, talking, texts, title_requests, titled, until
 
 from app.provider.base import ModelRequest, TextBlock
 from app.provider.scripted import TITLE, Fail, Say, ScriptedProvider, ScriptedTurn, Wait
@@ -43,10 +43,8 @@ def names(event: Received) -> bool:
 
 async def test_an_answer_does_not_wait_for_its_title(tmp_path: Path) -> None:
     provider = SlowTitles([say("One.")], [say("Two.")])
-    async with running_app(tmp_path, provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=provider) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
             async with asyncio.timeout(60):
                 assert texts(await untitled_answer(app, session)) == ["One."]
             await events.until("session.idle")
@@ -62,10 +60,8 @@ async def test_an_answer_does_not_wait_for_its_title(tmp_path: Path) -> None:
 
 async def test_a_late_title_overwrites_no_name_that_was_given_meanwhile(tmp_path: Path) -> None:
     provider = SlowTitles([say("One.")])
-    async with running_app(tmp_path, provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=provider) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
             await untitled_answer(app, session)
             await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
             provider.gate.set()
@@ -75,10 +71,8 @@ async def test_a_late_title_overwrites_no_name_that_was_given_meanwhile(tmp_path
 
 async def test_no_title_is_requested_for_a_session_that_was_named_before_it(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as (app, session):
         async with app.events() as events:
-            await events.until(lambda event: bool(event.properties.get("delta")) or event.type == "server.connected")
             prompt = asyncio.create_task(app.prompt(session, "Hi"))
             await events.until(lambda event: bool(event.properties.get("delta")))
             await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
@@ -92,8 +86,7 @@ async def test_a_late_title_of_a_deleted_prompt_is_dropped_and_the_next_prompt_g
 ) -> None:
     caplog.set_level(logging.DEBUG, "app.session")
     provider = SlowTitles()
-    async with running_app(tmp_path, provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=provider) as (app, session):
         answer = await untitled_answer(app, session)
         await app.call("DELETE", f"/session/{session}/message/{answer['info']['parentID']}")
         provider.gate.set()
@@ -122,8 +115,7 @@ async def test_a_session_that_is_deleted_before_its_title_comes_stays_deleted(
 
 async def test_an_abort_of_a_later_turn_leaves_the_title_alone(tmp_path: Path) -> None:
     provider = SlowTitles([say("One.")], [say("Half"), {"wait": asyncio.Event()}])
-    async with running_app(tmp_path, provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=provider) as (app, session):
         await untitled_answer(app, session)
         prompt = asyncio.create_task(app.prompt(session, "More"))
         await until(lambda: len(requests(app)) == 2)
@@ -135,8 +127,7 @@ async def test_an_abort_of_a_later_turn_leaves_the_title_alone(tmp_path: Path) -
 
 
 async def test_a_title_that_a_restart_lost_is_requested_again_with_the_next_prompt(tmp_path: Path) -> None:
-    async with running_app(tmp_path, provider=SlowTitles()) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=SlowTitles()) as (app, session):
         await untitled_answer(app, session)
     async with running_app(tmp_path) as app:
         await app.prompt(session, "More")
@@ -149,8 +140,7 @@ async def test_a_title_that_a_restart_lost_is_requested_again_with_the_next_prom
 
 async def test_a_title_that_failed_is_not_requested_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     provider = ScriptedProvider(title=lambda request: (Fail(400),))
-    async with running_app(tmp_path, provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=provider) as (app, session):
         await app.prompt(session, "Hi")
         await until(lambda: "no title for" in caplog.text, "the failure is logged")
         asked = len(title_requests(app))
@@ -182,15 +172,13 @@ async def changed(app: RunningApp, session: str) -> list[str]:
 
 async def test_a_slow_diff_holds_the_answer_up_for_a_second_at_most_and_is_stored_later(tmp_path: Path, hanging: Path) -> None:
     turns = [[bash("echo one > one.txt")], [say("One.")], [bash("echo two > two.txt")], [say("Two.")]]
-    async with running_app(tmp_path, turns=turns) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=turns, title="T") as (app, session):
         hanging.touch()
         for text in ("One.", "Two."):
             began = time.monotonic()
             assert texts(await app.prompt(session, "Go")) == [text]
             assert time.monotonic() - began < 20 and await changed(app, session) == []
         async with app.events() as events:
-            await events.until("server.connected")
             hanging.unlink()
             await events.until(lambda event: changed_by_prompt(event) == ["two.txt"])
         assert await changed(app, session) == ["one.txt", "two.txt"]
@@ -199,8 +187,10 @@ async def test_a_slow_diff_holds_the_answer_up_for_a_second_at_most_and_is_store
 
 
 async def test_a_diff_of_an_answer_that_is_deleted_is_gone_after_the_next_turn(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash("echo b > b.txt")], [say("Done.")], [say("So be it.")]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[bash("echo b > b.txt")], [say("Done.")], [say("So be it.")]], title="T") as (
+        app,
+        session,
+    ):
         await app.prompt(session, "Write")
         assert [file["file"] for file in await app.get(f"/session/{session}/diff")] == ["b.txt"]
         wrote = (await app.messages(session))[1]["info"]["id"]
@@ -210,8 +200,7 @@ async def test_a_diff_of_an_answer_that_is_deleted_is_gone_after_the_next_turn(t
 
 
 async def test_diffs_that_a_restart_lost_are_made_in_the_next_turn(tmp_path: Path, hanging: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash("echo one > one.txt")], [say("One.")]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[bash("echo one > one.txt")], [say("One.")]], title="T") as (app, session):
         hanging.touch()
         await app.prompt(session, "Go")
     hanging.unlink()

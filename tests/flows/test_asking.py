@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import assert_finished, bash, call, configured, parts, pending, requests, say, statuses, texts, tools, until
+from turns import assert_finished, bash, call, configured, parts, pending, requests, say, statuses, talking, texts, tools, until
 
 ASK = {"permission": {"bash": "ask"}}
 QUESTION = {
@@ -36,38 +36,34 @@ async def all_pending(app: RunningApp, count: int) -> list[dict[str, Any]]:
 
 async def test_once_lets_this_call_through_and_asks_again_for_the_next(tmp_path: Path) -> None:
     turns = [[bash("echo one", "c1")], [bash("echo two", "c2")], [say()]]
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=turns) as app:
-        session = await app.create_session()
+    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
-            await app.prompt_async(session["id"], "Go")
+            await app.prompt_async(session, "Go")
             asked = (await events.until("permission.asked")).properties
-            assert asked["sessionID"] == session["id"] and asked["patterns"] == ["echo one"] and asked["always"] == ["echo *"]
-            step = (await app.messages(session["id"]))[-1]
+            assert asked["sessionID"] == session and asked["patterns"] == ["echo one"] and asked["always"] == ["echo *"]
+            step = (await app.messages(session))[-1]
             assert asked["tool"] == {"messageID": step["info"]["id"], "callID": "c1"}
             assert tools(step)[0]["state"]["status"] == "running"
-            assert await statuses(app) == {session["id"]: {"type": "busy"}}
+            assert await statuses(app) == {session: {"type": "busy"}}
             await reply(app, asked, "once")
             again = (await events.until("permission.asked", count=2)).properties
             await reply(app, again, "once")
             await events.until("session.idle")
             assert [event.properties["reply"] for event in events.of_type("permission.replied")] == ["once", "once"]
-        messages = await app.messages(session["id"])
+        messages = await app.messages(session)
     assert [tool["state"]["output"] for tool in tools(messages)] == ["one\n", "two\n"]
 
 
 async def test_always_holds_for_the_project_also_after_a_restart(tmp_path: Path) -> None:
     workspace = configured(tmp_path, ASK)
-    async with running_app(tmp_path, workspace=workspace, turns=[[bash("echo one")], [bash("echo two")], [say()]]) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with talking(tmp_path, workspace=workspace, turns=[[bash("echo one")], [bash("echo two")], [say()]]) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         await reply(app, await pending(app), "always")
         await prompt
-        assert [tool["state"]["output"] for tool in tools(await app.messages(session["id"]))] == ["one\n", "two\n"]
-    async with running_app(tmp_path, workspace=workspace, turns=[[bash("echo three")], [say()]]) as app:
-        other = await app.create_session()
-        await app.prompt(other["id"], "Go")
-        assert tools(await app.messages(other["id"]))[0]["state"]["output"] == "three\n"
+        assert [tool["state"]["output"] for tool in tools(await app.messages(session))] == ["one\n", "two\n"]
+    async with talking(tmp_path, workspace=workspace, turns=[[bash("echo three")], [say()]]) as (app, other):
+        await app.prompt(other, "Go")
+        assert tools(await app.messages(other))[0]["state"]["output"] == "three\n"
 
 
 async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours(tmp_path: Path) -> None:
@@ -77,8 +73,7 @@ async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours
     asks = {"permission": {"external_directory": "ask"}}
     turns = [[bash(f"ls {tmp_path}/notes")], [bash(f"ls {tmp_path}/notes; cat {tmp_path}/notes/file")]]
     turns += [[bash(f"cat {tmp_path}/notebooks/file")], [say()]]
-    async with running_app(tmp_path, workspace=configured(tmp_path, asks), turns=turns, sandbox="off") as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=asks, turns=turns, sandbox="off") as (app, session):
         await app.prompt_async(session, "Go")
         await reply(app, await pending(app), "always")
         await reply(app, await pending(app), "reject")
@@ -90,29 +85,27 @@ async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours
 
 async def test_always_lets_through_what_waits_for_the_same(tmp_path: Path) -> None:
     turns = [[bash("echo one", "c1"), bash("echo two", "c2"), bash("ls", "c3")], [say()]]
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=turns) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         waiting = {request["tool"]["callID"]: request for request in await all_pending(app, 3)}
         await reply(app, waiting["c1"], "always")
         (left,) = await app.get("/permission")
         assert left["tool"]["callID"] == "c3"
         await reply(app, left, "once")
         await prompt
-        assert [tool["state"]["status"] for tool in tools(await app.messages(session["id"]))] == ["completed"] * 3
+        assert [tool["state"]["status"] for tool in tools(await app.messages(session))] == ["completed"] * 3
 
 
 async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: Path) -> None:
     turns = [[bash("echo one", "c1"), bash("echo two", "c2"), call("read", "c3", filePath="a.txt")], [say("not asked for")]]
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=turns) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         first, _ = await all_pending(app, 2)
         await reply(app, first, "reject")
         answer = await prompt
         assert await app.get("/permission") == [] and await statuses(app) == {}
         assert len(requests(app)) == 1
-        messages = await app.messages(session["id"])
+        messages = await app.messages(session)
     assert answer["info"]["finish"] == "tool-calls" and "error" not in answer["info"]
     assert [tool["state"]["status"] for tool in tools(answer)] == ["error", "error", "completed"]
     assert "rejected permission" in tools(answer)[0]["state"]["error"]
@@ -120,30 +113,18 @@ async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: P
     assert_finished(messages)
 
 
-async def test_after_a_rejection_the_next_prompt_goes_on(tmp_path: Path) -> None:
-    turns = [[bash("echo one")], [say("Then not.")]]
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=turns) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
-        await reply(app, await pending(app), "reject")
-        await prompt
-        assert texts(await app.prompt(session["id"], "Leave it")) == ["Then not."]
-
-
 async def test_the_turn_may_go_on_after_a_rejection(tmp_path: Path) -> None:
     config = {**ASK, "experimental": {"continue_loop_on_deny": True}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[bash("echo")], [say("Then not.")]]) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with talking(tmp_path, config=config, turns=[[bash("echo")], [say("Then not.")]]) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         await reply(app, await pending(app), "reject")
         assert texts(await prompt) == ["Then not."]
 
 
 async def test_a_rejection_with_a_reason_goes_back_to_the_model(tmp_path: Path) -> None:
     turns = [[bash("echo one")], [say("As you like.")]]
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=turns) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         await reply(app, await pending(app), "reject", "Use printf")
         assert texts(await prompt) == ["As you like."]
         result = requests(app)[1].messages[-1].content[0]
@@ -152,29 +133,19 @@ async def test_a_rejection_with_a_reason_goes_back_to_the_model(tmp_path: Path) 
 
 async def test_what_a_rule_denies_is_not_asked_and_the_turn_goes_on(tmp_path: Path) -> None:
     config = {"permission": {"bash": {"*": "ask", "rm *": "deny"}}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[bash("echo x; rm a.txt")], [say()]]) as app:
-        session = await app.create_session()
-        assert texts(await app.prompt(session["id"], "Go")) == ["Done."]
-        assert "forbids" in tools(await app.messages(session["id"]))[0]["state"]["error"]
+    async with talking(tmp_path, config=config, turns=[[bash("echo x; rm a.txt")], [say()]]) as (app, session):
+        assert texts(await app.prompt(session, "Go")) == ["Done."]
+        assert "forbids" in tools(await app.messages(session))[0]["state"]["error"]
         assert (app.directory / "a.txt").exists()
 
 
 async def test_a_denied_tool_is_not_offered(tmp_path: Path) -> None:
     config = {"permission": {"edit": "deny", "bash": {"*": "deny", "git *": "allow"}}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
+    async with talking(tmp_path, config=config) as (app, session):
+        await app.prompt(session, "Go")
         offered = {tool.id for tool in requests(app)[0].tools}
     assert not offered & {"edit", "write", "multiedit"}
     assert {"bash", "read"} <= offered
-
-
-async def test_a_session_s_own_rules_count(tmp_path: Path) -> None:
-    rule = {"permission": "bash", "pattern": "*", "action": "deny"}
-    async with running_app(tmp_path, turns=[[bash("echo one")], [say()]]) as app:
-        session = await app.create_session(permission=[rule])
-        await app.prompt(session["id"], "Go")
-        assert tools(await app.messages(session["id"]))[0]["state"]["status"] == "error"
 
 
 async def test_an_edit_is_shown_before_it_is_made(tmp_path: Path) -> None:
@@ -193,27 +164,24 @@ async def test_an_edit_is_shown_before_it_is_made(tmp_path: Path) -> None:
 
 
 async def test_a_question_is_asked_and_its_answer_reaches_the_model(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[call("question", "c1", questions=[QUESTION])], [say("B it is.")]]) as app:
-        session = await app.create_session()
+    async with talking(tmp_path, turns=[[call("question", "c1", questions=[QUESTION])], [say("B it is.")]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
-            prompt = asyncio.create_task(app.prompt(session["id"], "Ask me"))
+            prompt = asyncio.create_task(app.prompt(session, "Ask me"))
             asked = (await events.until("question.asked")).properties
             assert asked["questions"][0]["question"] == "Which?" and asked["tool"]["callID"] == "c1"
             assert [request["id"] for request in await app.get("/question")] == [asked["id"]]
             await app.post(f"/question/{asked['id']}/reply", {"answers": [["B"]]})
             assert texts(await prompt) == ["B it is."]
             replied = (await events.until("question.replied")).properties
-        (tool,) = tools((await app.messages(session["id"]))[1])
+        (tool,) = tools((await app.messages(session))[1])
         assert await app.get("/question") == []
-    assert replied == {"sessionID": session["id"], "requestID": asked["id"], "answers": [["B"]]}
+    assert replied == {"sessionID": session, "requestID": asked["id"], "answers": [["B"]]}
     assert tool["state"]["metadata"]["answers"] == [["B"]] and '"Which?"="B"' in tool["state"]["output"]
 
 
 async def test_a_dismissed_question_stops_the_turn(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[call("question", questions=[QUESTION])], [say("not asked for")]]) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Ask me"))
+    async with talking(tmp_path, turns=[[call("question", questions=[QUESTION])], [say("not asked for")]]) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Ask me"))
         request = await pending(app, "question")
         await app.post(f"/question/{request['id']}/reject")
         answer = await prompt
@@ -225,37 +193,33 @@ async def test_a_dismissed_question_stops_the_turn(tmp_path: Path) -> None:
     ("kind", "step"), [("permission", bash("echo one")), ("question", call("question", questions=[QUESTION]))]
 )
 async def test_an_abort_withdraws_what_was_asked(tmp_path: Path, kind: str, step: dict[str, Any]) -> None:
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=[[step], [say("Next.")]]) as app:
-        session = await app.create_session()
+    async with talking(tmp_path, config=ASK, turns=[[step], [say("Next.")]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
-            prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+            prompt = asyncio.create_task(app.prompt(session, "Go"))
             await pending(app, kind)
-            await app.post(f"/session/{session['id']}/abort")
+            await app.post(f"/session/{session}/abort")
             assert await app.get(f"/{kind}") == [] and await statuses(app) == {}
             answer = await prompt
             await events.until("permission.replied" if kind == "permission" else "question.rejected")
         assert answer["info"]["error"]["name"] == "MessageAbortedError"
-        assert_finished(await app.messages(session["id"]))
-        assert texts(await app.prompt(session["id"], "Again")) == ["Next."]
+        assert_finished(await app.messages(session))
+        assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
 async def test_deleting_a_session_withdraws_what_it_asked(tmp_path: Path) -> None:
-    async with running_app(tmp_path, workspace=configured(tmp_path, ASK), turns=[[bash("echo one")]]) as app:
-        session = await app.create_session()
-        await app.prompt_async(session["id"], "Go")
+    async with talking(tmp_path, config=ASK, turns=[[bash("echo one")]]) as (app, session):
+        await app.prompt_async(session, "Go")
         await pending(app)
-        assert await app.call("DELETE", f"/session/{session['id']}") is True
+        assert await app.call("DELETE", f"/session/{session}") is True
         assert await app.get("/permission") == [] and await statuses(app) == {}
-        await until(lambda: not app.services.live.is_running(session["id"]))
-        await app.call("GET", f"/session/{session['id']}", expect=404)
+        await until(lambda: not app.services.live.is_running(session))
+        await app.call("GET", f"/session/{session}", expect=404)
 
 
 async def test_rules_set_while_a_turn_runs_hold_from_its_next_step_on(tmp_path: Path) -> None:
     changed = asyncio.Event()
     turns = [[{"wait": changed}, bash("echo one")], [bash("echo two")], [say()]]
-    async with running_app(tmp_path, turns=turns) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=turns, title="T") as (app, session):
         answering = asyncio.create_task(app.prompt(session, "Go"))
         await until(lambda: requests(app))
         rules = [{"permission": "bash", "pattern": "echo *", "action": "deny"}]

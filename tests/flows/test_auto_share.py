@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from running_app import RunningApp, make_workspace, running_app
-from turns import say, task
+from turns import say, talking, task
 
 TURNS = [[task("Look around")], [say("I looked.")], [say("Done.")]]
 
@@ -45,6 +45,5 @@ async def test_not_unless_asked(tmp_path: Path) -> None:
 
 async def test_a_session_with_a_parent_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_AUTO_SHARE", "1")
-    async with running_app(tmp_path) as app:
-        parent = await app.create_session()
-        assert "share" not in await app.create_session(parentID=parent["id"])
+    async with talking(tmp_path) as (app, parent):
+        assert "share" not in await app.create_session(parentID=parent)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from running_app import RunningApp, make_workspace, running_app
-from turns import configured, priced, requests, say
+from turns import configured, priced, requests, say, talking
 
 AGENT = "---\ndescription: reviews\nmode: primary\n---\n{prompt}"
 COMMAND = "---\ndescription: greets\n---\nSay hello to $ARGUMENTS{end}"
@@ -58,8 +58,7 @@ async def test_a_file_that_breaks_stops_its_directory_alone_until_it_is_repaired
     async def status(place: Path) -> int:
         return (await app.client.get("/config", params={"directory": str(place)})).status_code
 
-    async with running_app(tmp_path, workspace=directory, roots=str(other)) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=directory, roots=str(other)) as (app, session):
         write(directory / "opencode.json", '{\n  "model": "acme/big",\n  "modle": 1\n}')
         assert await status(directory) == 500
         refused = await app.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "Hi"}]}, expect=500)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import bash, configured, priced, requests, say, texts, types
+from turns import bash, configured, priced, requests, say, talking, texts, types
 
 from app.provider.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
 from app.provider.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
@@ -21,11 +21,6 @@ BIG = {"providerID": "acme", "modelID": "big"}
 async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
     async with running_app(tmp_path, workspace=configured(tmp_path, priced(**WINDOW))) as running:
         yield running
-
-
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
 
 
 async def summarize(app: RunningApp, session: str, *, expect: int = 200, **fields: Any) -> Any:
@@ -107,18 +102,6 @@ async def test_an_unknown_model_is_rejected_before_anything_is_stored(app: Runni
     assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
 
 
-async def test_it_is_refused_while_busy_and_of_an_unknown_session(app: RunningApp, session: str) -> None:
-    gate = asyncio.Event()
-    app.provider.add([{"wait": gate}, say("Later.")])
-    async with app.events() as events:
-        await app.prompt_async(session, "Wait")
-        await summarize(app, session, expect=409)
-        gate.set()
-        await events.until("session.idle")
-    assert len(await app.messages(session)) == 2
-    await summarize(app, "ses_unknown", expect=404)
-
-
 @pytest.mark.parametrize(
     "failing",
     [
@@ -197,8 +180,7 @@ async def test_a_prompt_behind_a_summary_that_fails_is_answered_without_it(app: 
 
 async def test_a_compaction_agent_may_have_its_own_model_and_prompt(tmp_path: Path) -> None:
     config = {**priced(), "agent": {"compaction": {"model": "acme/other", "prompt": "Sum up in verse."}}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config) as (app, session):
         app.provider.add([say("Paris.")], [say("A verse.")])
         await app.prompt(session, "The capital of France?")
         await summarize(app, session)
@@ -244,8 +226,7 @@ async def test_compaction_may_be_switched_off(
 ) -> None:
     monkeypatch.setenv("OPENCODE_DISABLE_AUTOCOMPACT", flag)
     config = {**priced(**WINDOW), "compaction": setting}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config) as (app, session):
         app.provider.add([say("Full."), FULL], [say("Fuller."), FULL])
         await app.prompt(session, "One")
         await app.prompt(session, "Two")
@@ -254,8 +235,7 @@ async def test_compaction_may_be_switched_off(
 
 async def test_compacting_that_does_not_help_ends_with_a_stored_error(tmp_path: Path) -> None:
     always_full = ScriptedProvider(otherwise=_full)
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**WINDOW)), provider=always_full) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=priced(**WINDOW), provider=always_full) as (app, session):
         answer = await app.prompt(session, "Too much")
         assert "window" in answer["info"]["error"]["data"]["message"]
         messages = await app.messages(session)

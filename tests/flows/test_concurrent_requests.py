@@ -28,12 +28,6 @@ MODEL = {"providerID": "scripted", "modelID": "rules"}
 
 
 @pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
 async def session(app: RunningApp) -> str:
     return str((await app.create_session(permission=ALLOW, title="T"))["id"])
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from mcp_servers import plain, running
 from running_app import RunningApp, running_app
-from turns import bash, call, configured, pending, priced, requests, say, task, texts, tools, until
-
-from app.tool.toolbox import Toolbox
+from turns import bash, call, configured, pending, priced, requests, say, talking, task, texts, tools, until
 
 BROKEN = {
     "no JSON": "{",
@@ -35,8 +33,7 @@ async def test_subagents_run_with_the_configuration_of_their_caller(
     broken: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = [[bash(f"echo '{broken}' > opencode.json")], [task("one"), task("two")], [say("In.")], [say("In.")], [say("Out.")]]
-    async with running_app(tmp_path, turns=[*turns, [say("Mended.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[*turns, [say("Mended.")]]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Out."]
         refused = await app.prompt(session, "Again", expect=500)
         assert str(app.directory / "opencode.json") in refused["data"]["message"]
@@ -84,8 +81,7 @@ async def test_a_turn_keeps_the_tools_that_it_began_with(tmp_path: Path) -> None
     (workspace / ".opencode" / "tool").mkdir(parents=True)
     (workspace / ".opencode" / "tool" / "greet.py").write_text(GREETING)
     turns = [[bash("ls")], [call("greet")], [say()]]
-    async with running_app(tmp_path, workspace=workspace, turns=turns, project_plugins=True) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=workspace, turns=turns, project_plugins=True) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         request = await pending(app)
         (workspace / ".opencode" / "tool" / "greet.py").unlink()
@@ -94,25 +90,6 @@ async def test_a_turn_keeps_the_tools_that_it_began_with(tmp_path: Path) -> None
         await prompt
         assert tools(await app.messages(session))[1]["state"]["output"] == "Hello"
         assert "greet" not in await app.get("/experimental/tool/ids")
-
-
-async def test_tools_are_chosen_once_until_the_configuration_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[dict[str, Any]] = []
-    choose = Toolbox.for_agent
-
-    def noted(toolbox: Toolbox, *args: Any) -> dict[str, Any]:
-        chosen.append(choose(toolbox, *args))
-        return chosen[-1]
-
-    monkeypatch.setattr(Toolbox, "for_agent", noted)
-    async with running_app(tmp_path, turns=[[bash("ls")], [say()], [say()], [say()]]) as app:
-        session = (await app.create_session(title="Mine"))["id"]
-        await app.prompt(session, "Go")
-        await app.prompt(session, "Go on")
-        configured(app.directory.parent, {"permission": {"bash": "deny"}})
-        await app.get("/config")
-        await app.prompt(session, "And now?")
-    assert ["bash" in tools for tools in chosen] == [True, False]
 
 
 async def test_a_typing_error_leaves_one_line_in_the_log_however_many_ask(

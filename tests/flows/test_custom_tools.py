@@ -1,18 +1,26 @@
 """Tools that plugins and files of the configuration's folders bring, in whole turns."""
 
 import asyncio
+import pytest
+from app.util.bounds import DEEPEST
 from collections.abc import AsyncIterator
+from collections.abc import Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from plugin_files import PluginFiles
+from running_app import RunningApp
+from running_app import running_app
+from sandboxed import needs_sandbox
+from turns import call
+from turns import configured
+from turns import pending
+from turns import priced
+from turns import requests
+from turns import say
+from turns import tools
+from turns import until
 from typing import Any
 
-import pytest
-from plugin_files import PluginFiles
-from running_app import RunningApp, running_app
-from sandboxed import needs_sandbox
-from turns import call, configured, pending, priced, requests, say, tools, until
-
-from app.util.bounds import DEEPEST
 
 DICE = """
     from pydantic import BaseModel, Field
@@ -100,32 +108,12 @@ async def test_a_plain_function_gets_a_dict_with_its_defaults_and_the_facts_of_t
     assert (session[:4], message[:4], agent, directory) == ("ses_", "msg_", "build", str(app.directory))
 
 
-async def test_a_tool_with_a_json_schema_gets_what_the_model_sent(app: RunningApp) -> None:
-    assert (await called(app, "dice_loose", city="Rome", more=1))["output"] == "[('city', 'Rome'), ('more', 1)]"
-
-
 async def test_long_output_is_cut_as_any_tools(tmp_path: Path, files: PluginFiles) -> None:
     files.put("long", "tool = {'description': 'Long', 'execute': lambda args, context: 'x\\n' * 5000}", folder="tools")
     async with opened(tmp_path) as app:
         state = await called(app, "long")
     assert state["metadata"]["truncated"] is True
     assert "lines truncated" in state["output"]
-
-
-@pytest.mark.parametrize(
-    ("body", "error"),
-    [
-        ("raise ValueError('no die')", "no die"),
-        ("import sys; sys.exit(1)", "SystemExit"),
-        ("return 7", "The tool broken returned int and not text"),
-    ],
-)
-async def test_a_tool_s_failure_is_reported_to_the_model(tmp_path: Path, files: PluginFiles, body: str, error: str) -> None:
-    files.put("broken", f"def execute(args, context):\n    {body}\ntool = {{'description': '', 'execute': execute}}", "tool")
-    async with opened(tmp_path) as app:
-        state = await called(app, "broken")
-    assert state["status"] == "error"
-    assert error in state["error"]
 
 
 NO_JSON = {
@@ -138,53 +126,54 @@ NO_JSON = {
     "list": "['no', 'dict']",
     "none": "None",
 }
-RESULTS = [*(f"ToolResult('done', metadata={value})" for value in NO_JSON.values())]
+RESULTS = [f"ToolResult('done', metadata={value})" for value in NO_JSON.values()]
 RESULTS += ["ToolResult('done', title=7)", "ToolResult(7)", "'half \\ud800'", "ToolResult('done', title='\\udcff')"]
+FAILING = {
+    "raise ValueError('no die')": "no die",
+    "import sys; sys.exit(1)": "SystemExit",
+    "return 7": "returned int and not text",
+    "raise ValueError('half \\ud800')": "ValueError",
+    "raise OSError(2, 'none', '/a/\\udcff')": "FileNotFoundError",
+    **{f"return {result}": "broken" for result in RESULTS},
+}
 
 
-@pytest.mark.parametrize("result", RESULTS)
-async def test_a_result_that_cannot_be_stored_ends_its_call_with_an_error(
-    tmp_path: Path, files: PluginFiles, result: str
-) -> None:
-    source = f"from app.plugin.api import ToolResult\ntool = {{'description': '', 'execute': lambda args, context: {result}}}"
-    files.put("broken", source, folder="tool")
-    async with opened(tmp_path) as app:
-        state = await called(app, "broken")
-    assert state["status"] == "error" and "broken" in state["error"]
+async def states_of_all(base: Path, files: PluginFiles, bodies: Iterable[str]) -> list[dict[str, Any]]:
+    """A tool with each body, called in one step."""
+    made = [f"async def run{n}(args, context):\n    {body}\nt{n} = {tool(n)}" for n, body in enumerate(bodies)]
+    files.put("broken", "\n".join(["from app.plugin.api import ToolResult", *made]), folder="tool")
+    async with opened(base) as app:
+        session = (await app.create_session())["id"]
+        app.provider.add([call(f"broken_t{n}") for n in range(len(made))], [say()])
+        await app.prompt(session, "Use them")
+        return [part["state"] for part in tools(await app.messages(session))]
 
 
-@pytest.mark.parametrize("error", ["ValueError('half \\ud800')", "OSError(2, 'none', '/a/\\udcff')"])
-async def test_an_error_that_cannot_be_encoded_ends_its_call(tmp_path: Path, files: PluginFiles, error: str) -> None:
-    source = f"def execute(args, context):\n    raise {error}\ntool = {{'description': '', 'execute': execute}}"
-    files.put("broken", source, folder="tool")
-    async with opened(tmp_path) as app:
-        state = await called(app, "broken")
-    assert state["status"] == "error" and type(eval(error)).__name__ in state["error"]
+def tool(number: int) -> str:
+    return f"{{'description': '', 'execute': run{number}}}"
 
 
-@pytest.mark.parametrize("metadata", [value for name, value in NO_JSON.items() if name != "none"])
-@pytest.mark.parametrize("told", ["context.metadata(metadata={})", "context.ask('some', ['*'], metadata={})"])
-async def test_progress_and_questions_that_are_no_json_are_an_error_of_the_tool(
-    tmp_path: Path, files: PluginFiles, told: str, metadata: str
-) -> None:
-    files.put(
-        "progress",
-        f"""
-    async def execute(args, context):
-        await context.metadata(title="Begun", metadata={{"step": 1}})
-        try:
-            await {told.format(metadata)}
-        except Exception as error:
-            return f"refused: {{type(error).__name__}}"
-        return "taken"
+async def test_what_fails_or_cannot_be_stored_is_an_error_of_its_call(tmp_path: Path, files: PluginFiles) -> None:
+    states = await states_of_all(tmp_path, files, FAILING)
+    for (body, error), state in zip(FAILING.items(), states, strict=True):
+        assert state["status"] == "error" and error in state["error"], (body, state)
 
-    tool = {{"description": "", "execute": execute}}
-    """,
-        folder="tool",
-    )
-    async with opened(tmp_path) as app:
-        state = await called(app, "progress")
-    assert state["status"] == "completed" and state["output"].startswith("refused: ")
+
+async def test_progress_and_questions_that_are_no_json_are_an_error_of_the_tool(tmp_path: Path, files: PluginFiles) -> None:
+    told = ("context.metadata(metadata={})", "context.ask('some', ['*'], metadata={})")
+    values = [value for name, value in NO_JSON.items() if name != "none"]
+    bodies = [TELLING.format(way.format(value)) for way in told for value in values]
+    states = await states_of_all(tmp_path, files, bodies)
+    assert [(state["status"], state["output"][:8]) for state in states] == [("completed", "refused:")] * len(bodies)
+
+
+TELLING = """await context.metadata(title="Begun", metadata=dict(step=1))
+    try:
+        await {}
+    except Exception as error:
+        return f"refused: {{type(error).__name__}}"
+    return "taken"
+"""
 
 
 async def test_what_has_a_form_in_json_is_stored_as_it_was_when_it_was_told(tmp_path: Path, files: PluginFiles) -> None:
@@ -227,28 +216,6 @@ async def test_a_hook_s_result_that_is_no_json_changes_nothing(tmp_path: Path, f
     async with opened(tmp_path) as app:
         state = await called(app, "dice", sides=6)
     assert (state["status"], state["output"], state["metadata"]["lucky"]) == ("completed", "6 of 6", True)
-
-
-async def test_hooks_are_given_arguments_as_deep_as_any_may_be(tmp_path: Path, files: PluginFiles) -> None:
-    files.put(
-        "watches",
-        """
-    async def plugin(input):
-        async def before(input, output):
-            output["args"]["seen"] = True
-        async def messages(input, output):
-            note("messages", len(output["messages"]))
-        return {"tool.execute.before": before, "experimental.chat.messages.transform": messages}
-    """,
-    )
-    files.put("dice", DICE, folder="tool")
-    deep: dict[str, Any] = {}
-    for _ in range(DEEPEST - 2):
-        deep = {"x": deep}
-    async with opened(tmp_path) as app:
-        state = await called(app, "dice_loose", city=deep)
-    assert state["status"] == "completed" and "('seen', True)" in state["output"]
-    assert len(files.noted("messages")) == 2
 
 
 async def test_rules_speak_of_a_tool_by_its_id(tmp_path: Path, files: PluginFiles) -> None:

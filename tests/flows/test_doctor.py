@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from obstacles import OBSTACLES, SECRET, SPECIAL, put
 from running_app import running_app
-from turns import bash, configured, say, texts
+from turns import bash, configured, say, talking, texts
 from typer.testing import CliRunner
 
 from app.cli import app as command
@@ -18,8 +18,7 @@ BODY = '{"a":1}'
 @pytest.fixture
 async def session(tmp_path: Path) -> str:
     """Of a server that has stopped."""
-    async with running_app(tmp_path, turns=[[bash("echo new > b.txt")], [say("So it is.")]]) as app:
-        made = (await app.create_session(title="The one"))["id"]
+    async with talking(tmp_path, turns=[[bash("echo new > b.txt")], [say("So it is.")]], title="The one") as (app, made):
         await app.prompt(made, "Go")
         return str(made)
 

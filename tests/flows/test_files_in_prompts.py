@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_app import RunningApp, running_app
-from turns import configured, requests, say, types
+from running_app import RunningApp, running_app, text_part
+from turns import requests, say, talking, task, tools, types
+
+from app.provider.base import TextBlock
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
@@ -19,11 +21,6 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
     async with running_app(tmp_path) as running:
         (running.directory / "lines.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
         yield running
-
-
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
 
 
 def file(path: Path, mime: str = "text/plain", query: str = "", **fields: Any) -> dict[str, Any]:
@@ -195,23 +192,19 @@ async def test_other_urls_are_kept_as_they_are(app: RunningApp, session: str, ur
 # Agents.
 
 
-async def test_naming_an_agent_asks_the_model_to_give_it_the_task(app: RunningApp, session: str) -> None:
-    message = await send(app, session, {"type": "text", "text": "Find it"}, {"type": "agent", "name": "explore"})
-    assert types(message) == ["text", "agent", "text"]
-    assert message["parts"][1]["name"] == "explore"
-    hint = message["parts"][2]
-    assert hint["synthetic"] is True
-    assert hint["text"].startswith(" ")
-    assert "explore" in hint["text"]
-    assert "task" in hint["text"]
-
-
-async def test_it_is_said_when_the_agents_rules_would_refuse_the_task(tmp_path: Path) -> None:
-    workspace = configured(tmp_path, {"permission": {"task": {"*": "deny"}}})
-    async with running_app(tmp_path, workspace=workspace) as app:
-        session = (await app.create_session())["id"]
-        message = await send(app, session, {"type": "agent", "name": "explore"})
-        assert "rules" in message["parts"][1]["text"]
+async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_permission(tmp_path: Path) -> None:
+    config = {"permission": {"task": {"explore": "deny"}}}
+    turns = [[task(agent="explore")], [say("Seen.")], [say()]]
+    async with talking(tmp_path, config=config, turns=turns) as (app, session):
+        parts = [text_part("Look around"), {"type": "agent", "name": "explore"}]
+        await app.post(f"/session/{session}/message", {"parts": parts})
+        user, step, _ = await app.messages(session)
+        sent = requests(app)[0].messages[0].content
+    assert types(user) == ["text", "agent", "text"]
+    hint = user["parts"][2]
+    assert hint["synthetic"] and "explore" in hint["text"] and "rules say otherwise" in hint["text"]
+    assert sent == (TextBlock("Look around"), TextBlock(hint["text"]))
+    assert [(tool["tool"], tool["state"]["status"]) for tool in tools(step)] == [("task", "completed")]
 
 
 # Order and refusals.
@@ -229,7 +222,6 @@ async def test_parts_keep_the_clients_order_and_ids(app: RunningApp, session: st
 
 async def test_a_missing_file_is_reported_and_nothing_is_stored(app: RunningApp, session: str) -> None:
     async with app.events() as events:
-        await events.until("server.connected")
         for path in (app.directory / "gone.txt", app.directory / ("x" * 300), Path("/proc/self/none")):
             refused = await send(app, session, {"type": "text", "text": "See"}, file(path), expect=400)
             assert refused["name"] == "BadRequest"

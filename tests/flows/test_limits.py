@@ -6,26 +6,25 @@ from pathlib import Path
 
 import pytest
 from running_app import RunningApp, make_workspace, running_app, text_part
-from turns import call, parts, requests, say, statuses, texts, until
+from turns import call, parts, requests, say, statuses, talking, texts, until
 
 
 async def test_more_prompts_than_may_wait_are_refused_and_not_stored(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[say("One."), {"wait": gate}], [say("Rest.")]], max_waiting_prompts=3) as app:
-        session = await app.create_session()
+    async with talking(tmp_path, turns=[[say("One."), {"wait": gate}], [say("Rest.")]], max_waiting_prompts=3) as (app, session):
         for number in range(3):
-            await app.prompt_async(session["id"], f"prompt {number}")
+            await app.prompt_async(session, f"prompt {number}")
         await until(lambda: requests(app))
-        refused = await app.client.post(f"/session/{session['id']}/message", json={"parts": [text_part("one too many")]})
+        refused = await app.client.post(f"/session/{session}/message", json={"parts": [text_part("one too many")]})
         assert refused.status_code == 429 and refused.headers["retry-after"]
         assert refused.json()["name"] == "TooManyPromptsError" and "not stored" in refused.json()["data"]["message"]
-        assert len([message for message in await app.messages(session["id"]) if message["info"]["role"] == "user"]) == 3
-        await app.prompt(session["id"], "no answer is wanted of this", noReply=True)
+        assert len([message for message in await app.messages(session) if message["info"]["role"] == "user"]) == 3
+        await app.prompt(session, "no answer is wanted of this", noReply=True)
         other = await app.create_session()
         await app.prompt_async(other["id"], "another session")
         gate.set()
-        await until(lambda: not app.services.live.is_running(session["id"]))
-        assert texts(await app.prompt(session["id"], "now there is room"))
+        await until(lambda: not app.services.live.is_running(session))
+        assert texts(await app.prompt(session, "now there is room"))
 
 
 async def test_sessions_beyond_the_limit_are_busy_and_answered_in_their_turn(tmp_path: Path) -> None:
@@ -54,22 +53,20 @@ async def until_busy(app: RunningApp, count: int) -> None:
 async def test_a_subagent_does_not_wait_for_its_parents_place(tmp_path: Path) -> None:
     task = call("task", "c1", description="look", prompt="Look.", subagent_type="general")
     turns = [[task], [say("Found.")], [say("So be it.")]]
-    async with running_app(tmp_path, turns=turns, max_running_sessions=1) as app:
-        session = await app.create_session(title="T")
-        assert texts(await app.prompt(session["id"], "go")) == ["So be it."]
+    async with talking(tmp_path, turns=turns, max_running_sessions=1, title="T") as (app, session):
+        assert texts(await app.prompt(session, "go")) == ["So be it."]
 
 
 async def test_a_part_has_a_largest_size(tmp_path: Path) -> None:
-    async with running_app(tmp_path, max_part_bytes=10_000) as app:
-        session = await app.create_session()
-        url = f"/session/{session['id']}/message"
+    async with talking(tmp_path, max_part_bytes=10_000) as (app, session):
+        url = f"/session/{session}/message"
         for part in (
             text_part("x" * 10_000),
             {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "A" * 10_000},
         ):
             refused = await app.post(url, {"parts": [part]}, expect=413)
             assert refused["name"] == "PayloadTooLargeError" and "OPENSESSION_MAX_PART_BYTES" in refused["data"]["message"]
-        assert await app.messages(session["id"]) == []
+        assert await app.messages(session) == []
         stored = await app.post(url, {"parts": [text_part("x" * 9_000)], "noReply": True})
         part = {**stored["parts"][0], "text": "x" * 10_000}
         await app.call("PATCH", f"{url}/{part['messageID']}/part/{part['id']}", part, expect=413)
@@ -103,12 +100,10 @@ async def test_snapshots_have_a_largest_size(tmp_path: Path, caplog: pytest.LogC
     workspace = make_workspace(tmp_path / "workspace")
     (workspace / "large").write_bytes(os.urandom(300_000))
     write = [call("write", filePath="b.txt", content="b")]
-    async with running_app(tmp_path, turns=[write, [say()]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[write, [say()]], title="T") as (app, session):
         await app.prompt(session, "Go")
         assert [part["files"] for message in await app.messages(session) for part in parts(message, "patch")]
-    async with running_app(tmp_path, turns=[write, [say()]], max_snapshot_bytes=200_000) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[write, [say()]], max_snapshot_bytes=200_000, title="T") as (app, session):
         await app.prompt(session, "Go")
         assert [part for message in await app.messages(session) for part in parts(message, "patch")] == []
     assert "OPENSESSION_MAX_SNAPSHOT_BYTES" in caplog.text

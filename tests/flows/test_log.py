@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from running_app import PATIENCE, RunningApp, running_app
 from running_server import clean_environment, free_port, this_checkout
-from turns import bash, call, requests, say, until
+from turns import bash, call, requests, say, talking, until
 
 from app.session.store import Store
 from app.telemetry.log_lines import JsonLines, TextLines
@@ -67,8 +67,7 @@ def assert_names(line: Line, app: RunningApp, session_id: str, *words: str) -> N
 
 
 async def test_a_turn_that_ends_with_an_error_is_logged_once(tmp_path: Path, log: Log) -> None:
-    async with running_app(tmp_path, turns=[[{"status": 400, "message": "the model is not there"}]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[{"status": 400, "message": "the model is not there"}]], title="T") as (app, session):
         answer = await app.prompt(session, "Hi")
         name = answer["info"]["error"]["name"]
         assert_names(log.the_one(), app, session, session, name, "the model is not there")
@@ -78,8 +77,7 @@ async def test_a_turn_that_breaks_is_logged_with_its_traceback(tmp_path: Path, l
     def breaks(*_: object) -> None:
         raise RuntimeError("it broke")
 
-    async with running_app(tmp_path, turns=[[say()]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[say()]], title="T") as (app, session):
         monkeypatch.setattr(decide, "next_action", breaks)
         await app.prompt(session, "Hi")
         broken, ended = [line for line in log.lines() if line["message"].startswith("the turn of")]
@@ -89,15 +87,13 @@ async def test_a_turn_that_breaks_is_logged_with_its_traceback(tmp_path: Path, l
 
 
 async def test_a_deadline_that_passes_is_logged(tmp_path: Path, log: Log) -> None:
-    async with running_app(tmp_path, turns=[[bash("sleep 60")]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[bash("sleep 60")]], title="T") as (app, session):
         await app.prompt(session, "Hi", deadlineSeconds=0.2)
         assert_names(log.the_one(), app, session, "deadline")
 
 
 async def test_a_turn_that_goes_well_or_is_aborted_is_no_warning(tmp_path: Path, log: Log) -> None:
-    async with running_app(tmp_path, turns=[[say()], [say("One."), {"wait": asyncio.Event()}]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[say()], [say("One."), {"wait": asyncio.Event()}]], title="T") as (app, session):
         await app.prompt(session, "Hi")
         answering = asyncio.create_task(app.prompt(session, "Hi again"))
         await until(lambda: len(requests(app)) == 2)
@@ -111,8 +107,7 @@ async def test_a_request_to_a_model_that_is_sent_again_is_logged(
 ) -> None:
     monkeypatch.setattr(retry, "INITIAL_MS", 1)
     overloaded = {"status": 529, "message": "too much to do"}
-    async with running_app(tmp_path, turns=[[overloaded], [overloaded], [say("Now.")]]) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[overloaded], [overloaded], [say("Now.")]], title="T") as (app, session):
         await app.prompt(session, "Hi")
         first, second = log.lines()
         for number, line in ((1, first), (2, second)):
@@ -125,8 +120,7 @@ async def test_a_tool_that_times_out_is_logged(tmp_path: Path, log: Log, tool: s
         "bash": bash("sleep 60", timeout=100),
         "webfetch": call("webfetch", url=f"http://127.0.0.1:{silent_port}/", format="text", timeout=0.2),
     }
-    async with running_app(tmp_path, turns=[[calls[tool]], [say()]], allow_private_addresses=True) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[calls[tool]], [say()]], allow_private_addresses=True, title="T") as (app, session):
         await app.prompt(session, "Hi")
         assert_names(log.the_one(), app, session, tool, "timed out")
 
@@ -149,8 +143,7 @@ async def test_an_unexpected_error_is_logged_once_and_answered_with_500(
     async def breaks(*_: object) -> None:
         raise RuntimeError("it broke")
 
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path) as (app, session):
         with monkeypatch.context() as patched:
             patched.setattr(Store, "session", breaks)
             patched.setattr(Store, "session_json", breaks)
@@ -162,8 +155,7 @@ async def test_an_unexpected_error_is_logged_once_and_answered_with_500(
 
 
 async def test_a_database_that_refuses_is_logged_once(tmp_path: Path, log: Log) -> None:
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path) as (app, session):
         with sqlite3.connect(app.data_dir / "opensession.db") as other:
             other.execute("CREATE TRIGGER refuse BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'refused here'); END")
         await app.call("PATCH", f"/session/{session}", {"title": "x"}, expect=503)
@@ -287,18 +279,6 @@ class Served:
         self.process.wait(2 * PATIENCE)
         self._written.close()
         return self.output.read_text().splitlines()
-
-
-@pytest.mark.parametrize("by", ["option", "setting"])
-def test_as_json_every_line_is_an_object_from_the_first_on(tmp_path: Path, by: str) -> None:
-    given: tuple[tuple[str, ...], dict[str, str]] = (
-        (("--log-format", "json"), {}) if by == "option" else ((), {"OPENSESSION_LOG_FORMAT": "json"})
-    )
-    served = Served(tmp_path, *given[0], **given[1])
-    served.get("/global/health")
-    lines = [json.loads(line) for line in served.ended()]
-    assert any(f"listening on http://127.0.0.1:{served.port}" in line["message"] for line in lines)
-    assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
 
 
 @pytest.fixture

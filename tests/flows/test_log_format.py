@@ -2,9 +2,6 @@
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import time
 from io import StringIO
 from pathlib import Path
@@ -13,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 from otlp_receiver import otlp_receiver
-from running_app import PATIENCE, running_app
+from running_app import PATIENCE
 from running_server import serving, this_checkout
-from turns import call, say
+from turns import call, say, talking
 
 from app.telemetry.log_lines import JsonLines
 from app.tool.builtin.find import GlobTool
@@ -77,12 +74,11 @@ async def test_a_line_within_a_trace_names_it(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(logging.getLogger("app.turn.tool_calls"), "handlers", [handler])
     with otlp_receiver() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        async with running_app(tmp_path, turns=[[call("glob", pattern="*")], [say()]]) as app:
-            session = await app.create_session(title="named")
-            await app.prompt(session["id"], "Go")
+        async with talking(tmp_path, turns=[[call("glob", pattern="*")], [say()]], title="named") as (app, session):
+            await app.prompt(session, "Go")
     [line] = map(json.loads, written.getvalue().splitlines())
     span = collector.span("execute_tool glob")
-    assert (line["session_id"], line["trace_id"], line["span_id"]) == (session["id"], span.trace_id.hex(), span.span_id.hex())
+    assert (line["session_id"], line["trace_id"], line["span_id"]) == (session, span.trace_id.hex(), span.span_id.hex())
     assert line["message"] == "tool glob failed" and line["exception"].endswith("RuntimeError: it broke")
 
 
@@ -90,15 +86,3 @@ def test_text_by_default(tmp_path: Path) -> None:
     command, environment = this_checkout()
     session, written = lines_of_an_abort(tmp_path, command, environment)
     assert any(f"INFO app.runs.turns: the turn of {session} was aborted" in line for line in written), written
-
-
-def test_a_format_that_is_none_is_refused(tmp_path: Path) -> None:
-
-    ran = subprocess.run(
-        [sys.executable, "-m", "app.cli", "serve", "--log-format", "xml"],
-        env={**os.environ, "OPENSESSION_DATA_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert ran.returncode == 2 and "xml" in ran.stderr

@@ -14,7 +14,7 @@ import pytest
 from mcp_servers import from_pypi, plain, running
 from running_app import RunningApp, running_app
 from sse_reader import Received
-from turns import assert_finished, call, configured, parts, pending, requests, say, statuses, texts, tools, until
+from turns import assert_finished, call, configured, parts, pending, requests, say, statuses, talking, texts, tools, until
 
 from app.mcp import servers
 from app.provider.base import FileBlock, ToolResultBlock, UserTurn
@@ -154,9 +154,8 @@ async def test_denied_tools_and_those_that_a_prompt_switches_off_are_not_offered
 
 async def test_a_tool_of_a_server_cannot_take_the_place_of_one_of_ours(tmp_path: Path) -> None:
     servers = {"mcp": {"apply": plain(), "todo": plain()}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, servers), turns=[[say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
+    async with talking(tmp_path, config=servers, turns=[[say()]]) as (app, session):
+        await app.prompt(session, "Go")
         ids = [tool.id for tool in requests(app)[-1].tools]
     assert len(ids) == len(set(ids)) and {"apply_echo", "todo_echo", "read"} <= set(ids)
 
@@ -233,12 +232,3 @@ async def test_a_resource_that_is_a_picture_is_attached(tmp_path: Path) -> None:
 async def test_a_resource_that_cannot_be_read_is_reported_and_the_prompt_goes_on(tmp_path: Path) -> None:
     message, _ = await attaching(tmp_path, resource("demo://missing"))
     assert "Reading it failed" in texts(message)[2] and parts(message, "file") == []
-
-
-async def test_disposing_of_a_directory_ends_its_servers(tmp_path: Path) -> None:
-    async with with_server(tmp_path) as app:
-        await app.get("/mcp")
-        assert len(running(app.directory)) == 1
-        await app.post("/instance/dispose")
-        assert running(app.directory) == []
-        assert await app.get("/mcp") == {"plain": {"status": "connected"}}

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_app import running_app
-from turns import Step, call, say, task, until
+from turns import Step, call, say, talking, task, until
 
 from app.runs.turns import TurnWork
 from app.schema.message import AssistantMessage, MessageWithParts
@@ -42,20 +41,18 @@ def held() -> list[str]:
     ],
 )
 async def test_a_turn_leaves_nothing_behind(tmp_path: Path, steps: list[list[Step]]) -> None:
-    async with running_app(tmp_path, turns=steps) as app:
-        session = await app.create_session(title="T")
+    async with talking(tmp_path, turns=steps, title="T") as (app, session):
         before = held()
-        await app.prompt(session["id"], "Hi")
+        await app.prompt(session, "Hi")
         await until(lambda: held() == before, "freedom")
 
 
 @pytest.mark.usefixtures("without_collector")
 async def test_an_aborted_turn_leaves_nothing_behind(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Half"), {"wait": asyncio.Event()}]]) as app:
-        session = await app.create_session(title="T")
+    async with talking(tmp_path, turns=[[say("Half"), {"wait": asyncio.Event()}]], title="T") as (app, session):
         before = held()
         async with app.events() as events:
-            await app.prompt_async(session["id"], "Hi")
+            await app.prompt_async(session, "Hi")
             await events.until("message.part.updated")
-            await app.post(f"/session/{session['id']}/abort")
+            await app.post(f"/session/{session}/abort")
         await until(lambda: held() == before, "freedom")

@@ -12,31 +12,11 @@ from running_server import free_port
 
 from app.cli.checks import mode
 from app.settings import Settings
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
 
 
 @pytest.fixture
 def migrated_url(postgres: PostgresServer) -> str:
     return migrated(postgres)
-
-
-def migrate(data_dir: Path) -> None:
-    engine = make_engine(Settings(data_dir=data_dir).resolved_database_url)
-    upgrade(engine)
-    engine.dispose()
-
-
-def test_one_server_on_sqlite(tmp_path: Path) -> None:
-    migrate(tmp_path)
-    (said,) = mode(Settings(data_dir=tmp_path))
-    assert said.startswith("Mode: one server on SQLite (SQLite 3.") and str(tmp_path / "opensession.db") in said
-
-
-def test_redis_beside_sqlite_is_not_used(tmp_path: Path) -> None:
-    migrate(tmp_path)
-    _, redis = mode(Settings(data_dir=tmp_path, redis_url="redis://:secret@cache"))
-    assert "OPENSESSION_REDIS_URL is not used" in redis
 
 
 def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from plugin_files import PluginFiles
 from running_app import RunningApp, running_app
-from turns import PATIENCE, bash, configured, pending, priced, requests, say, texts, title_requests, tools, until
+from turns import PATIENCE, bash, configured, priced, requests, say, texts, title_requests, tools, until
 
 from app.plugin.api import HOOK_NAMES
 from app.provider.base import ModelRequest, TextBlock, UserTurn
@@ -135,12 +135,25 @@ def test_the_plugin_of_these_tests_has_every_hook() -> None:
     assert [name for name in HOOK_NAMES if f'"{name}"' not in EVERY_HOOK] == []
 
 
-async def test_a_plugin_learns_where_it_works(app: RunningApp, files: PluginFiles) -> None:
-    await prompted(app)
-    project = await app.get("/project/current")
-    assert files.noted("plugin") == [
-        [str(app.directory), str(app.directory), {"id": project["id"], "worktree": str(app.directory), "vcs": "git"}]
-    ]
+async def test_hooks_of_a_prompt_change_what_is_stored_and_sent(app: RunningApp, files: PluginFiles) -> None:
+    session = await new_session(app)
+    answer = await app.prompt(session, "Hi", agent="build", model={"providerID": "acme", "modelID": "big"})
+    prompt, request = (await app.messages(session))[0], requests(app)[0]
+    assert texts(prompt) == ["Hi", "And the plugin says hello."] and prompt["info"]["system"] == "Be kind."
+    assert said_by_user(request) == ["Hi", "And the plugin says hello.", "Only for the model."]
+    assert len(request.system) == 2 and "Be kind." in request.system[1] and request.system[1].endswith("Answer in rhymes.")
+    assert (request.temperature, request.top_p, request.top_k) == (0.25, 0.5, 7)
+    assert request.options["reasoningEffort"] == "low" and request.headers["x-plugin"] == "big"
+    [[given, output]] = files.noted("chat.message")
+    assert given == {"sessionID": session, "agent": "build", "model": {"providerID": "acme", "modelID": "big"}}
+    assert (output["message"]["id"], output["parts"][0]["text"]) == (prompt["info"]["id"], "Hi")
+    asked = files.noted("chat.params")[0][0]
+    assert (asked["sessionID"], asked["message"]["id"]) == (session, answer["info"]["parentID"])
+    assert (asked["agent"]["name"], asked["model"]["id"], asked["provider"]["id"]) == ("build", "big", "acme")
+    await until(lambda: title_requests(app), "the title's request")
+    assert title_requests(app)[0].headers["x-plugin"] == "title"
+    place = {"id": (await app.get("/project/current"))["id"], "worktree": str(app.directory), "vcs": "git"}
+    assert files.noted("plugin") == [[str(app.directory), str(app.directory), place]], "what it learns when it is loaded"
 
 
 async def test_a_hook_may_call_the_server_it_runs_in(tmp_path: Path, files: PluginFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,51 +183,6 @@ async def test_config_may_change_the_configuration(app: RunningApp) -> None:
     assert (await app.get("/config"))["agent"]["helper"]["mode"] == "primary"
     await prompted(app, agent="helper")
     assert requests(app)[0].system[0] == "You are the plugin's agent."
-
-
-async def test_chat_message_changes_what_is_stored_and_sent(app: RunningApp, files: PluginFiles) -> None:
-    session = await new_session(app)
-    await app.prompt(session, "Hi", agent="build", model={"providerID": "acme", "modelID": "big"})
-    prompt = (await app.messages(session))[0]
-    assert texts(prompt) == ["Hi", "And the plugin says hello."]
-    assert prompt["info"]["system"] == "Be kind."
-    assert "And the plugin says hello." in said_by_user(requests(app)[0])
-    assert "Be kind." in requests(app)[0].system[1]
-    [[given, output]] = files.noted("chat.message")
-    assert given == {"sessionID": session, "agent": "build", "model": {"providerID": "acme", "modelID": "big"}}
-    assert (output["message"]["id"], output["parts"][0]["text"]) == (prompt["info"]["id"], "Hi")
-
-
-async def test_chat_params_and_headers_change_the_request(app: RunningApp, files: PluginFiles) -> None:
-    answer = await prompted(app)
-    request = requests(app)[0]
-    assert (request.temperature, request.top_p, request.top_k) == (0.25, 0.5, 7)
-    assert request.options["reasoningEffort"] == "low"
-    assert request.headers["x-plugin"] == "big"
-    given = files.noted("chat.params")[0][0]
-    assert given["sessionID"] == answer["info"]["sessionID"]
-    assert (given["agent"]["name"], given["model"]["id"], given["provider"]["id"]) == ("build", "big", "acme")
-    assert given["message"]["id"] == answer["info"]["parentID"]
-
-
-async def test_the_title_is_asked_for_with_the_hooks_too(app: RunningApp) -> None:
-    await prompted(app)
-    await until(lambda: title_requests(app), "the title's request")
-    assert title_requests(app)[0].headers["x-plugin"] == "title"
-
-
-async def test_system_transform_adds_to_the_system_prompt(app: RunningApp) -> None:
-    await prompted(app)
-    request = requests(app)[0]
-    assert len(request.system) == 2
-    assert request.system[1].endswith("Answer in rhymes.")
-
-
-async def test_messages_transform_changes_the_request_alone(app: RunningApp) -> None:
-    session = await new_session(app)
-    await app.prompt(session, "Hi")
-    assert "Only for the model." in said_by_user(requests(app)[0])
-    assert "Only for the model." not in texts((await app.messages(session))[0])
 
 
 async def test_tool_hooks_change_arguments_and_result(app: RunningApp, files: PluginFiles) -> None:
@@ -268,8 +236,6 @@ async def test_compacting_may_ask_in_its_own_words(tmp_path: Path, files: Plugin
 
 # Permissions.
 
-ASK_FOR_BASH = {"permission": {"bash": "ask"}}
-
 
 def deciding(status: str) -> str:
     return f"""
@@ -290,35 +256,30 @@ async def bash_state(app: RunningApp) -> dict[str, Any]:
     return state
 
 
-async def test_a_plugin_may_allow_what_the_user_would_be_asked(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("decides", deciding("allow"))
-    async with opened(tmp_path, ASK_FOR_BASH) as app:
-        assert (await bash_state(app))["output"] == "ran\n"
-    assert files.noted("asked") == [["bash", ["echo ran"], "ask"]]
-
-
-async def test_a_plugin_cannot_allow_what_a_rule_denies(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("decides", deciding("allow"))
-    async with opened(tmp_path, {"permission": {"bash": {"*": "allow", "echo *": "deny"}}}) as app:
+@pytest.mark.parametrize(
+    ("decision", "rules", "outcome", "asked"),
+    [
+        ("allow", "ask", "ran\n", ["ask"]),
+        ("allow", {"*": "allow", "echo *": "deny"}, "A permission rule forbids this", []),
+        ("deny", "allow", "A plugin refused permission", ["allow"]),
+        ("perhaps", "allow", "ran\n", ["allow"]),
+    ],
+)
+async def test_a_plugin_decides_what_no_rule_denies(
+    tmp_path: Path,
+    files: PluginFiles,
+    caplog: pytest.LogCaptureFixture,
+    decision: str,
+    rules: Any,
+    outcome: str,
+    asked: list[str],
+) -> None:
+    files.put("decides", deciding(decision))
+    async with opened(tmp_path, {"permission": {"bash": rules}}) as app:
         state = await bash_state(app)
-    assert "A permission rule forbids this" in state["error"]
-    assert files.noted("asked") == []
-
-
-async def test_a_plugin_may_deny_what_the_rules_allow(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("decides", deciding("deny"))
-    async with opened(tmp_path) as app:
-        assert "A plugin refused permission" in (await bash_state(app))["error"]
-    assert files.noted("asked") == [["bash", ["echo ran"], "allow"]]
-
-
-async def test_a_plugin_may_have_the_user_asked(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("decides", deciding("ask"))
-    async with opened(tmp_path) as app:
-        running = asyncio.create_task(bash_state(app))
-        request = await pending(app)
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        assert (await running)["output"] == "ran\n"
+    assert outcome in (state.get("output") or state["error"])
+    assert files.noted("asked") == [["bash", ["echo ran"], status] for status in asked]
+    assert ("plugin decides: its hook permission.ask failed" in caplog.text) is (decision == "perhaps")
 
 
 async def test_always_allows_nothing_that_a_plugin_has_the_user_asked_for(tmp_path: Path, files: PluginFiles) -> None:
@@ -333,15 +294,6 @@ async def test_always_allows_nothing_that_a_plugin_has_the_user_asked_for(tmp_pa
         await app.post(f"/permission/{waiting[0]['id']}/reply", {"reply": "always"})
         assert [request["id"] for request in await app.get("/permission")] == [waiting[1]["id"]]
         await app.post(f"/permission/{waiting[1]['id']}/reply", {"reply": "once"})
-
-
-async def test_an_unknown_decision_leaves_it_to_the_rules(
-    tmp_path: Path, files: PluginFiles, caplog: pytest.LogCaptureFixture
-) -> None:
-    files.put("decides", deciding("perhaps"))
-    async with opened(tmp_path) as app:
-        assert (await bash_state(app))["output"] == "ran\n"
-    assert "plugin decides: its hook permission.ask failed" in caplog.text
 
 
 # What goes wrong.

@@ -3,23 +3,22 @@
 import asyncio
 from pathlib import Path
 
-from running_app import RunningApp, running_app, text_part
-from turns import assert_finished, bash, requests, say, statuses, texts, until
+from running_app import RunningApp, running_app
+from turns import assert_finished, bash, requests, say, statuses, talking, texts, until
 
 from app.provider.base import TextBlock
 
 
 async def test_a_prompt_to_a_busy_session_joins_its_turn(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[bash("true"), {"wait": gate}], [say("Both.")]]) as app:
-        session = await app.create_session()
-        first = asyncio.create_task(app.prompt(session["id"], "one"))
+    async with talking(tmp_path, turns=[[bash("true"), {"wait": gate}], [say("Both.")]]) as (app, session):
+        first = asyncio.create_task(app.prompt(session, "one"))
         await until(lambda: requests(app))
-        second = asyncio.create_task(app.prompt(session["id"], "two"))
-        await until_stored(app, session["id"], 2)
+        second = asyncio.create_task(app.prompt(session, "two"))
+        await until_stored(app, session, 2)
         gate.set()
         one, two = await asyncio.gather(first, second)
-        messages = await app.messages(session["id"])
+        messages = await app.messages(session)
         _, request = requests(app)
     assert one == two and texts(one) == ["Both."]
     users = [message["info"]["id"] for message in messages if message["info"]["role"] == "user"]
@@ -37,24 +36,22 @@ async def until_stored(app: RunningApp, session_id: str, prompts: int) -> None:
 
 async def test_a_prompt_that_comes_at_the_end_of_the_answer_is_answered_too(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[say("One."), {"wait": gate}], [say("Two.")]]) as app:
-        session = await app.create_session()
-        first = asyncio.create_task(app.prompt(session["id"], "one"))
+    async with talking(tmp_path, turns=[[say("One."), {"wait": gate}], [say("Two.")]]) as (app, session):
+        first = asyncio.create_task(app.prompt(session, "one"))
         await until(lambda: requests(app))
-        second = asyncio.create_task(app.prompt(session["id"], "two"))
-        await until_stored(app, session["id"], 2)
+        second = asyncio.create_task(app.prompt(session, "two"))
+        await until_stored(app, session, 2)
         gate.set()
         await asyncio.gather(first, second)
         assert texts(await second) == ["Two."]
-        answers = [texts(message) for message in await app.messages(session["id"]) if message["info"]["role"] == "assistant"]
+        answers = [texts(message) for message in await app.messages(session) if message["info"]["role"] == "assistant"]
     assert answers == [["One."], ["Two."]]
 
 
 async def test_fifty_prompts_at_once_are_all_stored_and_answered(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await app.create_session()
-        answers = await asyncio.gather(*(app.prompt(session["id"], f"prompt {n}") for n in range(50)))
-        messages = await app.messages(session["id"])
+    async with talking(tmp_path) as (app, session):
+        answers = await asyncio.gather(*(app.prompt(session, f"prompt {n}") for n in range(50)))
+        messages = await app.messages(session)
         sent = " ".join(block.text for turn in requests(app)[-1].messages for block in turn.content)  # type: ignore[union-attr]
         assert await statuses(app) == {}
     users = [message for message in messages if message["info"]["role"] == "user"]
@@ -68,43 +65,39 @@ async def test_fifty_prompts_at_once_are_all_stored_and_answered(tmp_path: Path)
 
 
 async def test_the_same_message_sent_twenty_times_is_one_message_and_one_answer(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Once.")], [say("Twice?")]]) as app:
-        session = await app.create_session()
-        sent = [app.prompt(session["id"], "Hi", messageID="msg_mine") for _ in range(20)]
+    async with talking(tmp_path, turns=[[say("Once.")], [say("Twice?")]]) as (app, session):
+        sent = [app.prompt(session, "Hi", messageID="msg_mine") for _ in range(20)]
         answers = await asyncio.gather(*sent)
         assert len(requests(app)) == 1
-        messages = await app.messages(session["id"])
-        later = await app.prompt(session["id"], "Hi", messageID="msg_mine")
+        messages = await app.messages(session)
+        later = await app.prompt(session, "Hi", messageID="msg_mine")
         assert len(requests(app)) == 1
     assert len(messages) == 2 and messages[0]["info"]["id"] == "msg_mine" and texts(messages[0]) == ["Hi"]
     assert all(answer == messages[1] for answer in [*answers, later])
 
 
 async def test_the_same_failing_message_sent_at_once_is_asked_once(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[{"status": 400, "message": "no"}], [say("Not asked for")]]) as app:
-        session = await app.create_session()
-        answers = await asyncio.gather(*(app.prompt(session["id"], "Hi", messageID="msg_mine") for _ in range(10)))
+    async with talking(tmp_path, turns=[[{"status": 400, "message": "no"}], [say("Not asked for")]]) as (app, session):
+        answers = await asyncio.gather(*(app.prompt(session, "Hi", messageID="msg_mine") for _ in range(10)))
         assert len(requests(app)) == 1
     assert {answer["info"]["error"]["name"] for answer in answers} == {"APIError"}
 
 
 async def test_a_known_message_with_other_content_is_a_conflict(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Hi", messageID="msg_mine")
-        refused = await app.prompt(session["id"], "Something else", messageID="msg_mine", expect=409)
+    async with talking(tmp_path) as (app, session):
+        await app.prompt(session, "Hi", messageID="msg_mine")
+        refused = await app.prompt(session, "Something else", messageID="msg_mine", expect=409)
         assert refused["name"] == "ConflictError"
-        answer = (await app.messages(session["id"]))[1]
-        await app.prompt(session["id"], "Hi", messageID=answer["info"]["id"], expect=409)
-        assert len(await app.messages(session["id"])) == 2
+        answer = (await app.messages(session))[1]
+        await app.prompt(session, "Hi", messageID=answer["info"]["id"], expect=409)
+        assert len(await app.messages(session)) == 2
 
 
 async def test_a_message_sent_again_after_a_restart_is_known(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Once.")]]) as app:
-        session = await app.create_session()
-        answer = await app.prompt(session["id"], "Hi", messageID="msg_mine")
+    async with talking(tmp_path, turns=[[say("Once.")]]) as (app, session):
+        answer = await app.prompt(session, "Hi", messageID="msg_mine")
     async with running_app(tmp_path) as app:
-        assert await app.prompt(session["id"], "Hi", messageID="msg_mine") == answer
+        assert await app.prompt(session, "Hi", messageID="msg_mine") == answer
         assert requests(app) == []
 
 
@@ -116,48 +109,25 @@ async def test_the_same_id_in_two_sessions_is_two_messages(tmp_path: Path) -> No
         assert texts((await app.messages(two["id"]))[0]) == ["b"]
 
 
-async def test_messages_are_ordered_as_they_came_whatever_their_ids(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await app.create_session()
-        for name in ("msg_zzz", "msg_aaa", "msg_mmm"):
-            await app.prompt(session["id"], name, messageID=name)
-        users = [message["info"]["id"] for message in await app.messages(session["id"]) if message["info"]["role"] == "user"]
-    assert users == ["msg_zzz", "msg_aaa", "msg_mmm"]
-
-
-async def test_a_wrong_prompt_is_rejected_and_nothing_is_stored(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await app.create_session()
-        url = f"/session/{session['id']}/message"
-        missing = {"type": "file", "mime": "text/plain", "url": f"file://{app.directory}/missing"}
-        await app.post(url, {"parts": [text_part("x")], "agent": "nobody"}, expect=400)
-        await app.post(url, {"parts": [missing]}, expect=400)
-        await app.post(url, {"parts": [{"type": "dance"}]}, expect=400)
-        await app.post("/session/ses_nope/message", {"parts": []}, expect=404)
-        assert await app.messages(session["id"]) == [] and await statuses(app) == {}
-
-
 async def test_a_client_that_goes_away_does_not_stop_the_turn(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[say("Here."), {"wait": gate}]]) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Hi"))
+    async with talking(tmp_path, turns=[[say("Here."), {"wait": gate}]]) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Hi"))
         await until(lambda: requests(app))
         prompt.cancel()
         await asyncio.wait({prompt})
-        assert await statuses(app) == {session["id"]: {"type": "busy"}}
+        assert await statuses(app) == {session: {"type": "busy"}}
         gate.set()
-        await until(lambda: not app.services.live.is_running(session["id"]))
-        assert texts((await app.messages(session["id"]))[-1]) == ["Here."]
+        await until(lambda: not app.services.live.is_running(session))
+        assert texts((await app.messages(session))[-1]) == ["Here."]
 
 
 async def test_a_fork_of_a_busy_session_has_its_prompt_and_what_is_finished(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[bash("true")], [say("Half"), {"wait": gate}], [say("Forked.")]]) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "one"))
+    async with talking(tmp_path, turns=[[bash("true")], [say("Half"), {"wait": gate}], [say("Forked.")]]) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "one"))
         await until(lambda: len(requests(app)) == 2)
-        fork = await app.post(f"/session/{session['id']}/fork")
+        fork = await app.post(f"/session/{session}/fork")
         user, step = await app.messages(fork["id"])
         assert texts(user) == ["one"] and step["info"]["parentID"] == user["info"]["id"]
         assert texts(await app.prompt(fork["id"], "two")) == ["Forked."]

@@ -81,7 +81,6 @@ async def test_whole_trees_go_when_nothing_in_them_is_in_use(app: RunningApp) ->
     expected = report(1, 2, running=1, shared=1, pinned=1)
     assert await prune(app, dryRun=True) == expected and await titles(app) == before
     async with app.events() as events:
-        await events.until("server.connected")
         assert await prune(app) == expected
         assert (await events.until("session.deleted")).properties["info"]["parentID"] == old, "what is below goes first"
     gone = {"old", *(title for title in before if "subagent" in title)}
@@ -235,7 +234,6 @@ async def test_on_postgresql_the_clients_of_a_server_that_runs_hear_of_it(
     url = migrated(postgres)
     monkeypatch.setenv("OPENSESSION_DATABASE_URL", url)
     async with running_app(tmp_path, data_dir=tmp_path / "data", database_url=url) as app, app.events() as events:
-        await events.until("server.connected")
         old = await made(app, "old")
         assert await asyncio.to_thread(run, "--older-than", "0d") == "1 sessions in 1 trees deleted.\n"
         assert (await events.until("session.deleted")).properties["info"]["id"] == old

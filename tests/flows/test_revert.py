@@ -1,9 +1,7 @@
 """Revert, unrevert and cleanup through whole turns: a scripted model, real tools, real git."""
 
 import asyncio
-import os
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +9,12 @@ import pytest
 from git_files import files, git, state
 from revert_steps import DONE, bash, play, revert, turn, unrevert, write
 from running_app import RunningApp, make_workspace, running_app
+from turns import talking
 
 from app.provider.scripted import ScriptedProvider
 from app.schema.message import PromptInput
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture
@@ -53,13 +46,6 @@ async def test_a_revert_takes_the_files_back_at_once_and_keeps_the_messages(app:
     assert await app.get(f"/session/{session}") == session_now
 
 
-async def test_naming_an_answer_reverts_its_whole_turn(app: RunningApp, session: str) -> None:
-    prompt = await play(app, session, bash("echo two > a.txt"))
-    answer = (await app.messages(session))[-1]["info"]["id"]
-    assert (await revert(app, session, answer))["revert"]["messageID"] == prompt
-    assert (app.directory / "a.txt").read_text() == "hello\nworld\n"
-
-
 async def test_unrevert_puts_back_what_revert_touched_and_nothing_else(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt; mkdir d; echo x > d/c.txt"))
     after_turn = files(app.directory)
@@ -77,61 +63,9 @@ async def test_unrevert_puts_back_what_revert_touched_and_nothing_else(app: Runn
     assert session_now["time"]["updated"] >= before["time"]["updated"]
 
 
-async def test_a_file_that_revert_left_as_it_was_is_not_touched_by_unrevert(app: RunningApp, session: str) -> None:
-    """A person had put it back already, and edits it again while the revert stands."""
-    prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
-    (app.directory / "a.txt").write_text("hello\nworld\n")
-    await revert(app, session, prompt)
-    (app.directory / "a.txt").write_text("a person's\n")
-    await unrevert(app, session)
-    assert files(app.directory) == {"a.txt": ("file", b"a person's\n", False), "b.txt": ("file", b"new\n", False)}
-
-
-async def test_what_the_user_changed_between_turns_stays(app: RunningApp, session: str) -> None:
-    await play(app, session, bash("echo one > one.txt"))
-    (app.directory / "a.txt").write_text("a person's\n")
-    second = await play(app, session, bash("echo two > two.txt"))
-    await revert(app, session, second)
-    assert files(app.directory) == {"a.txt": ("file", b"a person's\n", False), "one.txt": ("file", b"one\n", False)}
-
-
-async def test_a_second_revert_to_an_earlier_point_takes_more_back(app: RunningApp, session: str) -> None:
-    first = await play(app, session, bash("echo 1 > one.txt; echo 1 > both.txt"))
-    second = await play(app, session, bash("echo 2 > two.txt; echo 2 > both.txt"))
-    after_turns = files(app.directory)
-    await revert(app, session, second)
-    assert state(app.directory / "both.txt") == ("file", b"1\n", False)
-    await revert(app, session, first)
-    assert list(files(app.directory)) == ["a.txt"]
-    await unrevert(app, session)
-    assert files(app.directory) == after_turns
-
-
-async def test_a_second_revert_to_a_later_point_gives_back_what_lies_between(app: RunningApp, session: str) -> None:
-    first = await play(app, session, bash("echo 1 > one.txt; echo 1 > both.txt"))
-    second = await play(app, session, bash("echo 2 > two.txt; echo 2 > both.txt"))
-    after_turns = files(app.directory)
-    await revert(app, session, first)
-    session_now = await revert(app, session, second)
-    assert session_now["revert"]["messageID"] == second
-    assert files(app.directory) == {
-        "a.txt": ("file", b"hello\nworld\n", False),
-        "one.txt": ("file", b"1\n", False),
-        "both.txt": ("file", b"1\n", False),
-    }
-    await unrevert(app, session)
-    assert files(app.directory) == after_turns
-
-
-async def test_unrevert_without_a_revert_changes_nothing(app: RunningApp, session: str) -> None:
-    before = await app.get(f"/session/{session}")
-    assert await unrevert(app, session) == before
-
-
 async def test_events_tell_of_revert_and_unrevert(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt"))
     async with app.events() as events:
-        await events.until("server.connected")
         await revert(app, session, prompt)
         await unrevert(app, session)
         await events.until("session.updated", count=2)
@@ -147,7 +81,6 @@ async def test_a_second_revert_is_told_of_once_with_its_outcome(app: RunningApp,
     second = await play(app, session, bash("echo 2 > two.txt"))
     await revert(app, session, first)
     async with app.events() as events:
-        await events.until("server.connected")
         await revert(app, session, second)
         await unrevert(app, session)
         await events.until(lambda event: event.type == "session.updated" and "revert" not in event.properties["info"])
@@ -183,7 +116,6 @@ async def test_the_next_prompt_removes_from_the_part_on(app: RunningApp, session
     before = await app.messages(session)
     await revert(app, session, message, partID=call)
     async with app.events() as events:
-        await events.until("server.connected")
         await app.prompt(session, "Go on")
         await events.until("session.idle")
         removed = [event.properties["partID"] for event in events.of_type("message.part.removed")]
@@ -194,14 +126,6 @@ async def test_the_next_prompt_removes_from_the_part_on(app: RunningApp, session
     assert [part["id"] for part in after[2]["parts"]] == [before[2]["parts"][0]["id"], text]
     assert len(after) == 5
     assert "revert" not in await app.get(f"/session/{session}")
-
-
-async def test_a_part_with_nothing_before_it_stands_for_its_turn(app: RunningApp, session: str) -> None:
-    message, text, _ = await part_level(app, session)
-    session_now = await revert(app, session, message, partID=text)
-    assert "partID" not in session_now["revert"]
-    assert session_now["revert"]["messageID"] == ids(await app.messages(session))[0]
-    assert list(files(app.directory)) == ["a.txt"]
 
 
 # Cleanup.
@@ -218,7 +142,6 @@ async def reverted(app: RunningApp, session: str) -> list[str]:
 async def test_the_next_prompt_removes_the_reverted_messages_for_good(app: RunningApp, session: str) -> None:
     gone = await reverted(app, session)
     async with app.events() as events:
-        await events.until("server.connected")
         await app.prompt(session, "Something else")
         await events.until("session.idle")
         assert [event.properties["messageID"] for event in events.of_type("message.removed")] == gone
@@ -231,14 +154,6 @@ async def test_the_next_prompt_removes_the_reverted_messages_for_good(app: Runni
     sent = str(app.provider.requests[-1].messages)
     assert "echo 1" in sent
     assert "echo 2" not in sent
-
-
-async def test_unrevert_after_the_cleanup_has_nothing_to_undo(app: RunningApp, session: str) -> None:
-    await reverted(app, session)
-    await app.prompt(session, "Something else")
-    before = files(app.directory)
-    await unrevert(app, session)
-    assert files(app.directory) == before
 
 
 @pytest.mark.parametrize(
@@ -266,21 +181,6 @@ async def test_a_prompt_that_is_refused_cleans_nothing_up(app: RunningApp, sessi
 
 
 # Refused.
-
-
-async def test_a_busy_session_refuses_revert_and_unrevert(app: RunningApp, session: str) -> None:
-    prompt = await play(app, session, bash("echo two > a.txt"))
-    gate = asyncio.Event()
-    app.provider.add([{"wait": gate}, {"text": "Later."}])
-    async with app.events() as events:
-        await app.prompt_async(session, "Wait")
-        refused = await revert(app, session, prompt, expect=409)
-        assert refused["name"] == "SessionBusyError"
-        await app.post(f"/session/{session}/unrevert", expect=409)
-        gate.set()
-        await events.until("session.idle")
-    await revert(app, session, prompt)
-    assert (app.directory / "a.txt").read_text() == "hello\nworld\n"
 
 
 async def test_a_prompt_that_is_stored_but_not_begun_makes_a_session_busy(app: RunningApp, session: str) -> None:
@@ -328,7 +228,6 @@ async def test_a_dry_run_shows_the_diff_and_touches_nothing(app: RunningApp, ses
     before, stored, diff = files(app.directory), await app.get(f"/session/{session}"), await app.get(f"/session/{session}/diff")
     index = (app.directory / ".git" / "index").read_bytes()
     async with app.events() as events:
-        await events.until("server.connected")
         shown = await revert(app, session, prompt, dryRun=True)
         await asyncio.sleep(0)
         assert events.types == ["server.connected"]
@@ -393,13 +292,6 @@ async def test_an_edited_file_outside_the_checkout_is_named_and_left(app: Runnin
     assert outside.read_text() == "x\n"
 
 
-async def test_an_edit_of_which_nothing_came_is_not_named(app: RunningApp, session: str) -> None:
-    new = app.directory / "new.txt"
-    app.provider.add([write(new, "x\n")], [bash("rm new.txt")], DONE)
-    prompt = (await app.prompt(session, "Both"))["info"]["parentID"]
-    assert reasons(await revert(app, session, prompt)) == {}
-
-
 async def test_a_file_that_became_ignored_since_is_reverted_all_the_same(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo x > run.log; echo two > a.txt"))
     (app.directory / ".gitignore").write_text("*.log\n")
@@ -414,7 +306,6 @@ async def test_a_file_that_cannot_be_restored_is_reported(app: RunningApp, sessi
     await revert(app, session, prompt)
     (app.directory / "d").write_text("a person's file where the directory was\n")
     async with app.events() as events:
-        await events.until("server.connected")
         await unrevert(app, session)
         session_now = await events.until("session.error")
     assert str(app.directory / "d" / "f") in session_now.properties["error"]["data"]["message"]
@@ -437,8 +328,7 @@ async def test_when_nothing_can_be_put_back_the_revert_stands(app: RunningApp, s
 async def test_with_snapshots_switched_off_the_files_are_named(tmp_path: Path) -> None:
     make_workspace(tmp_path / "workspace")
     (tmp_path / "workspace" / "opencode.json").write_text('{"snapshot": false}')
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path) as (app, session):
         prompt = await play(app, session, write(app.directory / "b.txt", "new\n"), bash("echo x > c.txt"))
         shown = await revert(app, session, prompt, dryRun=True)
         session_now = await revert(app, session, prompt)
@@ -529,15 +419,6 @@ async def test_revert_and_unrevert_are_exact_for(app: RunningApp, session: str, 
     assert files(app.directory) == after
 
 
-async def test_a_file_created_in_one_step_and_deleted_in_the_next_is_gone_after_revert(app: RunningApp, session: str) -> None:
-    app.provider.add([bash("echo x > gone.txt")], [bash("rm gone.txt; echo two > a.txt")], DONE)
-    prompt = (await app.prompt(session, "Both"))["info"]["parentID"]
-    await revert(app, session, prompt)
-    assert files(app.directory) == {"a.txt": ("file", b"hello\nworld\n", False)}
-    await unrevert(app, session)
-    assert files(app.directory) == {"a.txt": ("file", b"two\n", False)}
-
-
 async def test_read_and_write_permissions_of_a_file_stay(app: RunningApp, session: str) -> None:
     (app.directory / "a.txt").chmod(0o600)
     prompt = await play(app, session, bash("echo two > a.txt"))
@@ -581,8 +462,7 @@ async def test_in_a_linked_worktree(tmp_path: Path) -> None:
     main = make_workspace(tmp_path / "main")
     linked = tmp_path / "linked"
     git(main, "worktree", "add", "-q", str(linked))
-    async with running_app(tmp_path, workspace=linked) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=linked) as (app, session):
         prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
         await revert(app, session, prompt)
         assert files(linked) == {"a.txt": ("file", b"hello\nworld\n", False)}
@@ -597,8 +477,7 @@ async def test_with_a_submodule_whose_files_stay_its_own(tmp_path: Path) -> None
     workspace = make_workspace(tmp_path / "workspace")
     git(workspace, "submodule", "add", "-q", str(library), "lib")
     git(workspace, "commit", "-qm", "with a submodule")
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path) as (app, session):
         prompt = await play(app, session, bash("echo two > a.txt; echo two > lib/a.txt"))
         await revert(app, session, prompt)
         assert state(workspace / "a.txt") == ("file", b"hello\nworld\n", False)
@@ -608,8 +487,7 @@ async def test_with_a_submodule_whose_files_stay_its_own(tmp_path: Path) -> None
 async def test_through_a_symbolic_link_to_the_checkout(tmp_path: Path) -> None:
     make_workspace(tmp_path / "real")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    async with running_app(tmp_path, workspace=tmp_path / "link") as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=tmp_path / "link") as (app, session):
         prompt = await play(app, session, bash("echo two > a.txt"))
         session_now = await revert(app, session, prompt)
         assert (tmp_path / "real" / "a.txt").read_text() == "hello\nworld\n"
@@ -623,8 +501,7 @@ async def test_what_a_subagent_changed_is_reverted_with_the_turn_that_started_it
     provider = ScriptedProvider()
     task = {"tool": "task", "args": {"description": "look", "prompt": "write it", "subagent_type": "general"}}
     provider.add([task], [bash("echo sub > sub.txt")], DONE, DONE)
-    async with running_app(tmp_path, provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, provider=provider) as (app, session):
         prompt = (await app.prompt(session, "Delegate"))["info"]["parentID"]
         assert (app.directory / "sub.txt").read_text() == "sub\n"
         session_now = await revert(app, session, prompt)
@@ -645,18 +522,10 @@ async def test_what_an_aborted_step_had_changed_is_reverted_too(app: RunningApp,
 
 
 async def test_a_revert_survives_a_restart(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path) as (app, session):
         prompt = await play(app, session, bash("echo two > a.txt"))
         await revert(app, session, prompt)
     async with running_app(tmp_path) as app:
         assert (await app.get(f"/session/{session}"))["revert"]["messageID"] == prompt
         await unrevert(app, session)
         assert (app.directory / "a.txt").read_text() == "two\n"
-
-
-async def test_the_users_own_shell_command_is_named_as_not_reverted(app: RunningApp, session: str) -> None:
-    ran = await app.post(f"/session/{session}/shell", {"agent": "build", "command": "echo x > mine.txt"})
-    session_now = await revert(app, session, ran["info"]["parentID"])
-    assert list(reasons(session_now)) == ["bash"]
-    assert os.path.exists(app.directory / "mine.txt")

@@ -7,6 +7,7 @@ import pytest
 from refused_commits import refused_commits
 from revert_steps import bash, play
 from running_app import RunningApp, running_app
+from turns import talking
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
 
@@ -60,8 +61,7 @@ async def test_what_is_refused_for_long_leaves_the_files_as_the_session_says(tmp
 
 
 async def test_a_revert_that_is_refused_gives_no_answer_to_a_message_that_asked_for_none(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, title="T") as (app, session):
         kept = (await app.prompt(session, "Keep this", noReply=True))["info"]["id"]
         with refused_commits() as commits:
             commits.starts_with = '"revert"'

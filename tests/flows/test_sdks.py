@@ -28,12 +28,6 @@ async def test_an_sdk_is_loaded_in_a_thread_when_its_directory_opens(tmp_path: P
     assert threading.main_thread() not in [thread for _, thread in loading]
 
 
-async def test_none_is_loaded_where_no_model_needs_it(tmp_path: Path, loading: Any) -> None:
-    async with running_app(tmp_path) as app:
-        await app.get("/config")
-    assert loading == []
-
-
 OTHER = {"npm": "@ai-sdk/anthropic", "options": {"baseURL": "http://127.0.0.1:9", "apiKey": "k"}, "models": {"claude-x": {}}}
 
 

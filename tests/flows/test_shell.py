@@ -1,26 +1,13 @@
 """A person's own command in a session: stored as a call of the bash tool, so that the model sees it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from processes import running_in
 from refused_commits import refused_commits
-from running_app import RunningApp, running_app
+from running_app import RunningApp
 from turns import assert_finished, requests, statuses, texts, types, until
-
-
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
-    async with running_app(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
 
 
 async def shell(app: RunningApp, session: str, command: str, *, expect: int = 200, **fields: Any) -> dict[str, Any]:
@@ -90,19 +77,6 @@ async def test_the_next_prompt_shows_the_model_the_command(app: RunningApp, sess
     assert "seen-by-the-model" in str(requests(app)[-1].messages)
 
 
-async def test_it_is_refused_while_the_session_is_busy(app: RunningApp, session: str) -> None:
-    gate = asyncio.Event()
-    app.provider.add([{"wait": gate}, {"text": "Later."}])
-    async with app.events() as events:
-        await app.prompt_async(session, "Wait")
-        refused = await shell(app, session, "touch ran", expect=409)
-        assert refused["name"] == "SessionBusyError"
-        gate.set()
-        await events.until("session.idle")
-    assert not (app.directory / "ran").exists()
-    assert len(await app.messages(session)) == 2
-
-
 async def test_a_prompt_waits_for_the_command(app: RunningApp, session: str) -> None:
     running = asyncio.create_task(shell(app, session, "touch started; while [ ! -e go ]; do sleep 0.02; done; echo late"))
     await until((app.directory / "started").exists)
@@ -158,10 +132,6 @@ async def test_unknown_names_are_rejected_before_anything_is_stored(
     assert await app.messages(session) == []
     assert not (app.directory / "ran").exists()
     await shell(app, session, "echo fine")
-
-
-async def test_an_unknown_session_is_404(app: RunningApp) -> None:
-    await shell(app, "ses_unknown", "true", expect=404)
 
 
 async def test_a_model_of_its_own_is_the_one_that_the_message_names(app: RunningApp, session: str) -> None:

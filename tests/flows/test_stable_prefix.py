@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_app import running_app
-from turns import bash, call, configured, priced, requests, say
+from turns import bash, call, configured, priced, requests, say, talking
 
 from app.provider.anthropic_messages import anthropic_body
 from app.provider.base import ModelRequest
@@ -28,8 +27,7 @@ async def conversation(tmp_path: Path) -> list[ModelRequest]:
     directory = configured(tmp_path, {**priced(), "instructions": ["rules.md"]})
     (directory / "AGENTS.md").write_text("Be kind.")
     (directory / "rules.md").write_text("Be quick.")
-    async with running_app(tmp_path, workspace=directory, turns=CONVERSATION) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=directory, turns=CONVERSATION) as (app, session):
         for prompt in ("Look", "Again", "Thanks"):
             await app.prompt(session, prompt)
         return requests(app)
@@ -70,8 +68,7 @@ async def test_the_system_texts_are_the_same_in_every_turn_and_hold_the_instruct
 async def test_after_a_compaction_the_instructions_are_sent_again(tmp_path: Path) -> None:
     directory = configured(tmp_path, priced())
     (directory / "AGENTS.md").write_text("Be kind.")
-    async with running_app(tmp_path, workspace=directory, turns=[[say("Hi.")], [say("A summary.")], [say("Yes.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=directory, turns=[[say("Hi.")], [say("A summary.")], [say("Yes.")]]) as (app, session):
         await app.prompt(session, "Hello", system="Rhyme.")
         await app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"})
         await app.prompt(session, "Still kind?", system="Rhyme.")
@@ -83,8 +80,7 @@ async def test_after_a_compaction_the_instructions_are_sent_again(tmp_path: Path
 async def test_changed_instructions_hold_from_the_next_step_on(tmp_path: Path) -> None:
     directory = configured(tmp_path, priced())
     turns = [[bash("echo Be brief. > AGENTS.md")], [say("Yes.")], [say("Hi.")]]
-    async with running_app(tmp_path, workspace=directory, turns=turns) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=directory, turns=turns) as (app, session):
         await app.prompt(session, "Write it down")
         (directory / "AGENTS.md").write_text("Be long.")
         await app.prompt(session, "And now?")

@@ -15,6 +15,7 @@ from turns import (
     requests,
     say,
     statuses,
+    talking,
     task,
     texts,
     title_requests,
@@ -38,8 +39,7 @@ def action(session: dict[str, Any], permission: str, pattern: str = "*") -> str:
 
 async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
     turns = [[task("Count the files")], [bash("ls | wc -l")], [say("Just one.")], [say("There is one.")]]
-    async with running_app(tmp_path, turns=turns) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=turns) as (app, session):
         answer = await app.prompt(session, "How many files?")
         (child,) = await children(app, session)
         _, step, _ = await app.messages(session)
@@ -79,8 +79,7 @@ async def test_a_call_that_runs_names_its_task_and_session(tmp_path: Path) -> No
 
 
 async def test_a_task_s_session_is_not_titled(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task()], [say()], [say()]]) as (app, session):
         await app.prompt(session, "Go")
         await titled(app, session)
         assert len(title_requests(app)) == 1
@@ -94,14 +93,6 @@ async def test_tools_may_be_kept_for_primary_agents(tmp_path: Path) -> None:
     assert ["webfetch" in tools for tools in offered] == [True, False, True]
 
 
-async def test_a_task_is_offered_no_tools_that_it_must_not_use(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app:
-        session = (await app.create_session())["id"]
-        await app.prompt(session, "Go")
-        child = requests(app)[1]
-    assert not {tool.id for tool in child.tools} & {"task", "todowrite", "todoread", "question"}
-
-
 async def test_a_task_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
     config = {"agent": {"careful": {"mode": "primary", "permission": {"bash": {"*": "deny", "ls *": "allow"}, "edit": "deny"}}}}
     turns = [
@@ -110,8 +101,7 @@ async def test_a_task_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
         [say()],
         [say()],
     ]
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=turns) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config, turns=turns) as (app, session):
         await app.prompt(session, "Go", agent="careful")
         (child,) = await children(app, session)
         states = {tool["callID"]: tool["state"]["status"] for tool in tools(await app.messages(child["id"]))}
@@ -120,21 +110,10 @@ async def test_a_task_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
     assert action(child, "edit", "y") == "deny" and action(child, "bash", "touch x") == "deny"
 
 
-async def test_rules_of_the_parent_s_session_hold_for_its_tasks(tmp_path: Path) -> None:
-    rules = [{"permission": "bash", "pattern": "*", "action": "deny"}]
-    async with running_app(tmp_path, turns=[[task()], [bash("touch x")], [say()], [say()]]) as app:
-        session = (await app.create_session(permission=rules))["id"]
-        await app.prompt(session, "Go")
-        (child,) = await children(app, session)
-        assert tools(await app.messages(child["id"]))[0]["state"]["status"] == "error"
-        assert not (app.directory / "x").exists()
-
-
 async def test_what_a_task_asks_carries_its_own_session(tmp_path: Path) -> None:
     config = {"permission": {"bash": "ask"}}
     turns = [[task()], [bash("echo hi")], [say("In.")], [say("Out.")]]
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=turns) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config, turns=turns) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         request = await pending(app)
         (child,) = await children(app, session)
@@ -145,8 +124,7 @@ async def test_what_a_task_asks_carries_its_own_session(tmp_path: Path) -> None:
 
 
 async def test_a_task_can_be_taken_up_again(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[task("one")], [say("First.")], [say("Done.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task("one")], [say("First.")], [say("Done.")]]) as (app, session):
         await app.prompt(session, "Go")
         (child,) = await children(app, session)
         app.provider.add([task("two", session_id=child["id"])], [say("Second.")], [say("Done.")])
@@ -157,8 +135,7 @@ async def test_a_task_can_be_taken_up_again(tmp_path: Path) -> None:
 
 
 async def test_another_session_cannot_be_taken_up_as_a_task(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        other = (await app.create_session())["id"]
+    async with talking(tmp_path) as (app, other):
         session = (await app.create_session())["id"]
         app.provider.add([task("x", session_id=other), task("y", session_id="ses_nope")], [say("Done.")])
         assert texts(await app.prompt(session, "Go")) == ["Done."]
@@ -167,16 +144,14 @@ async def test_another_session_cannot_be_taken_up_as_a_task(tmp_path: Path) -> N
 
 
 async def test_an_unknown_agent_is_reported_to_the_model(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[task("x", agent="nobody")], [say("Done.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task("x", agent="nobody")], [say("Done.")]]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Done."]
         assert "nobody is not a valid agent type" in tools(await app.messages(session))[0]["state"]["error"]
         assert await children(app, session) == []
 
 
 async def test_a_task_that_fails_is_an_error_of_its_call_and_the_turn_goes_on(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[task()], [{"status": 400, "message": "no"}], [say("Then without.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task()], [{"status": 400, "message": "no"}], [say("Then without.")]]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Then without."]
         (tool,) = tools(await app.messages(session))
     assert tool["state"]["error"] == "Error: The subagent failed: no" and tool["state"]["metadata"]["sessionId"]
@@ -185,8 +160,7 @@ async def test_a_task_that_fails_is_an_error_of_its_call_and_the_turn_goes_on(tm
 async def test_tasks_of_a_step_are_done_at_the_same_time(tmp_path: Path) -> None:
     gates = [asyncio.Event(), asyncio.Event()]
     inner = [[say("a"), {"wait": gates[0]}], [say("b"), {"wait": gates[1]}]]
-    async with running_app(tmp_path, turns=[[task("a"), task("b")], *inner, [say("Both.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task("a"), task("b")], *inner, [say("Both.")]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         await until(lambda: len(requests(app)) == 3)
         assert len(await statuses(app)) == 3
@@ -198,8 +172,7 @@ async def test_tasks_of_a_step_are_done_at_the_same_time(tmp_path: Path) -> None
 
 async def test_aborting_a_task_alone_is_an_error_of_its_call(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[task()], [say("Working"), {"wait": gate}], [say("Then without.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task()], [say("Working"), {"wait": gate}], [say("Then without.")]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         await until(lambda: len(requests(app)) == 2)
         (child,) = await children(app, session)
@@ -212,8 +185,7 @@ async def test_aborting_a_task_alone_is_an_error_of_its_call(tmp_path: Path) -> 
 async def test_a_subtask_of_the_prompt_needs_no_permission(tmp_path: Path) -> None:
     config = {"permission": {"task": "deny"}}
     part = {"type": "subtask", "prompt": "Look around", "description": "Look", "agent": "general"}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=[[say("Seen.")], [say("Done.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config, turns=[[say("Seen.")], [say("Done.")]]) as (app, session):
         answer = await app.post(f"/session/{session}/message", {"parts": [part]})
         user, step, last = await app.messages(session)
         (child,) = await children(app, session)
@@ -225,10 +197,8 @@ async def test_a_subtask_of_the_prompt_needs_no_permission(tmp_path: Path) -> No
 
 
 async def test_deleting_the_parent_ends_and_removes_its_tasks(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[task()], [bash("sleep 30")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task()], [bash("sleep 30")]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
             await app.prompt_async(session, "Go")
             await events.until("session.created")
             await events.until(

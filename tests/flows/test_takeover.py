@@ -11,7 +11,22 @@ from typing import Any
 import pytest
 from copied_database import copy_database
 from running_app import RunningApp, running_app
-from turns import Message, Step, assert_finished, bash, call, configured, pending, requests, say, statuses, texts, tools, until
+from turns import (
+    Message,
+    Step,
+    assert_finished,
+    bash,
+    call,
+    configured,
+    pending,
+    requests,
+    say,
+    statuses,
+    talking,
+    texts,
+    tools,
+    until,
+)
 
 from app.session.lease import DEAD_AFTER_MS
 from app.storage.repositories import work_rows
@@ -161,7 +176,6 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
     let_leases_become_stale()
     async with running_app(tmp_path, data_dir=left, turns=[[say("The summary.")]]) as app:
         found = await ended(app, session)
-        print([r.model.id for r in app.provider.requests], found)
         (request,) = requests(app)
     assert texts(found[-1]) == ["The summary."] and found[-1]["info"]["summary"]
     assert "Half" not in str(found) and "Half" not in str(request.messages)
@@ -204,8 +218,7 @@ async def test_a_subagent_s_turn_ends_because_nobody_waits_for_it(tmp_path: Path
 
 
 async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Begun.")]]) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[say("Begun.")]]) as (app, session):
         await app.prompt(session, "Hi", noReply=True)
         with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database:
             database.execute("UPDATE message SET open = 1")

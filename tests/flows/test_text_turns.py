@@ -7,23 +7,22 @@ from pathlib import Path
 
 import pytest
 from running_app import running_app
-from turns import assert_finished, configured, parts, priced, requests, say, statuses, texts, title_requests, titled, types, until
+from turns import configured, parts, priced, requests, say, statuses, talking, texts, title_requests, titled, types, until
 
 from app.provider.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
 from app.provider.scripted import TITLE, Say, ScriptedProvider
 
 
 async def test_a_text_turn_is_stored_as_clients_know_it(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Hello there.")]]) as app:
-        session = await app.create_session()
-        answer = await app.prompt(session["id"], "Hi")
-        user, stored = await app.messages(session["id"])
+    async with talking(tmp_path, turns=[[say("Hello there.")]]) as (app, session):
+        answer = await app.prompt(session, "Hi")
+        user, stored = await app.messages(session)
         directory = str(app.directory)
     assert stored == answer
     info = user["info"]
     assert {key: info[key] for key in ("role", "sessionID", "agent", "model")} == {
         "role": "user",
-        "sessionID": session["id"],
+        "sessionID": session,
         "agent": "build",
         "model": {"providerID": "scripted", "modelID": "rules"},
     }
@@ -33,7 +32,7 @@ async def test_a_text_turn_is_stored_as_clients_know_it(tmp_path: Path) -> None:
     assert completed is None and created > 0
     assert answered == {
         "id": answered["id"],
-        "sessionID": session["id"],
+        "sessionID": session,
         "role": "assistant",
         "parentID": info["id"],
         "modelID": "rules",
@@ -60,47 +59,17 @@ async def test_a_text_turn_is_stored_as_clients_know_it(tmp_path: Path) -> None:
 async def test_tokens_and_cost_are_counted_exactly(tmp_path: Path) -> None:
     workspace = configured(tmp_path, priced(cost={"input": 1, "output": 2, "cache_read": 0.1, "cache_write": 0}))
     usage = {"input": 600, "output": 50, "reasoning": 10, "cache_read": 400}
-    async with running_app(tmp_path, workspace=workspace, turns=[[say(), {"usage": usage}]]) as app:
-        session = await app.create_session()
-        answer = await app.prompt(session["id"], "Hi")
+    async with talking(tmp_path, workspace=workspace, turns=[[say(), {"usage": usage}]]) as (app, session):
+        answer = await app.prompt(session, "Hi")
     assert answer["info"]["tokens"] == {"input": 600, "output": 50, "reasoning": 10, "cache": {"read": 400, "write": 0}}
     assert answer["info"]["cost"] == pytest.approx(0.00076, abs=1e-12)
     assert parts(answer, "step-finish")[0]["cost"] == answer["info"]["cost"]
 
 
-async def test_events_of_a_text_turn_come_in_order_and_after_idle_come_only_the_title_and_the_diff(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Hello there.", chunks=3)]]) as app:
-        session = await app.create_session()
-        async with app.events() as events:
-            await events.until("server.connected")
-            await app.prompt(session["id"], "Hi")
-            await events.until("session.idle")
-            await app.create_session()
-            await events.until("session.created")
-            seen = events.seen[1 : [event.type for event in events.seen].index("session.created")]
-    kinds = [event.type for event in seen]
-    idle = kinds.index("session.idle")
-    assert kinds[idle - 1] == "session.status" and seen[idle - 1].properties["status"] == {"type": "idle"}
-    assert {*kinds[idle + 1 :]} <= {"session.updated", "session.diff", "message.updated"}
-    main = [kind for kind in kinds if kind not in ("session.updated", "session.diff")]
-    assert main[:4] == ["message.updated", "message.part.updated", "session.status", "message.updated"]
-    shown = [event.properties for event in seen if event.type == "message.part.updated"]
-    assert [shown[0]["part"]["type"], shown[1]["part"]["type"]] == ["text", "step-start"]
-    streamed = [update for update in shown if update["part"]["type"] == "text"][1:]
-    assert "".join(update.get("delta", "") for update in streamed) == "Hello there."
-    assert streamed[-1]["part"]["time"]["end"] and "delta" not in streamed[-1]
-    assert shown[-1]["part"]["type"] == "step-finish"
-    updates = [event.properties["info"] for event in seen if event.type == "message.updated"]
-    assistants = [info for info in updates if info["role"] == "assistant"]
-    assert "finish" not in assistants[0]
-    assert assistants[-1]["finish"] == "stop" and assistants[-1]["time"]["completed"]
-
-
 async def test_what_the_answer_was_is_sent_with_the_next_prompt(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("One.")], [say("Two.")]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "first")
-        await app.prompt(session["id"], "second")
+    async with talking(tmp_path, turns=[[say("One.")], [say("Two.")]]) as (app, session):
+        await app.prompt(session, "first")
+        await app.prompt(session, "second")
         first, second = requests(app)
     assert [turn.role for turn in second.messages] == ["user", "assistant", "user"]
     assert [block.text for turn in second.messages for block in turn.content] == ["first", "One.", "second"]  # type: ignore[union-attr]
@@ -118,11 +87,10 @@ class Sealing(ScriptedProvider):
 
 async def test_reasoning_goes_back_to_the_model_that_thought_it(tmp_path: Path) -> None:
     provider = Sealing([[{"reasoning": "Hm."}, say("One.")], [say("Two.")], [say("Three.")]])
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced()), provider=provider) as app:
-        session = await app.create_session()
-        answer = await app.prompt(session["id"], "first")
-        await app.prompt(session["id"], "second")
-        await app.prompt(session["id"], "third", model={"providerID": "acme", "modelID": "other"})
+    async with talking(tmp_path, config=priced(), provider=provider) as (app, session):
+        answer = await app.prompt(session, "first")
+        await app.prompt(session, "second")
+        await app.prompt(session, "third", model={"providerID": "acme", "modelID": "other"})
         _, same, other = requests(app)
     assert types(answer) == ["step-start", "reasoning", "text", "step-finish"]
     thought = parts(answer, "reasoning")[0]
@@ -133,10 +101,9 @@ async def test_reasoning_goes_back_to_the_model_that_thought_it(tmp_path: Path) 
 
 async def test_fields_of_a_prompt_reach_the_request(tmp_path: Path) -> None:
     config = {**priced(variants={"high": {"reasoningEffort": "high"}}), "agent": {"review": {"prompt": "You review."}}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        session = await app.create_session()
+    async with talking(tmp_path, config=config) as (app, session):
         await app.prompt(
-            session["id"],
+            session,
             "Hi",
             system="Be brief.",
             agent="review",
@@ -145,8 +112,8 @@ async def test_fields_of_a_prompt_reach_the_request(tmp_path: Path) -> None:
             model={"providerID": "acme", "modelID": "big"},
         )
         (request,) = requests(app)
-        user, answer = await app.messages(session["id"])
-        stored = await app.get(f"/session/{session['id']}")
+        user, answer = await app.messages(session)
+        stored = await app.get(f"/session/{session}")
     assert request.system[0] == "You review." and request.system[1].endswith("Be brief.")
     assert request.model.id == "big" and request.options["reasoningEffort"] == "high"
     offered = {tool.id for tool in request.tools}
@@ -161,8 +128,7 @@ async def test_an_agents_variant_goes_with_its_own_model(tmp_path: Path) -> None
     review = {"model": "acme/big", "variant": "high"}
     variants = {"high": {"reasoningEffort": "high"}, "low": {"reasoningEffort": "low"}}
     config = {**priced(variants=variants), "agent": {"review": review, "loose": {"variant": "high"}}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config) as (app, session):
         await app.prompt(session, "1", agent="review")
         await app.prompt(session, "2", agent="review", variant="low")
         await app.prompt(session, "3", agent="loose", model={"providerID": "acme", "modelID": "big"})
@@ -174,33 +140,18 @@ async def test_an_agents_variant_goes_with_its_own_model(tmp_path: Path) -> None
 
 
 async def test_a_later_prompt_goes_to_the_model_of_the_one_before(tmp_path: Path) -> None:
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced())) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "one", model={"providerID": "acme", "modelID": "other"})
-        await app.prompt(session["id"], "two")
+    async with talking(tmp_path, config=priced()) as (app, session):
+        await app.prompt(session, "one", model={"providerID": "acme", "modelID": "other"})
+        await app.prompt(session, "two")
         assert [request.model.id for request in requests(app)] == ["other", "other"]
 
 
-async def test_instructions_of_the_project_stand_in_the_system_prompt(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        (app.directory / "AGENTS.md").write_text("Always use tabs.")
-        session = await app.create_session()
-        await app.prompt(session["id"], "one")
-        (app.directory / "AGENTS.md").write_text("Never use tabs.")
-        await app.prompt(session["id"], "two")
-        first, second = requests(app)
-    assert f"Instructions from: {app.directory / 'AGENTS.md'}\nAlways use tabs." in first.system[1]
-    assert "Never use tabs." in second.system[1] and "Always" not in second.system[1]
-    assert first.system[0] == second.system[0]
-
-
 async def test_one_small_request_titles_the_session_and_its_first_prompt(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Hi")
-        await app.prompt(session["id"], "More")
-        stored = await titled(app, session["id"])
-        user = (await app.messages(session["id"]))[0]
+    async with talking(tmp_path) as (app, session):
+        await app.prompt(session, "Hi")
+        await app.prompt(session, "More")
+        stored = await titled(app, session)
+        user = (await app.messages(session))[0]
         (request,) = title_requests(app)
     assert stored["title"] == TITLE
     assert user["info"]["summary"] == {"title": TITLE, "diffs": []}
@@ -208,61 +159,37 @@ async def test_one_small_request_titles_the_session_and_its_first_prompt(tmp_pat
     assert request.messages[-1].content == (TextBlock("Hi"),)
 
 
-async def test_a_name_that_someone_gave_stays(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await app.create_session(title="Mine")
-        await app.prompt(session["id"], "Hi")
-        assert title_requests(app) == []
-        assert (await app.get(f"/session/{session['id']}"))["title"] == "Mine"
-
-
 async def test_a_long_answer_does_not_keep_the_title_waiting(tmp_path: Path) -> None:
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Hi"))
+    async with talking(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Hi"))
         await until(lambda: title_requests(app), "the title's request")
-        assert (await titled(app, session["id"]))["title"] == TITLE and not prompt.done()
+        assert (await titled(app, session))["title"] == TITLE and not prompt.done()
         gate.set()
         await prompt
 
 
 async def test_a_prompt_that_wants_no_reply_is_only_stored(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await app.create_session()
+    async with talking(tmp_path) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
-            kept = await app.prompt(session["id"], "Remember this", noReply=True)
+            kept = await app.prompt(session, "Remember this", noReply=True)
             assert kept["info"]["role"] == "user"
             assert requests(app) == [] and await statuses(app) == {}
-            await app.prompt(session["id"], "Now answer")
+            await app.prompt(session, "Now answer")
             await events.until("session.idle")
             assert events.types.count("session.idle") == 1
         (request,) = requests(app)
     assert [block.text for turn in request.messages for block in turn.content] == ["Remember this", "Now answer"]  # type: ignore[union-attr]
 
 
-async def test_an_asynchronous_prompt_is_answered_in_the_background(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("Later.")]]) as app:
-        session = await app.create_session()
-        async with app.events() as events:
-            await events.until("server.connected")
-            await app.prompt_async(session["id"], "Hi")
-            await events.until("session.idle")
-        messages = await app.messages(session["id"])
-    assert texts(messages[-1]) == ["Later."]
-    assert_finished(messages)
-
-
 async def test_everything_is_read_back_after_a_restart(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[{"reasoning": "Hm."}, say("One.")]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Hi")
-        await titled(app, session["id"])
-        before = await app.messages(session["id"]), await app.get(f"/session/{session['id']}")
+    async with talking(tmp_path, turns=[[{"reasoning": "Hm."}, say("One.")]]) as (app, session):
+        await app.prompt(session, "Hi")
+        await titled(app, session)
+        before = await app.messages(session), await app.get(f"/session/{session}")
     async with running_app(tmp_path, turns=[[say("Two.")]]) as app:
-        assert (await app.messages(session["id"]), await app.get(f"/session/{session['id']}")) == before
-        assert texts(await app.prompt(session["id"], "And?")) == ["Two."]
+        assert (await app.messages(session), await app.get(f"/session/{session}")) == before
+        assert texts(await app.prompt(session, "And?")) == ["Two."]
         (request,) = requests(app)
         assert [turn.role for turn in request.messages] == ["user", "assistant", "user"]
 
@@ -273,7 +200,6 @@ async def test_two_sessions_of_a_project_work_at_once(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=turns) as app:
         one, two = await app.create_session(), await app.create_session()
         async with app.events() as events:
-            await events.until("server.connected")
             await app.prompt_async(one["id"], "Hi")
             await app.prompt_async(two["id"], "Hi")
             await events.until(lambda event: bool(event.properties.get("delta")), count=2)
@@ -287,9 +213,8 @@ async def test_two_sessions_of_a_project_work_at_once(tmp_path: Path) -> None:
 
 async def test_the_last_step_s_answer_ends_a_bounded_agent(tmp_path: Path) -> None:
     config = {"agent": {"build": {"steps": 1}}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Hi")
+    async with talking(tmp_path, config=config) as (app, session):
+        await app.prompt(session, "Hi")
         (request,) = requests(app)
     assert [turn.role for turn in request.messages] == ["user", "assistant"]
 

@@ -1,23 +1,15 @@
 """A session's events in the second API: read, left off and read on, they tell each thing once, whatever the journal still has."""
 
 import asyncio
-import gc
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Any
-
 import pytest
-from database_meter import metered
-from running_app import RunningApp, running_app
+from app.session import replay
+from app.timeline.events import place
+from pathlib import Path
+from running_app import RunningApp
+from running_app import running_app
+from typing import Any
 from user_logins import user
 
-from app.bus.base import Event
-from app.session import replay
-from app.storage.engine import Connection
-from app.timeline import service
-from app.timeline.events import place
-from app.timeline.service import _WholeHistory
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
 TURNS = [[{"text": "One."}, READ], [{"text": "Two."}]]
@@ -84,35 +76,6 @@ async def test_a_history_that_the_journal_has_forgotten_is_made_of_the_messages(
         assert whole[: len(made)] == made
         assert seqs(whole) == sorted(set(seqs(whole)))
         assert await history(app, session, len(made)) == whole[len(made) :]
-
-
-async def test_pages_of_a_history_that_the_journal_has_forgotten_read_its_messages_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with metered() as spent:
-        async with running_app(tmp_path, turns=[[{"text": "x" * 50_000}], [{"text": "One more."}]]) as app:
-            session = await begin(app, "Hi")
-            await forget_journal(app, monkeypatch)
-            pages: list[dict[str, Any]] = []
-            before = spent.copy()
-            while (page := await app.get(f"/api/session/{session}/history?limit=1&after={len(pages)}"))["data"]:
-                pages += page["data"]
-            assert len(pages) > 3 and spent.since(before).read < 100_000
-            assert pages == await history(app, session)
-            await begin(app, "Go on", session=session)
-            longer = await history(app, session)
-            assert told(longer)[: len(pages)] == told(pages) and len(longer) > len(pages)
-
-
-async def test_one_history_at_a_time_is_kept_for_its_next_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_app(tmp_path) as app:
-        session = await begin(app, "Hi")
-        await forget_journal(app, monkeypatch)
-        for title in ("A", "B", "C"):
-            await history(app, session)
-            await app.call("PATCH", f"/session/{session}", {"title": title})
-        gc.collect()
-        assert sum(isinstance(each, _WholeHistory) for each in gc.get_objects()) == 1
 
 
 async def test_a_client_that_was_away_for_longer_than_the_journal_goes_on_where_it_was(
@@ -225,30 +188,6 @@ async def test_a_stream_ends_for_whom_its_session_is_taken_from(tmp_path: Path) 
                     for events in (of_root, of_bert):
                         await events.until("session.next.step.ended")
             assert of_anna.seen == []
-
-
-async def test_what_is_told_of_an_event_is_read_once_for_all_who_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    told_by = service._told_by
-
-    def counted(connection: Connection, published: Sequence[Event]) -> Any:
-        read.extend(event.seq or 0 for event in published)
-        return told_by(connection, published)
-
-    monkeypatch.setattr(service, "_told_by", counted)
-    async with running_app(tmp_path, turns=TURNS) as app, AsyncExitStack() as streams:
-        session = await begin(app)
-        paths = 3 * ["/api/event", f"/api/session/{session}/event"]
-        listening = [await streams.enter_async_context(app.events(path)) for path in paths]
-        await app.post(f"/api/session/{session}/agent", {"agent": "plan"}, expect=204)
-        await begin(app, "Hi", session=session)
-        for events in listening:
-            await events.until("session.next.step.ended", count=2)
-        whole = await history(app, session)
-    told_of = {place(seq).journal_seq for seq in seqs(whole)}
-    assert [read.count(seq) for seq in told_of] == [1] * len(told_of)
-    for events in listening[1::2]:
-        assert [event.data for event in events.seen] == whole
 
 
 # On the stream of all events.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import bash, configured, priced, requests, say, texts, tools
+from turns import bash, configured, priced, requests, say, talking, texts, tools
 
 from app.context.window import estimate_request
 from app.provider.base import ModelRequest, UserTurn
@@ -28,11 +28,6 @@ OF_SUMMARIES = "You write the hand-over of a conversation"
 async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
     async with running_app(tmp_path, workspace=configured(tmp_path, priced())) as running:
         yield running
-
-
-@pytest.fixture
-async def session(app: RunningApp) -> str:
-    return str((await app.create_session())["id"])
 
 
 def kinds(messages: list[dict[str, Any]]) -> list[str]:
@@ -149,8 +144,7 @@ async def test_a_summary_is_made_of_less_until_it_fits(tmp_path: Path, known: bo
 async def test_a_summary_that_never_fits_leaves_the_session_usable(tmp_path: Path) -> None:
     refusing = Refusing(0)
     provider = ScriptedProvider(otherwise=refusing)
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced()), provider=provider) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=priced(), provider=provider) as (app, session):
         answer = await app.prompt(session, "Hi")
         assert answer["info"]["error"]["name"] == "ContextOverflowError"
         assert answer["info"]["summary"] is True
@@ -165,8 +159,7 @@ async def test_a_summary_that_never_fits_leaves_the_session_usable(tmp_path: Pat
 
 async def test_where_no_usage_is_reported_the_window_s_fill_is_estimated(tmp_path: Path) -> None:
     window = {"limit": {"context": 20_000, "output": 1_000}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**window))) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=priced(**window)) as (app, session):
         app.provider.add([say("Short."), UNCOUNTED], [say("word " * 12_000), UNCOUNTED], [say("A summary.")], [say("On.")])
         await app.prompt(session, "One")
         assert len(await app.messages(session)) == 2
@@ -176,8 +169,7 @@ async def test_where_no_usage_is_reported_the_window_s_fill_is_estimated(tmp_pat
 
 async def test_a_count_counts_for_more_than_an_estimate(tmp_path: Path) -> None:
     window = {"limit": {"context": 20_000, "output": 1_000}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**window))) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=priced(**window)) as (app, session):
         app.provider.add([say("word " * 20_000), {"usage": {"input": 100, "output": 10}}], [say("Short.")])
         await app.prompt(session, "One")
         await app.prompt(session, "Two")
@@ -186,8 +178,7 @@ async def test_a_count_counts_for_more_than_an_estimate(tmp_path: Path) -> None:
 
 async def test_an_answer_as_long_as_the_window_leaves_room_for_a_question(tmp_path: Path) -> None:
     window = {"limit": {"context": 20_000, "output": 20_000}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced(**window))) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=priced(**window)) as (app, session):
         app.provider.add([say("Fits."), {"usage": {"input": 9_000, "output": 10}}], [say("Still.")])
         await app.prompt(session, "One")
         await app.prompt(session, "Two")
@@ -223,8 +214,7 @@ async def test_an_aborted_compaction_is_not_shown_any_more(app: RunningApp, sess
 
 async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next_one(tmp_path: Path) -> None:
     directory = configured(tmp_path, priced())
-    async with running_app(tmp_path, workspace=directory) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, workspace=directory) as (app, session):
         app.provider.add([say("Paris.")])
         await app.prompt(session, "The capital of France?")
         store = app.services.store
@@ -260,8 +250,7 @@ async def test_old_outputs_are_pruned_after_a_turn_unless_that_is_switched_off(
 ) -> None:
     monkeypatch.setenv("OPENCODE_DISABLE_PRUNE", flag)
     config = {**priced(limit={"context": 100_000, "output": 8_000}), **setting}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, config=config) as (app, session):
         app.provider.add([bash(f"printf '%{TWELVE_THOUSAND}s' {number}") for number in range(7)])
         app.provider.add(*[[say("Done.")]] * 4)
         for prompt in ("Print", "Thanks", "Really"):

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from running_app import running_app
-from turns import assert_finished, bash, call, configured, parts, pending, requests, say, texts, tools, types
+from turns import assert_finished, bash, call, parts, pending, requests, say, talking, texts, tools, types
 
 from app.provider.base import ToolCallBlock, ToolResultBlock
 
@@ -36,7 +36,6 @@ async def test_a_write_leaves_a_patch_and_the_session_s_diff(tmp_path: Path) -> 
         app.provider.add([call("write", filePath=file, content="one\ntwo\n")], [say()])
         session = await app.create_session()
         async with app.events() as events:
-            await events.until("server.connected")
             await app.prompt(session["id"], "Write")
             await events.until("session.idle")
             edited = await events.until("file.edited")
@@ -60,20 +59,18 @@ async def test_a_write_leaves_a_patch_and_the_session_s_diff(tmp_path: Path) -> 
 
 
 async def test_the_snapshot_is_taken_before_the_model_s_first_call_runs(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash("echo changed > a.txt")], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Change")
-        (diff,) = await app.get(f"/session/{session['id']}/diff")
+    async with talking(tmp_path, turns=[[bash("echo changed > a.txt")], [say()]]) as (app, session):
+        await app.prompt(session, "Change")
+        (diff,) = await app.get(f"/session/{session}/diff")
     assert (diff["before"], diff["after"]) == ("hello\nworld\n", "changed\n")
 
 
 async def test_outside_git_a_turn_has_snapshots_too(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
-    async with running_app(tmp_path, workspace=tmp_path / "workspace", turns=[[bash("echo x > x.txt")], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Change")
-        _, step, last = await app.messages(session["id"])
-        (diff,) = await app.get(f"/session/{session['id']}/diff")
+    async with talking(tmp_path, workspace=tmp_path / "workspace", turns=[[bash("echo x > x.txt")], [say()]]) as (app, session):
+        await app.prompt(session, "Change")
+        _, step, last = await app.messages(session)
+        (diff,) = await app.get(f"/session/{session}/diff")
     assert (diff["file"], diff["before"], diff["after"]) == ("x.txt", "", "x\n")
     assert types(step) == ["step-start", "tool", "step-finish", "patch"] and len(step["parts"][0]["snapshot"]) == 40
     assert step["info"]["path"]["root"] == "/" and texts(last) == ["Done."]
@@ -82,10 +79,9 @@ async def test_outside_git_a_turn_has_snapshots_too(tmp_path: Path) -> None:
 async def test_calls_of_a_step_run_at_the_same_time(tmp_path: Path) -> None:
     wait = "i=0; while [ ! -e {other} ] && [ $i -lt 500 ]; do sleep 0.02; i=$((i+1)); done; [ -e {other} ] && echo met"
     one, two = (f"touch {mine}; {wait.format(other=other)}" for mine, other in (("one", "two"), ("two", "one")))
-    async with running_app(tmp_path, turns=[[bash(one, "c1"), bash(two, "c2")], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Meet")
-        _, step, _ = await app.messages(session["id"])
+    async with talking(tmp_path, turns=[[bash(one, "c1"), bash(two, "c2")], [say()]]) as (app, session):
+        await app.prompt(session, "Meet")
+        _, step, _ = await app.messages(session)
     assert [tool["state"]["output"].strip() for tool in tools(step)] == ["met", "met"]
     assert [tool["callID"] for tool in tools(step)] == ["c1", "c2"]
 
@@ -96,10 +92,9 @@ async def test_one_failing_call_does_not_take_the_others_down(tmp_path: Path) ->
         [say()],
     ]
     config = {"permission": {"external_directory": "deny"}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config), turns=turns) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
-        _, step, last = await app.messages(session["id"])
+    async with talking(tmp_path, config=config, turns=turns) as (app, session):
+        await app.prompt(session, "Go")
+        _, step, last = await app.messages(session)
         results = requests(app)[1].messages[-1].content
     denied, missing, fine = tools(step)
     assert denied["state"]["error"].startswith("Error: ") and "external_directory" in denied["state"]["error"]
@@ -110,10 +105,9 @@ async def test_one_failing_call_does_not_take_the_others_down(tmp_path: Path) ->
 
 
 async def test_an_unknown_tool_is_answered_by_invalid_and_the_turn_goes_on(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[call("dance", "c1", style="tango")], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Dance")
-        _, step, last = await app.messages(session["id"])
+    async with talking(tmp_path, turns=[[call("dance", "c1", style="tango")], [say()]]) as (app, session):
+        await app.prompt(session, "Dance")
+        _, step, last = await app.messages(session)
         _, second = requests(app)
     (tool,) = tools(step)
     assert (tool["tool"], tool["state"]["status"], tool["state"]["title"]) == ("invalid", "completed", "Invalid Tool")
@@ -124,14 +118,12 @@ async def test_an_unknown_tool_is_answered_by_invalid_and_the_turn_goes_on(tmp_p
 
 
 async def test_a_tool_s_name_in_other_letters_is_repaired(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[call("Bash", "c1", command="echo hi", description="x")], [say()]]) as app:
-        session = await app.create_session()
+    async with talking(tmp_path, turns=[[call("Bash", "c1", command="echo hi", description="x")], [say()]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
-            await app.prompt(session["id"], "Go")
+            await app.prompt(session, "Go")
             await events.until("session.idle")
         shown = [event.properties["part"] for event in events.of_type("message.part.updated")]
-        _, step, _ = await app.messages(session["id"])
+        _, step, _ = await app.messages(session)
     names = [part["tool"] for part in shown if part["type"] == "tool"]
     assert names[0] == "Bash" and names[-1] == "bash"
     assert tools(step)[0]["tool"] == "bash" and tools(step)[0]["state"]["output"] == "hi\n"
@@ -139,10 +131,9 @@ async def test_a_tool_s_name_in_other_letters_is_repaired(tmp_path: Path) -> Non
 
 async def test_arguments_that_cannot_be_read_or_do_not_fit_are_reported_to_the_model(tmp_path: Path) -> None:
     garbage = {"tool": "bash", "raw": '{"command": "echo'}
-    async with running_app(tmp_path, turns=[[garbage, call("bash", "c2", order="ls")], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
-        _, step, last = await app.messages(session["id"])
+    async with talking(tmp_path, turns=[[garbage, call("bash", "c2", order="ls")], [say()]]) as (app, session):
+        await app.prompt(session, "Go")
+        _, step, last = await app.messages(session)
     unreadable, unfit = tools(step)
     assert unreadable["tool"] == "invalid" and unreadable["state"]["input"]["tool"] == "bash"
     assert unfit["tool"] == "bash" and "The bash tool was called with invalid arguments" in unfit["state"]["error"]
@@ -151,10 +142,9 @@ async def test_arguments_that_cannot_be_read_or_do_not_fit_are_reported_to_the_m
 
 
 async def test_a_call_counts_as_one_whatever_the_provider_says_of_its_end(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash("echo hi"), {"finish": "stop"}], [say()]]) as app:
-        session = await app.create_session()
-        assert texts(await app.prompt(session["id"], "Go")) == ["Done."]
-        assert (await app.messages(session["id"]))[1]["info"]["finish"] == "tool-calls"
+    async with talking(tmp_path, turns=[[bash("echo hi"), {"finish": "stop"}], [say()]]) as (app, session):
+        assert texts(await app.prompt(session, "Go")) == ["Done."]
+        assert (await app.messages(session))[1]["info"]["finish"] == "tool-calls"
 
 
 async def test_a_running_command_shows_its_output(tmp_path: Path) -> None:
@@ -162,7 +152,6 @@ async def test_a_running_command_shows_its_output(tmp_path: Path) -> None:
         app.provider.add([bash("echo first; while [ ! -e go ]; do sleep 0.02; done; echo second")], [say()])
         session = await app.create_session()
         async with app.events() as events:
-            await events.until("server.connected")
             await app.prompt_async(session["id"], "Go")
             await events.until(
                 lambda event: (
@@ -181,29 +170,26 @@ async def test_a_running_command_shows_its_output(tmp_path: Path) -> None:
 
 async def test_a_todo_list_is_kept_and_announced(tmp_path: Path) -> None:
     todos = [{"id": "1", "content": "Think", "status": "pending", "priority": "high"}]
-    async with running_app(tmp_path, turns=[[call("todowrite", todos=todos)], [call("todoread")], [say()]]) as app:
-        session = await app.create_session()
+    async with talking(tmp_path, turns=[[call("todowrite", todos=todos)], [call("todoread")], [say()]]) as (app, session):
         async with app.events() as events:
-            await events.until("server.connected")
-            await app.prompt(session["id"], "Plan")
+            await app.prompt(session, "Plan")
             updated = await events.until("todo.updated")
-        assert await app.get(f"/session/{session['id']}/todo") == todos
-        wrote, read = tools(await app.messages(session["id"]))
-    assert updated.properties == {"sessionID": session["id"], "todos": todos}
+        assert await app.get(f"/session/{session}/todo") == todos
+        wrote, read = tools(await app.messages(session))
+    assert updated.properties == {"sessionID": session, "todos": todos}
     assert wrote["state"]["title"] == "1 todos" and read["state"]["metadata"]["todos"] == todos
 
 
 async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path) -> None:
     turns = [*[[bash("echo again", f"c{n}")] for n in range(3)], [say()]]
-    async with running_app(tmp_path, turns=turns) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with talking(tmp_path, turns=turns) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         request = await pending(app)
         assert (request["permission"], request["patterns"], request["always"]) == ("doom_loop", ["bash"], ["bash"])
         assert request["metadata"]["tool"] == "bash" and request["tool"]["callID"] == "c2"
         await app.post(f"/permission/{request['id']}/reply", {"reply": "reject", "message": "Stop that"})
         answer = await prompt
-        messages = await app.messages(session["id"])
+        messages = await app.messages(session)
     assert [tool["state"]["status"] for tool in tools(messages)] == ["completed", "completed", "error"]
     assert "Stop that" in tools(messages)[-1]["state"]["error"]
     assert texts(answer) == ["Done."] and "error" not in answer["info"]
@@ -211,16 +197,15 @@ async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path)
 
 
 async def test_a_long_output_is_cut_and_kept_in_a_file_that_can_be_read(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash("seq 1 5000")], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Count")
-        (tool,) = tools((await app.messages(session["id"]))[1])
+    async with talking(tmp_path, turns=[[bash("seq 1 5000")], [say()]]) as (app, session):
+        await app.prompt(session, "Count")
+        (tool,) = tools((await app.messages(session))[1])
         path = tool["state"]["metadata"]["outputPath"]
         assert tool["state"]["metadata"]["truncated"] is True and path in tool["state"]["output"]
         assert Path(path).read_text() == "".join(f"{n}\n" for n in range(1, 5001))
         app.provider.add([call("read", filePath=path, offset=4000)], [say()])
-        await app.prompt(session["id"], "Read on")
-        read = tools((await app.messages(session["id"]))[-2])[0]
+        await app.prompt(session, "Read on")
+        read = tools((await app.messages(session))[-2])[0]
     assert read["state"]["status"] == "completed" and "04001| 4001" in read["state"]["output"]
 
 
@@ -236,12 +221,9 @@ async def test_what_a_tool_has_cut_itself_is_marked_as_cut(tmp_path: Path) -> No
 async def test_a_batch_runs_its_calls_as_parts_of_their_own(tmp_path: Path) -> None:
     calls = [{"tool": "bash", "parameters": {"command": "echo hi", "description": "x"}}, {"tool": "nope", "parameters": {}}]
     config = {"experimental": {"batch_tool": True}}
-    async with running_app(
-        tmp_path, workspace=configured(tmp_path, config), turns=[[call("batch", tool_calls=calls)], [say()]]
-    ) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
-        messages = await app.messages(session["id"])
+    async with talking(tmp_path, config=config, turns=[[call("batch", tool_calls=calls)], [say()]]) as (app, session):
+        await app.prompt(session, "Go")
+        messages = await app.messages(session)
     batch, *inner = tools(messages[1])
     assert batch["state"]["title"] == "Batch execution (1/2 successful)"
     assert [part["state"]["status"] for part in inner] == ["completed", "error"]

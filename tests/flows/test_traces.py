@@ -12,7 +12,6 @@ import pytest
 from mcp_servers import over_http
 from model_server import model_server
 from otlp_receiver import OtlpReceiver, attributes, failed, otlp_receiver
-from postgres import PostgresServer, migrated
 from running_app import RunningApp, running_app
 from running_server import ROOT, free_port
 from turns import bash, call, configured, priced, say, task, texts, titled, tools, until
@@ -38,18 +37,10 @@ async def traced(base: Path, turns: list[Any], config: Mapping[str, Any] = PLAIN
         yield app
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> dict[str, Any]:
-    if request.param == "sqlite":
-        return {}
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return {"database_url": migrated(server)}
-
-
-async def test_a_turn_with_a_tool_and_a_subagent(tmp_path: Path, collector: OtlpReceiver, database: dict[str, Any]) -> None:
+async def test_a_turn_with_a_tool_and_a_subagent(tmp_path: Path, collector: OtlpReceiver) -> None:
     usage = {"usage": {"input": 100, "output": 20, "reasoning": 5, "cache_read": 30, "cache_write": 7}}
     turns = [[bash("echo one", "call_one"), usage], [task()], [say("Looked.")], [say("Done.")]]
-    async with traced(tmp_path, turns, **database) as app:
+    async with traced(tmp_path, turns) as app:
         session = await app.create_session(title="named")
         await app.prompt(session["id"], "Go")
         [child] = await app.get(f"/session/{session['id']}/children")
@@ -199,15 +190,6 @@ async def test_the_title_belongs_to_the_trace(tmp_path: Path, collector: OtlpRec
         await titled(app, session["id"])
     [(name, below)] = collector.tree()
     assert name == "invoke_agent build" and sorted(below) == [("chat big", []), ("chat title", [])]
-
-
-async def test_with_metrics_both_are_told(tmp_path: Path, collector: OtlpReceiver) -> None:
-    async with traced(tmp_path, [[bash("true")], [say("Done.")]], metrics=True) as app:
-        session = await app.create_session(title="named")
-        await app.prompt(session["id"], "Go")
-        page = (await app.client.get("/metrics")).text
-    assert 'opensession_turns_total{outcome="answered"} 1.0' in page
-    assert [name for name, _ in collector.tree()] == ["invoke_agent build"]
 
 
 OFF = """

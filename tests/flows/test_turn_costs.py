@@ -12,7 +12,7 @@ from typing import Any
 from database_meter import Spent, metered
 from running_app import RunningApp, running_app
 from sse_reader import Received
-from turns import Step, bash, call, say, texts
+from turns import Step, bash, call, say, talking, texts
 
 from app.provider.base import ModelRequest, StreamEvent
 from app.provider.scripted import ScriptedProvider
@@ -50,7 +50,6 @@ async def cost(app: RunningApp, session: str, spent: Spent, *turns: list[Step]) 
     """Of one prompt."""
     app.provider.add(*turns)
     async with app.events() as events:
-        await events.until("server.connected")
         before = spent.copy()
         await app.prompt(session, "Go on")
         await events.until("session.idle")
@@ -119,8 +118,7 @@ TOOL_TURN_COMMITS = 8
 
 async def test_a_turn_makes_few_statements(tmp_path: Path) -> None:
     with metered() as spent:
-        async with running_app(tmp_path) as app:
-            session = (await app.create_session(title="Mine"))["id"]
+        async with talking(tmp_path, title="Mine") as (app, session):
 
             async def plain_turn() -> None:
                 app.provider.add([say("So be it.")])
@@ -156,10 +154,8 @@ class Streaming(ScriptedProvider):
 async def seconds_of_cpu(base: Path, characters: int) -> float:
     """For a text that comes in pieces of 20, which a client listens to."""
     provider = Streaming([[say("x" * characters, chunks=characters // 20)]])
-    async with running_app(base, provider=provider) as app:
-        session = (await app.create_session(title="Mine"))["id"]
-        async with app.events() as events:
-            await events.until("server.connected")
+    async with talking(base, provider=provider, title="Mine") as (app, session):
+        async with app.events():
             began = time.process_time()
             answer = await app.prompt(session, "Write much")
             seconds = time.process_time() - began

@@ -136,7 +136,6 @@ async def test_the_next_prompt_tells_that_there_is_undo_again(crowded: RunningAp
     (crowded.directory / ".ignore").write_text("*.dat\n")
     await crowded.post("/instance/dispose")
     async with crowded.events() as events:
-        await events.until("server.connected")
         prompt = await play(crowded, session, bash("echo two > a.txt"))
         updated = await events.until("session.updated")
     assert "noUndo" not in updated.properties["info"]

@@ -4,8 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running_app import running_app
-from turns import bash, configured, priced, requests, say
+from turns import bash, configured, priced, requests, say, talking
 from web_page import web_page
 
 from app import server
@@ -20,8 +19,7 @@ async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetc
     monkeypatch.setattr(server, "InstructionPages", lambda: InstructionPages(first_wait=FIRST_WAIT))
     async with web_page("Never use tabs.") as page, web_page(hangs=True) as silent:
         workspace = configured(tmp_path, {**priced(), "instructions": [page.url, silent.url]})
-        async with running_app(tmp_path, workspace=workspace) as app:
-            session = (await app.create_session(title="Mine"))["id"]
+        async with talking(tmp_path, workspace=workspace, title="Mine") as (app, session):
             seconds = []
             for _ in range(3):
                 app.provider.add([bash("echo hi")], [bash("echo ho")], [say()])

@@ -11,7 +11,7 @@ import pytest
 from alive import alive
 from refused_commits import refused_commits
 from running_app import RunningApp, running_app
-from turns import assert_finished, bash, parts, requests, say, statuses, texts, tools, until
+from turns import assert_finished, bash, parts, requests, say, statuses, talking, texts, tools, until
 
 from app.intake.prompt_queue import Waiting
 
@@ -22,8 +22,7 @@ async def busy(
 ) -> AsyncIterator[tuple[RunningApp, str, asyncio.Event, asyncio.Task[dict[str, Any]]]]:
     """A session whose first answer is held until the event is set."""
     gate = asyncio.Event()
-    async with running_app(tmp_path, turns=[[say("One."), {"wait": gate}], *later]) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[say("One."), {"wait": gate}], *later], title="T") as (app, session_id):
         first = asyncio.create_task(app.prompt(session_id, "one"))
         await until(lambda: requests(app))
         yield app, session_id, gate, first
@@ -73,8 +72,7 @@ async def test_a_prompt_that_interrupts_does_not_interrupt_its_own_answer_when_i
 
 async def test_a_prompt_that_interrupts_and_is_sent_again_at_once_is_answered_once(tmp_path: Path) -> None:
     """Both find it new while the files that it names are read."""
-    async with running_app(tmp_path, turns=[[say("Two.", delay=0.05)]]) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[say("Two.", delay=0.05)]], title="T") as (app, session_id):
         body = [
             {"type": "text", "text": "two"},
             {"type": "file", "mime": "text/plain", "url": (app.directory / "a.txt").as_uri()},
@@ -117,8 +115,7 @@ async def until_idle(app: RunningApp, session_id: str) -> None:
 
 
 async def test_a_queued_prompt_of_an_idle_session_begins_at_once(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("One.")]]) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[say("One.")]], title="T") as (app, session_id):
         assert texts(await app.prompt(session_id, "one", whenBusy="queue")) == ["One."]
 
 
@@ -206,16 +203,14 @@ async def test_a_session_that_is_deleted_takes_its_queue_along(tmp_path: Path) -
 
 @pytest.mark.parametrize(("field", "value"), [("whenBusy", "later"), ("deadlineSeconds", 0), ("deadlineSeconds", 10**9)])
 async def test_what_is_wrong_is_named(tmp_path: Path, field: str, value: Any) -> None:
-    async with running_app(tmp_path) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, title="T") as (app, session_id):
         refused = await app.prompt(session_id, "one", expect=400, **{field: value})
         assert field in str(refused)
         assert await app.messages(session_id) == []
 
 
 async def test_a_prompt_that_wants_no_answer_does_not_wait_for_a_turn(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, title="T") as (app, session_id):
         assert "whenBusy" in str(await app.prompt(session_id, "one", noReply=True, whenBusy="queue", expect=400))
 
 
@@ -252,8 +247,7 @@ async def test_a_damaged_row_of_the_queue_holds_up_none_behind_it(tmp_path: Path
 
 
 async def test_a_turn_ends_at_its_deadline_with_its_tools_ended_and_the_error_stored(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[say("I run it."), bash("sleep 60")], [say("Next.")]]) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[say("I run it."), bash("sleep 60")], [say("Next.")]], title="T") as (app, session_id):
         answer = await app.prompt(session_id, "one", deadlineSeconds=1)
         error = answer["info"]["error"]
         assert error["name"] == "MessageAbortedError" and "deadline" in error["data"]["message"]
@@ -265,8 +259,7 @@ async def test_a_turn_ends_at_its_deadline_with_its_tools_ended_and_the_error_st
 
 
 async def test_a_deadline_that_is_met_changes_nothing(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash("true")], [say("One.")]]) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, turns=[[bash("true")], [say("One.")]], title="T") as (app, session_id):
         answer = await app.prompt(session_id, "one", deadlineSeconds=60)
         assert texts(answer) == ["One."] and "error" not in answer["info"]
         assert parts(answer, "step-finish")

@@ -63,9 +63,11 @@ def let_go(replicas: Replicas, name: str) -> None:
 
 
 @asynccontextmanager
-async def tool_running(replicas: Replicas, client: Client, name: str) -> AsyncIterator[tuple[str, asyncio.Task[Any]]]:
-    """A session whose command runs until the block ends, and its prompt's answer."""
-    session = await new_session(client)
+async def tool_running(
+    replicas: Replicas, client: Client, name: str, session: str | None = None
+) -> AsyncIterator[tuple[str, asyncio.Task[Any]]]:
+    """A session, a new one unless it is named, whose command runs until the block ends, and its prompt's answer."""
+    session = session or await new_session(client)
     answering = asyncio.create_task(client.prompt(session, working(name)))
     try:
         await wait_until_stored(client, session, f"began {name}")

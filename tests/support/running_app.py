@@ -39,6 +39,8 @@ PATIENCE = 60.0
 
 Turns = Iterable[Sequence[ScriptedStep | Mapping[str, Any]]]
 
+GREETING = ("/event", "/global/event")
+
 NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 
@@ -98,12 +100,14 @@ class RunningApp:
 
     @asynccontextmanager
     async def events(self, path: str = "/event", *, cursor: int | str | None = None, **query: Any) -> AsyncIterator[EventReader]:
-        """Listens until the block ends. `cursor` is the Last-Event-ID of a client that comes back."""
+        """Listens from its greeting on, until the block ends. `cursor` is the Last-Event-ID of a client that comes back."""
         headers = {} if cursor is None else {"last-event-id": str(cursor)}
         async with self.client.stream("GET", path, params=query or None, headers=headers) as response:
             assert response.status_code == 200, response.status_code
             reader = EventReader(response)
             try:
+                if cursor is None and path.partition("?")[0] in GREETING:
+                    await reader.until("server.connected")
                 yield reader
             finally:
                 await reader.close()

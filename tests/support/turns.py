@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from running_app import RunningApp, make_workspace
+from running_app import RunningApp, make_workspace, running_app
 
 from app.provider.base import ModelRequest
 from app.session.fork import is_default
@@ -40,6 +41,17 @@ def configured(base: Path, config: dict[str, Any]) -> Path:
         make_workspace(directory)
     (directory / "opencode.json").write_text(json.dumps(config))
     return directory
+
+
+@asynccontextmanager
+async def talking(
+    base: Path, *, config: dict[str, Any] | None = None, title: str | None = None, **options: Any
+) -> AsyncIterator[tuple[RunningApp, str]]:
+    """A server, in a workspace with this `opencode.json`, and a new session."""
+    if config is not None:
+        options["workspace"] = configured(base, config)
+    async with running_app(base, **options) as app:
+        yield app, (await app.create_session(**({"title": title} if title else {})))["id"]
 
 
 def priced(**model: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from running_app import RunningApp, running_app
 from session_parts import putting
 from sse_reader import EventReader, Received
+from turns import talking, until
 
 from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
 from app.provider.scripted import ScriptedProvider
@@ -62,17 +63,12 @@ class Picture:
         return self
 
 
-def gained(events: list[Received]) -> str:
-    return "".join(str(event.properties.get("delta", "")) for event in events)
-
-
 @asynccontextmanager
 async def streaming(tmp_path: Path) -> AsyncIterator[tuple[RunningApp, str, asyncio.Event]]:
     """A session whose answer has said `Hello ` and waits for the event to say `there.`."""
     gate = asyncio.Event()
-    async with running_app(tmp_path, provider=Halting(gate)) as app:
-        session = await app.create_session(title="T")
-        yield app, session["id"], gate
+    async with talking(tmp_path, provider=Halting(gate), title="T") as (app, session):
+        yield app, session, gate
         gate.set()
 
 
@@ -85,17 +81,10 @@ def says(text: str) -> object:
     return shown
 
 
-async def read_until_idle(app: RunningApp, **options: object) -> EventReader:
-    async with app.events(**options) as events:  # type: ignore[arg-type]
-        await events.until("session.idle")
-    return events
-
-
 async def test_what_was_missed_is_replayed_in_order_and_then_goes_on(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[{"text": "one"}], [{"text": "two"}]]) as app:
-        session = await app.create_session(title="T")
+    async with talking(tmp_path, turns=[[{"text": "one"}], [{"text": "two"}]], title="T") as (app, session):
         async with app.events(ids="true") as first:
-            await app.prompt(session["id"], "1")
+            await app.prompt(session, "1")
             await first.until("session.idle")
         numbered = [event for event in first.seen if event.id is not None]
         for cut in (numbered[0], numbered[3], numbered[-2]):
@@ -107,7 +96,7 @@ async def test_what_was_missed_is_replayed_in_order_and_then_goes_on(tmp_path: P
                 (event.id, event.data) for event in numbered if event.id and cut.id and event.id > cut.id
             ]
         async with app.events(cursor=numbered[-1].id) as live:
-            await app.prompt(session["id"], "2")
+            await app.prompt(session, "2")
             await live.until("session.idle")
         assert next(event.id for event in live.seen if event.id is not None) == (numbered[-1].id or 0) + 1
 
@@ -139,23 +128,9 @@ async def test_a_client_that_asks_for_no_ids_begins_anew(tmp_path: Path) -> None
             await app.prompt_async(session_id, "hi")
             await first.until(says("Hello "))  # type: ignore[arg-type]
             async with app.events() as late:
-                await late.until("server.connected")
                 gate.set()
                 await late.until("session.idle")
     assert late.seen[1].properties["delta"] == "there." and late.seen[1].properties["part"]["text"] == "Hello there."
-
-
-async def test_gains_after_the_standing_part_do_not_repeat_it(tmp_path: Path) -> None:
-    async with streaming(tmp_path) as (app, session_id, gate):
-        async with app.events(ids="true") as first:
-            await app.prompt_async(session_id, "hi")
-            await first.until(says("Hello "))  # type: ignore[arg-type]
-        cursor = max(event.id or 0 for event in first.seen)
-        async with app.events(cursor=cursor, parts="delta") as again:
-            await again.until(says("Hello "))  # type: ignore[arg-type]
-            gate.set()
-            await again.until("session.idle")
-        assert gained(again.of_type("message.part.delta")) == "there."
 
 
 async def test_a_new_client_that_wants_deltas_is_told_what_streams(tmp_path: Path) -> None:
@@ -206,8 +181,7 @@ async def test_a_client_that_comes_between_a_commit_and_its_announcement_hears_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: str
 ) -> None:
     announcing = Announcing(monkeypatch)
-    async with running_app(tmp_path) as app:
-        session_id = (await app.create_session(title="T"))["id"]
+    async with talking(tmp_path, title="T") as (app, session_id):
         body = {"noReply": True, "parts": [{"type": "text", "text": "hi"}]}
         asked = await app.post(f"/session/{session_id}/message", body)
 
@@ -220,7 +194,7 @@ async def test_a_client_that_comes_between_a_commit_and_its_announcement_hears_i
         say_at_once(app, session_id, asked["info"]["id"])
         await announcing.committed.wait()
         listening = asyncio.create_task(listen())
-        await asyncio.sleep(0.2)
+        await until(lambda: app.services.bus.listeners() == 1, "the listener")
         announcing.gate.set()
         await app.call("PATCH", f"/session/{session_id}", json={"title": "renamed"})
         picture = await listening
@@ -248,11 +222,10 @@ async def test_a_new_client_is_sent_whatever_is_announced_after_it_began_to_list
 async def test_a_client_that_is_cut_off_again_and_again_loses_and_doubles_nothing(tmp_path: Path, parts: str) -> None:
     text = " ".join(f"word{number}" for number in range(400))
     turn = [{"reasoning": text, "chunks": 60, "delay": 0.001}, {"text": text, "chunks": 120, "delay": 0.001}]
-    async with running_app(tmp_path, turns=[turn]) as app:
-        session = await app.create_session(title="T")
+    async with talking(tmp_path, turns=[turn], title="T") as (app, session):
         picture = Picture()
         async with app.events(parts=parts, ids="true") as events:
-            await app.prompt_async(session["id"], "hi")
+            await app.prompt_async(session, "hi")
             await events.until("message.updated")
         picture.take(events.seen)
         connections = 0
@@ -262,24 +235,23 @@ async def test_a_client_that_is_cut_off_again_and_again_loses_and_doubles_nothin
                 enough = 2 + connections % 4
                 await events.when(lambda e=events, n=enough: len(e.seen) >= n or "session.idle" in e.types)
             picture.take(events.seen)
-        stored = await app.messages(session["id"])
+        stored = await app.messages(session)
     assert connections > 5
     assert picture.ids == list(range(picture.ids[0], picture.ids[-1] + 1))
     expected = {part["id"]: part["text"] for message in stored for part in message["parts"] if "text" in part}
     assert picture.texts == expected
 
 
-@pytest.mark.parametrize("cursor", ["999999", "0x10", "nonsense", "-1", "9" * 30, "１２"])
-async def test_a_cursor_that_was_never_given_is_answered_with_a_resync(tmp_path: Path, cursor: str) -> None:
+async def test_a_cursor_that_was_never_given_is_answered_with_a_resync(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         await app.create_session()
-        headers = {b"last-event-id": cursor.encode()}
-        async with app.client.stream("GET", "/event", headers=headers) as response:
-            events = EventReader(response)
-            resync = await events.until("server.resync")
-            await events.close()
-        assert events.types == ["server.connected", "server.resync"]
-        assert resync.id == await app.services.replay.head()
+        for cursor in ("999999", "0x10", "nonsense", "-1", "9" * 30, "１２"):
+            async with app.client.stream("GET", "/event", headers={b"last-event-id": cursor.encode()}) as response:
+                events = EventReader(response)
+                resync = await events.until("server.resync")
+                await events.close()
+            assert events.types == ["server.connected", "server.resync"]
+            assert resync.id == await app.services.replay.head()
 
 
 async def test_a_cursor_older_than_the_journal_is_answered_with_a_resync_that_can_be_resumed_from(tmp_path: Path) -> None:
@@ -294,19 +266,6 @@ async def test_a_cursor_older_than_the_journal_is_answered_with_a_resync_that_ca
             await app.create_session()
             await again.until("session.updated")
         assert again.types == ["server.connected", "session.created", "session.updated"]
-
-
-async def test_the_oldest_kept_event_can_still_be_resumed_before(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        for _ in range(2):
-            await app.create_session()
-        newest = await app.services.replay.head()
-        await app.services.store._database.write(lambda c: journal_rows.trim_journal(c, newest - 1))
-        async with app.events(cursor=newest - 1) as events:
-            await events.until("session.updated")
-        assert events.types == ["server.connected", "session.updated"]
-        async with app.events(cursor=newest - 2) as events:
-            await events.until("server.resync")
 
 
 async def test_a_server_that_stops_ends_a_long_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,11 +319,9 @@ async def test_a_restarted_server_replays_from_before_the_restart(tmp_path: Path
 async def test_whichever_event_a_client_remembers_it_resumes_behind_it(tmp_path: Path, path: str) -> None:
     """Of a stream without `id:` lines, by the id that the JSON of each event has: a delta's and the greeting's too."""
     turn = [{"reasoning": "Hm.", "chunks": 2}, {"text": "Hello there, all of you.", "chunks": 3, "delay": 0.02}]
-    async with running_app(tmp_path, turns=[turn]) as app:
-        session = await app.create_session(title="T")
+    async with talking(tmp_path, turns=[turn], title="T") as (app, session):
         async with app.events(path) as first:
-            await first.until("server.connected")
-            await app.prompt(session["id"], "1")
+            await app.prompt(session, "1")
             await first.until("session.idle")
             await app.services.store.barrier()
         ids = [event.event_id for event in first.seen]

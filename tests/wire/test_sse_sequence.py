@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received
+from turns import talking
 
 TEXT_TURN = [[{"reasoning": "Hm.", "chunks": 1}, {"text": "Hello there.", "chunks": 2}]]
 TOOL_TURN = [
@@ -112,10 +113,9 @@ async def test_a_tool_turn(tmp_path: Path) -> None:
 
 
 async def test_nothing_of_a_turn_but_its_title_comes_after_its_idle(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=TOOL_TURN) as app:
-        session = await app.create_session(title="T")
+    async with talking(tmp_path, turns=TOOL_TURN, title="T") as (app, session):
         async with app.events() as events:
-            await app.prompt(session["id"], "change nothing")
+            await app.prompt(session, "change nothing")
             await events.until("session.idle")
             await app.services.store.barrier()
             await app.create_session(title="marker")
@@ -161,15 +161,6 @@ async def test_a_fast_answer_is_announced_finished_once(tmp_path: Path, chunks: 
             assert_frames_show_a_growing_text(frames, part["text"])
 
 
-async def test_deltas_add_up_to_the_text(tmp_path: Path) -> None:
-    text = "".join(f"word{number} " for number in range(300)).strip()
-    async with running_app(tmp_path, turns=[[{"text": text, "chunks": 300, "delay": 0.0005}]]) as app:
-        events = await heard(app)
-    frames = [event for event in events.of_type("message.part.updated") if event.properties["part"]["type"] == "text"]
-    assert "".join(event.properties.get("delta", "") for event in frames) == text
-    assert frames[-1].properties["part"]["text"] == text
-
-
 async def test_with_parts_as_deltas_a_part_that_streams_is_sent_by_what_it_gains(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"text": "Hello there.", "chunks": 6}]]) as app:
         events = await heard(app, path="/event?parts=delta")
@@ -213,38 +204,25 @@ async def raw_greeting(app: RunningApp, path: str, headers: dict[str, str]) -> s
     raise AssertionError("the stream ended")
 
 
-@pytest.mark.parametrize(
-    ("query", "headers", "lines"),
-    [
-        ("", {}, "data"),
-        ("?parts=full", {}, "data"),
-        ("?ids=false", {}, "data"),
-        ("?ids=true", {}, "id data"),
-        ("", {"User-Agent": "opencode/1.1.34"}, "id data"),
-        ("", {"User-Agent": "curl/8 opencode/1.1.34"}, "data"),
-        ("?parts=delta", {}, "id data"),
-        ("", {"last-event-id": ""}, "id data"),
-        ("?lastEventID=", {}, "id data"),
-    ],
-)
+ASKING: list[tuple[str, dict[str, str], str]] = [
+    ("", {}, "data"),
+    ("?parts=full", {}, "data"),
+    ("?ids=false", {}, "data"),
+    ("?ids=true", {}, "id data"),
+    ("", {"User-Agent": "opencode/1.1.34"}, "id data"),
+    ("", {"User-Agent": "curl/8 opencode/1.1.34"}, "data"),
+    ("?parts=delta", {}, "id data"),
+    ("", {"last-event-id": ""}, "id data"),
+    ("?lastEventID=", {}, "id data"),
+]
+
+
 @pytest.mark.parametrize("path", ["/event", "/global/event"])
-async def test_ids_are_for_who_asks(tmp_path: Path, path: str, query: str, headers: dict[str, str], lines: str) -> None:
+async def test_ids_are_for_who_asks(tmp_path: Path, path: str) -> None:
     """OpenCode sends `data:` lines alone, and some of its clients can read nothing else."""
     async with running_app(tmp_path) as app:
-        assert await raw_greeting(app, path + query, headers) == lines
-
-
-async def test_a_client_that_asks_for_no_ids_is_sent_what_opencode_sends(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=TOOL_TURN) as app:
-        session = await app.create_session()
-        async with app.client.stream("GET", "/event") as response:
-            await app.prompt_async(session["id"], "hi")
-            names = set()
-            async for line in response.aiter_lines():
-                names.add(line.partition(":")[0])
-                if '"session.idle"' in line:
-                    break
-    assert names == {"data", ""}
+        for query, headers, lines in ASKING:
+            assert await raw_greeting(app, path + query, headers) == lines, (query, headers)
 
 
 async def test_the_global_stream_names_the_directory_of_each_event(tmp_path: Path) -> None:
@@ -304,6 +282,6 @@ async def test_a_disposed_directory_ends_its_stream_and_the_global_one_goes_on(t
 async def test_a_client_that_goes_away_leaves_no_listener_behind(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
         for path in ("/event", "/global/event?parts=delta"):
-            async with app.events(path) as events:
-                await events.until("server.connected")
+            async with app.events(path):
+                assert app.services.bus._listeners != {}
         assert app.services.bus._listeners == {}

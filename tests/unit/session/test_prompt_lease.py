@@ -47,20 +47,6 @@ async def test_a_free_session_is_held_when_its_prompt_is_stored(sessions: Sessio
     await other.close()
 
 
-async def test_a_prompt_is_stored_though_another_server_has_the_session(sessions: Sessions, other: Sessions) -> None:
-    elsewhere = await other.leases.acquire("ses_1")
-    assert await prompt(sessions) is None and sessions.leases.held("ses_1") is None
-    assert len(await sessions.read()) == 1
-    assert [row.owner for row in await sessions.storage.rows(LEASE)] == [elsewhere.owner]
-    await other.close()
-
-
-async def test_a_session_that_is_held_here_keeps_its_lease(sessions: Sessions) -> None:
-    before = await sessions.leases.acquire("ses_1")
-    assert await prompt(sessions) is None and sessions.leases.held("ses_1") == before
-    assert [row.generation for row in await sessions.storage.rows(LEASE)] == [before.generation]
-
-
 async def test_a_prompt_that_is_refused_leaves_the_session_free(sessions: Sessions) -> None:
     with refused_commits() as commits, pytest.raises(StorageError):
         commits.refuses = True

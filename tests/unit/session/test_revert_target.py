@@ -1,43 +1,33 @@
 """What a revert takes back, decided from the conversation alone."""
 
-from pathlib import Path
+import pytest
+from app.schema.message import AssistantMessage
+from app.schema.message import AssistantTime
+from app.schema.message import MessagePath
+from app.schema.message import MessageWithParts
+from app.schema.message import UserMessage
+from app.schema.message import UserTime
+from app.schema.part import Completed
+from app.schema.part import CompletedTime
+from app.schema.part import Ended
+from app.schema.part import Failed
+from app.schema.part import ModelRef
+from app.schema.part import Part
+from app.schema.part import PatchPart
+from app.schema.part import Running
+from app.schema.part import Started
+from app.schema.part import StepFinishPart
+from app.schema.part import StepStartPart
+from app.schema.part import TextPart
+from app.schema.part import Tokens
+from app.schema.part import ToolPart
+from app.session.revert_target import NO_SNAPSHOT
+from app.session.revert_target import RevertTarget
+from app.session.revert_target import find_target
+from app.session.revert_target import reported_edits
+from app.session.revert_target import unknown_changes
 from typing import Any
 
-import pytest
-
-from app.schema.message import (
-    AssistantMessage,
-    AssistantTime,
-    MessagePath,
-    MessageWithParts,
-    UserMessage,
-    UserTime,
-)
-from app.schema.part import (
-    Completed,
-    CompletedTime,
-    Ended,
-    Failed,
-    ModelRef,
-    Part,
-    PatchPart,
-    Running,
-    Started,
-    StepFinishPart,
-    StepStartPart,
-    TextPart,
-    Tokens,
-    ToolPart,
-)
-from app.session.revert_target import (
-    NO_SNAPSHOT,
-    RevertTarget,
-    find_target,
-    first_trees,
-    outer_trees,
-    reported_edits,
-    unknown_changes,
-)
 
 MODEL = ModelRef(provider_id="scripted", model_id="scripted")
 A, B, C = "a" * 40, "b" * 40, "c" * 40
@@ -134,23 +124,6 @@ def test_a_revert_goes_back_to_a_prompt_or_to_a_part_with_something_before_it(
     assert len(found.undone) == undone
 
 
-def test_an_answer_without_a_prompt_is_its_own_target() -> None:
-    found = find_target([answer("msg_a", "msg_gone", text("prt_t"))], "msg_a", None)
-    assert found is not None
-    assert found.message_id == "msg_a"
-
-
-def test_of_each_file_the_oldest_snapshot_counts() -> None:
-    messages = [answer("msg_a", "msg_0", patch(A, "/w/x")), answer("msg_b", "msg_0", patch(B, "/w/x", "/w/y"))]
-    assert first_trees(target(*messages)) == {Path("/w/x"): A, Path("/w/y"): B}
-
-
-def test_the_outer_trees_are_from_the_first_step_that_has_one_to_the_last() -> None:
-    steps = [answer("msg_a", "msg_0", start(None), finish(None)), answer("msg_b", "msg_0", start(B), finish(C))]
-    assert outer_trees(target(*steps)) == (B, C)
-    assert outer_trees(target(answer("msg_a", "msg_0", start(A)))) is None
-
-
 def unknown(*messages: MessageWithParts) -> list[str]:
     found = unknown_changes(target(*messages))
     assert {item.reason for item in found} <= {NO_SNAPSHOT}
@@ -203,24 +176,10 @@ def test_changes_without_a_snapshot_are_named(parts: list[Part], names: list[str
     assert unknown(answer("msg_a", "msg_0", *parts)) == names
 
 
-def test_a_subtask_that_changed_nothing_is_known_when_other_steps_have_snapshots() -> None:
-    assert unknown(answer("msg_a", "msg_0", call("task", prompt="p")), answer("msg_b", "msg_0", start(A), finish(A))) == []
-
-
 def test_a_call_that_was_never_finished_is_not_named() -> None:
     state = Running(input={"filePath": "/w/x"}, time=Started(start=1))
     part = ToolPart(**of("prt_r"), call_id="call", tool="write", state=state)
     assert unknown(answer("msg_a", "msg_0", start(None), part)) == []
-
-
-def test_the_snapshot_of_a_step_counts_for_a_part_in_the_middle_of_it() -> None:
-    history = [
-        user("msg_0"),
-        answer("msg_a", "msg_0", start(A), text("prt_t"), call("edit", "prt_e", filePath="/w/x"), finish(A)),
-    ]
-    found = find_target(history, "msg_a", "prt_e")
-    assert found is not None
-    assert unknown_changes(found) == []
 
 
 def test_edits_are_listed_with_the_snapshot_from_before_their_first_step() -> None:
@@ -240,3 +199,4 @@ def test_edits_before_the_part_are_not_listed() -> None:
     found = find_target([user("msg_0"), answer("msg_a", "msg_0", *parts)], "msg_a", "prt_2")
     assert found is not None
     assert reported_edits(found) == {"/w/y": A}
+

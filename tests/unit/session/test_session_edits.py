@@ -4,27 +4,14 @@ import asyncio
 from functools import partial
 
 import pytest
-from session_parts import PLACE, TITLE_USAGE, Sessions, session, user
+from session_parts import PLACE, Sessions, session
 from storage_parts import put_lease
 
 from app.schema.errors import SessionBusy
 from app.schema.permission import Rule
 from app.schema.session import CreateInput, UpdateInput
-from app.session.summary import Summaries
 
 DENY = Rule(permission="bash", pattern="*", action="deny")
-PATIENCE = 60.0
-
-
-async def test_a_late_title_does_not_bring_a_removed_message_back(sessions: Sessions) -> None:
-    for number in range(30):
-        await sessions.put(user(f"msg_{number}"))
-        await asyncio.gather(
-            Summaries(sessions.store).set_title(PLACE, "ses_1", f"msg_{number}", "Late", TITLE_USAGE),
-            sessions.service.remove_message(PLACE, "ses_1", f"msg_{number}"),
-            return_exceptions=True,
-        )
-        assert await sessions.read() == []
 
 
 async def put_family(sessions: Sessions) -> None:
@@ -75,16 +62,3 @@ async def test_a_child_that_is_made_while_its_parent_is_restricted_loses_neither
     await asyncio.gather(restricting, sessions.service.update(PLACE, child, UpdateInput(title="Renamed")))
     found = await sessions.store.session(child)
     assert (found.title, found.permission) == ("Renamed", [DENY])
-
-
-async def test_families_that_grow_while_they_are_edited_wait_for_nobody_in_a_circle(sessions: Sessions) -> None:
-    async def grow(number: int) -> None:
-        child = (await sessions.service.create(PLACE, CreateInput(parent_id="ses_1"))).id
-        await sessions.service.create(PLACE, CreateInput(parent_id=child))
-        await sessions.service.update(PLACE, child, UpdateInput(permission=[DENY], title=f"{number}"))
-
-    async with asyncio.timeout(PATIENCE):
-        edits = (sessions.service.update(PLACE, "ses_1", UpdateInput(permission=[DENY])) for _ in range(10))
-        await asyncio.gather(*map(grow, range(10)), *edits)
-    _, *family = reversed(await sessions.store.session_tree("ses_1"))
-    assert len(family) == 20 and all(each.permission == [DENY] for each in family)

@@ -2,7 +2,6 @@
 
 import asyncio
 
-import orjson
 import pytest
 from session_parts import DIRECTORY, Sessions, text_part, user
 
@@ -37,19 +36,6 @@ async def test_a_long_journal_is_trimmed_in_steps(sessions: Sessions, replay: Re
     assert (await replay.page(5, None)) == ReplayPage([], 5) and (await replay.page(4, None)).resync
 
 
-async def test_what_was_missed_comes_in_pages(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_rows, "PAGE_BYTES", 1)
-    cursor, seqs = 2, []
-    while True:
-        page = await replay.page(cursor, DIRECTORY)
-        seqs.append([event.seq for event in page.events])
-        assert page.last == (page.upto == 5)
-        if page.last:
-            break
-        cursor = page.upto
-    assert seqs == [[3], [4], [5]]
-
-
 async def test_a_journal_that_is_trimmed_between_two_pages_is_reported(
     sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,16 +54,6 @@ async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
         clock.set_source()
     assert (await replay.page(4, None)).resync
     assert not (await replay.page(5, None)).resync
-
-
-async def test_parts_that_stream_are_given_as_they_are_now(sessions: Sessions, replay: Replay) -> None:
-    sessions.stream("prt_1", "Hello")
-    await sessions.store.barrier()
-    streaming = await replay.streaming(DIRECTORY)
-    [event] = streaming.events
-    assert (streaming.known, event.seq) == ({"prt_1": 5}, None)
-    assert orjson.loads(event.payload)["properties"]["part"]["text"] == "Hello"
-    assert len((await replay.streaming(None)).events) == 1 and (await replay.streaming("/elsewhere")).events == []
 
 
 @pytest.mark.parametrize("removed", [True, False])

@@ -1,14 +1,16 @@
 """Sharing a session, reading it by its link, taking the link back."""
 
-import re
-
-import orjson
 import pytest
-from session_parts import PLACE, Sessions, session, user
-
+import re
 from app.config.flags import Flags
 from app.schema.config import Config
-from app.session.share import Shares, may_share, shares_automatically
+from app.session.share import Shares
+from app.session.share import may_share
+from app.session.share import shares_automatically
+from session_parts import PLACE
+from session_parts import Sessions
+from session_parts import session
+
 
 BASE = "https://here.example"
 
@@ -50,16 +52,6 @@ async def test_a_server_that_moved_gives_the_same_link_at_its_new_address(sessio
     assert await shares(sessions).visit(share_id)
 
 
-async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sessions) -> None:
-    share_id = await shared(sessions)
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "Hel")
-    await sessions.store.barrier()
-    sessions.stream("prt_1", "lo")
-    seen = orjson.loads((await shares(sessions).visit(share_id)).body)
-    assert seen["messages"][0]["parts"][0]["text"] == "Hello"
-
-
 @pytest.mark.parametrize(
     ("config", "flags", "may", "by_itself"),
     [
@@ -75,3 +67,4 @@ async def test_a_part_that_is_streaming_is_seen_as_far_as_it_came(sessions: Sess
 def test_what_configuration_and_flags_say(config: dict[str, str], flags: dict[str, bool], may: bool, by_itself: bool) -> None:
     given = Config.model_validate(config), Flags(**flags)  # type: ignore[arg-type]
     assert (may_share(*given), shares_automatically(*given)) == (may, by_itself)
+

@@ -1,23 +1,27 @@
 """The one door: what is committed is announced, what streams is seen before it is written."""
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import orjson
 import pytest
-from session_parts import DIRECTORY, PLACE, Sessions, session, text_part, user
-
 from app.bus.base import PartDelta
-from app.schema.errors import NotFound
-from app.schema.message import UserMessage, UserSummary
-from app.schema.part import Completed, CompletedTime, Part, Running, Started, Tokens, ToolPart
-from app.schema.session import FileDiff, UpdateInput
-from app.session.live_parts import MAX_CHARACTERS_PER_SECOND, WRITE_BEHIND_SECONDS
+from app.schema.part import Completed
+from app.schema.part import CompletedTime
+from app.schema.part import Part
+from app.schema.part import Running
+from app.schema.part import Started
+from app.schema.part import Tokens
+from app.schema.part import ToolPart
+from app.session.live_parts import WRITE_BEHIND_SECONDS
 from app.session.session_tx import SessionTx
 from app.session.usage import Sums
 from app.storage.tables import PART
+from collections.abc import Callable
+from functools import partial
+from session_parts import DIRECTORY
+from session_parts import Sessions
+from session_parts import text_part
+from session_parts import user
+from typing import Any
 
 
 def _rename(title: str, tx: SessionTx) -> None:
@@ -156,49 +160,6 @@ async def test_a_read_holds_what_was_announced_while_it_was_on_its_way(
     assert [part["text"] for part in orjson.loads(page.body)[0]["parts"]] == ["one", "two"]
 
 
-async def test_readers_who_come_and_go_do_not_hide_it_from_each_other(
-    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await sessions.put(user("msg_1"))
-    read, reads, gate = sessions.database.read, iter(range(100)), asyncio.Event()
-    others: list[asyncio.Task[Any]] = []
-
-    async def slow(query: Callable[[Any], Any]) -> Any:
-        number, found = next(reads), await read(query)
-        if number == 0:
-            await sessions.put(text_part("prt_1", "one"))
-            await sessions.store.page_json("ses_1", None)
-            others.append(asyncio.create_task(sessions.store.page_json("ses_1", None)))
-            await asyncio.sleep(0)
-        if number == 2:
-            await gate.wait()
-        return found
-
-    monkeypatch.setattr(sessions.database, "read", slow)
-    page = await sessions.store.page_json("ses_1", None)
-    assert len(orjson.loads(page.body)[0]["parts"]) == 1
-    gate.set()
-    await asyncio.gather(*others)
-
-
-async def test_a_reader_does_not_read_again_because_another_has_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
-    await sessions.put(user("msg_1"), session("ses_2"))
-    read, reads = sessions.database.read, 0
-
-    async def slow(query: Callable[[Any], Any]) -> Any:
-        nonlocal reads
-        reads += 1
-        found = await read(query)
-        if reads == 1:
-            await sessions.store.page_json("ses_1", None)
-            await sessions.put(user("msg_2", "ses_2"), session_id="ses_2")
-        return found
-
-    monkeypatch.setattr(sessions.database, "read", slow)
-    await sessions.store.page_json("ses_1", None)
-    assert reads == 2
-
-
 async def test_a_streaming_part_is_written_behind(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     await stream_first(sessions, "H")
@@ -226,46 +187,6 @@ async def test_a_part_that_cannot_be_stored_keeps_no_other_from_it(sessions: Ses
     assert await written(sessions) == ["Hello again"]
 
 
-async def test_a_turn_reads_no_diffs_of_prompts(sessions: Sessions) -> None:
-    """They are whole files, which no model is sent."""
-    changed = FileDiff(file="a", before="", after="x" * 100_000, additions=1, deletions=0)
-    await sessions.put(user("msg_1", summary=UserSummary(title="T", diffs=[changed])), text_part("prt_1", "Hello"))
-    (prompt,) = await sessions.store.live_messages("ses_1")
-    assert isinstance(prompt.info, UserMessage) and prompt.info.summary == UserSummary(title="T", diffs=[])
-    (whole,) = await sessions.store.messages("ses_1")
-    assert isinstance(whole.info, UserMessage) and whole.info.summary == UserSummary(title="T", diffs=[changed])
-    copy = (await sessions.forks.fork(PLACE, "ses_1", None)).id
-    (prompt,) = await sessions.store.live_messages(copy)
-    assert isinstance(prompt.info, UserMessage) and prompt.info.summary == UserSummary(title="T", diffs=[])
-    await sessions.put(user("msg_1"))
-    assert (await sessions.store.live_messages("ses_1"))[0].info == user("msg_1")
-
-
-async def test_a_long_text_is_written_behind_less_often_and_read_as_it_stands(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "x" * 100 * MAX_CHARACTERS_PER_SECOND)
-    sessions.stream("prt_2", "H")
-    await sessions.store.barrier()
-    sessions.stream("prt_1", "y")
-    sessions.stream("prt_2", "ello")
-    async with asyncio.timeout(WRITE_BEHIND_SECONDS * 20):
-        while (await written(sessions))[1] != "Hello":
-            await asyncio.sleep(0.01)
-    assert (await written(sessions))[0][-1] == "x", "100 s after the last time at the earliest"
-    assert (await texts(sessions))[0][-1] == "y"
-    await sessions.store.barrier()
-    assert (await written(sessions))[0][-1] == "y"
-
-
-async def test_a_part_that_ended_is_read_from_its_row(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "Hello ")
-    await sessions.put(text_part("prt_1", "Hello"))
-    assert await texts(sessions) == ["Hello"] and sessions.store.live.all() == []
-    await sessions.store.barrier()
-    assert await written(sessions) == ["Hello"]
-
-
 async def test_what_streams_while_an_earlier_state_is_stored_stays_seen(sessions: Sessions) -> None:
     await sessions.put(user("msg_1"))
     sessions.store.live.changed(tool_part("1"), DIRECTORY, None)
@@ -287,64 +208,3 @@ async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sess
     await sessions.store.barrier()
     assert sessions.storage.bus.order[-1] == "Hello" and len(sessions.storage.bus.order) == 2
 
-
-async def test_behind_a_barrier_all_is_written(sessions: Sessions) -> None:
-    await sessions.put(user("msg_1"))
-    sessions.stream("prt_1", "Hello")
-    await sessions.store.barrier()
-    assert await written(sessions) == ["Hello"]
-
-
-# Watching.
-
-
-async def test_a_watcher_sees_the_parts_of_its_session_until_it_stops(sessions: Sessions) -> None:
-    seen: list[Part] = []
-    await sessions.put(session("ses_2"), session_id="ses_2")
-    await sessions.put(user("msg_1"))
-    with sessions.store.watching("ses_1", seen.append):
-        await sessions.put(text_part("prt_1"))
-        await sessions.put(user("msg_1", "ses_2"), text_part("prt_2", session_id="ses_2"), session_id="ses_2")
-    await sessions.put(text_part("prt_3"))
-    assert seen == [text_part("prt_1")]
-
-
-async def test_a_watcher_that_raises_keeps_nothing_from_being_stored(
-    sessions: Sessions, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(_part: Part) -> None:
-        raise ValueError("not shown")
-
-    await sessions.put(user("msg_1"))
-    await stream_first(sessions, "Hel")
-    with sessions.store.watching("ses_1", fail):
-        await sessions.put(text_part("prt_1", "Hello"))
-    assert await texts(sessions) == ["Hello"] and sessions.store.live.of("ses_1") == {}
-    assert "a watcher of session ses_1 failed" in caplog.text
-
-
-# Sessions.
-
-
-async def test_an_edit_that_comes_while_its_session_is_deleted_brings_it_not_back(sessions: Sessions) -> None:
-    await sessions.put(session("ses_2", parent_id="ses_1"), session_id="ses_2")
-    sessions.database.gate.clear()
-    removing = asyncio.create_task(sessions.service.remove(PLACE.directory, "ses_1"))
-    updates = [
-        asyncio.create_task(sessions.service.update(PLACE, session_id, UpdateInput(title="back")))
-        for session_id in ("ses_1", "ses_2")
-    ]
-    await asyncio.sleep(0.05)
-    sessions.database.gate.set()
-    await asyncio.gather(removing, *updates, return_exceptions=True)
-    for session_id in ("ses_1", "ses_2"):
-        with pytest.raises(NotFound):
-            await sessions.store.session(session_id)
-
-
-async def test_a_deleted_family_is_announced_children_first(sessions: Sessions) -> None:
-    for child, parent in (("ses_2", "ses_1"), ("ses_3", "ses_2")):
-        await sessions.put(session(child, parent_id=parent), session_id=child)
-    sessions.storage.bus.published.clear()
-    await sessions.service.remove(PLACE.directory, "ses_1")
-    assert [event["properties"]["info"]["id"] for event in sessions.announced] == ["ses_3", "ses_2", "ses_1"]

@@ -1,16 +1,23 @@
 """Diffs are computed, stored and announced when the trees that they are made of differ, and not otherwise."""
 
 import asyncio
-from dataclasses import dataclass, field
-
 import orjson
 import pytest
-from session_parts import DIRECTORY, PLACE, TITLE_USAGE, Sessions, assistant, user
-
 from app.schema.errors import NotFound
-from app.schema.part import PatchPart, StepFinishPart, StepStartPart, Tokens
+from app.schema.part import PatchPart
+from app.schema.part import StepFinishPart
+from app.schema.part import StepStartPart
+from app.schema.part import Tokens
 from app.schema.session import FileDiff
-from app.session.summary import Summaries, goes_up_to, totals
+from app.session.summary import Summaries
+from dataclasses import dataclass
+from dataclasses import field
+from session_parts import DIRECTORY
+from session_parts import PLACE
+from session_parts import Sessions
+from session_parts import TITLE_USAGE
+from session_parts import assistant
+from session_parts import user
 
 
 @dataclass
@@ -45,76 +52,6 @@ async def update(sessions: Sessions, trees: Trees | None, prompt: str = "msg_p")
 
 async def diff(sessions: Sessions) -> bytes:
     return await sessions.service.diff_json("ses_1")
-
-
-async def test_a_step_that_changed_nothing_computes_and_writes_nothing(sessions: Sessions) -> None:
-    trees = Trees(["a"])
-    await sessions.put(user("msg_p"))
-    await step(sessions, "msg_p", 1, "T0", "T0")
-    assert await update(sessions, trees) == ["session.updated", "session.diff"], "a session has a diff from its first turn on"
-    assert await diff(sessions) == b"[]"
-    writes = sessions.database.writes
-    assert await update(sessions, trees) == []
-    assert trees.asked == [] and sessions.database.writes == writes
-
-
-async def test_a_first_diff_of_nothing_is_what_the_trees_give(sessions: Sessions) -> None:
-    trees = Trees(["a"])
-    await sessions.put(user("msg_p"))
-    await step(sessions, "msg_p", 1, "T0", "T0")
-    sessions.storage.bus.published.clear()
-    basis = await Summaries(sessions.store).put_empty(PLACE, "ses_1", "T0")
-    assert basis == (await sessions.store.conversation("ses_1")).diff_basis
-    assert [event["type"] for event in sessions.announced] == ["session.updated", "session.diff"]
-    assert (await sessions.store.session("ses_1")).summary == totals([]) and await diff(sessions) == b"[]"
-    assert await update(sessions, trees) == []
-    await step(sessions, "msg_p", 2, "T0", "T1", "a")
-    assert await update(sessions, trees) == ["session.updated", "session.diff", "message.updated"]
-
-
-async def test_the_stored_diffs_go_up_to_the_tree_of_the_newest_step(sessions: Sessions) -> None:
-    async def trees() -> list[str]:
-        basis = (await sessions.store.conversation("ses_1")).diff_basis
-        return [tree for tree in ("T0", "T1", "T2") if goes_up_to(basis, tree)]
-
-    await sessions.put(user("msg_p"))
-    assert await trees() == []
-    await step(sessions, "msg_p", 1, "T0", "T0")
-    await update(sessions, Trees(["a"]))
-    assert await trees() == ["T0"]
-    await step(sessions, "msg_p", 2, "T0", "T1", "a")
-    assert await trees() == ["T0"]
-    await update(sessions, Trees(["a"]))
-    assert await trees() == ["T1"]
-    await step(sessions, "msg_p", 3, "T1", "T0", "a")
-    await update(sessions, Trees(["a"]))
-    assert await trees() == ["T0"]
-    await sessions.store.write("ses_1", DIRECTORY, lambda tx: tx.put_diff([]))
-    assert await trees() == []
-
-
-async def test_a_changed_tree_is_announced_once(sessions: Sessions) -> None:
-    trees = Trees(["a"])
-    await sessions.put(user("msg_p"))
-    await step(sessions, "msg_p", 1, "T0", "T1", "a")
-    assert await update(sessions, trees) == ["session.updated", "session.diff", "message.updated"]
-    writes = sessions.database.writes
-    assert await update(sessions, trees) == []
-    await step(sessions, "msg_p", 2, "T1", "T1")
-    assert await update(sessions, trees) == []
-    assert trees.asked == [("T0", "T1")] and sessions.database.writes == writes + 3, "the three of the step itself"
-    assert (await sessions.store.session("ses_1")).summary is not None
-
-
-async def test_a_later_prompt_that_changes_nothing_leaves_all_as_it_is(sessions: Sessions) -> None:
-    trees = Trees(["a"])
-    await sessions.put(user("msg_p"))
-    await step(sessions, "msg_p", 1, "T0", "T1", "a")
-    await update(sessions, trees)
-    await sessions.put(user("msg_q"))
-    await step(sessions, "msg_q", 2, "T1", "T1")
-    assert await update(sessions, trees, "msg_q") == []
-    assert len(trees.asked) == 1
 
 
 async def test_what_others_changed_meanwhile_is_looked_at_once_and_not_announced(sessions: Sessions) -> None:
@@ -214,3 +151,4 @@ async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, delet
         await late
     with pytest.raises(NotFound):
         await summaries.set_title(PLACE, "ses_1", "msg_p", "Late", TITLE_USAGE)
+
