@@ -7,7 +7,6 @@ from running_app import RunningApp
 from user_logins import user
 
 NO_CONSOLE = {"consoleManagedProviders": [], "switchableOrgCount": 0}
-EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.created.1", "data": {}}
 
 
 @pytest.mark.parametrize(
@@ -26,26 +25,6 @@ EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.creat
 async def test_there_are_none(app: RunningApp, method: str, path: str, body: Any, answer: Any) -> None:
     assert await app.call(method, path, body) == answer
     await app.call(method, path, body, expect=403, params={"directory": "/etc"})
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "name"),
-    [
-        ("POST", "/experimental/console/switch", {"accountID": "a", "orgID": "o"}, 400, "BadRequest"),
-        ("POST", "/experimental/workspace", {"type": "worktree"}, 400, "WorkspaceCreateError"),
-        ("DELETE", "/experimental/workspace/wrk_1", None, 404, "NotFoundError"),
-        ("POST", "/experimental/project/p/copy", {"strategy": "git_worktree", "directory": "/x"}, 400, "ProjectCopyError"),
-        ("DELETE", "/experimental/project/p/copy", {"directory": "/x", "force": True}, 400, "ProjectCopyError"),
-        ("POST", "/sync/replay", {"directory": "/x", "events": [EVENT]}, 400, "BadRequest"),
-        ("POST", "/sync/steal", {"sessionID": "ses_1"}, 400, "BadRequest"),
-        ("POST", "/provider/openai/oauth/authorize", {"method": 0}, 400, "ProviderAuthOauthMissing"),
-        ("POST", "/provider/openai/oauth/callback", {"method": 0, "code": "c"}, 400, "ProviderAuthOauthMissing"),
-    ],
-)
-async def test_what_cannot_be_done_is_refused(app: RunningApp, method: str, path: str, body: Any, status: int, name: str) -> None:
-    assert (await app.call(method, path, body, expect=status))["name"] == name
-    if body:
-        assert (await app.call(method, path, {}, expect=400))["name"] == "BadRequest"
 
 
 async def test_the_server_does_not_update_itself(app: RunningApp) -> None:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 from running_app import RunningApp
 from sse_reader import EventReader
 
@@ -66,23 +65,3 @@ async def test_of_two_answers_at_once_one_counts(app: RunningApp) -> None:
         assert sorted(reply.status_code for reply in replies) == [200, 404, 404]
         await events.until("session.idle")
         assert len(events.of_type("permission.replied")) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/permission/per_nope/reply", {"reply": "once"}, 404),
-        ("/permission/foo/reply", {"reply": "once"}, 400),
-        ("/permission/per_nope/reply", {"reply": "maybe"}, 400),
-        ("/permission/per_nope/reply", {}, 400),
-        ("/session/ses_nope/permissions/per_nope", {"response": "once"}, 404),
-        ("/session/ses_nope/permissions/per_nope", {"response": "x"}, 400),
-        ("/question/que_nope/reply", {"answers": [["A"]]}, 404),
-        ("/question/que_nope/reply", {"answers": "A"}, 400),
-        ("/question/foo/reply", {"answers": []}, 400),
-        ("/question/que_nope/reject", None, 404),
-    ],
-)
-async def test_what_is_not_asked_cannot_be_answered(app: RunningApp, path: str, body: Any, status: int) -> None:
-    error = await app.post(path, body, expect=status)
-    assert error["name"] == ("NotFoundError" if status == 404 else "BadRequest")

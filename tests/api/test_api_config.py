@@ -64,14 +64,6 @@ async def test_what_was_shown_masked_may_be_sent_back(app: RunningApp) -> None:
     assert SECRET in kept and "me" in kept
 
 
-@pytest.mark.parametrize("wrong", [{"model": 1}, {"permission": {"bash": "maybe"}}, [], "x"])
-async def test_a_wrong_configuration_is_refused_and_changes_nothing(app: RunningApp, wrong: Any) -> None:
-    before = await app.get("/config")
-    error = await app.call("PATCH", "/config", wrong, expect=400)
-    assert isinstance(error["name"], str)
-    assert await app.get("/config") == before
-
-
 async def test_a_broken_configuration_file_is_reported_by_name(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "workspace")
     (workspace / "opencode.json").write_text('{"model": ')
@@ -102,12 +94,6 @@ async def test_the_key_file_is_its_owners_alone(app: RunningApp) -> None:
         await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f"{SECRET}{number}"})
         [path] = app.data_dir.glob("auth.json*")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("wrong", [{}, {"type": "api"}, {"type": "other", "key": "x"}, {"type": "api", "key": 1}])
-async def test_what_is_no_key_is_refused_and_not_repeated(app: RunningApp, wrong: Any) -> None:
-    await app.call("PUT", "/auth/anthropic", wrong, expect=400)
-    assert not list(app.data_dir.glob("auth.json"))
 
 
 async def test_providers_say_how_they_are_logged_in_to(app: RunningApp) -> None:
@@ -157,11 +143,6 @@ class TestGlobalConfig:
         await app.call("PATCH", "/global/config", {**shown, "username": "me"})
         kept = (opencode_config_dir() / "opencode.json").read_text()
         assert SECRET in kept and "***" not in kept and '"me"' in kept
-
-    @pytest.mark.parametrize("wrong", [{"model": 1}, {"unknown": 1}, [], "x"])
-    async def test_a_wrong_change_is_refused(self, app: RunningApp, wrong: Any) -> None:
-        await app.call("PATCH", "/global/config", wrong, expect=400)
-        assert not (opencode_config_dir() / "opencode.json").exists()
 
     async def test_a_broken_file_is_named(self, app: RunningApp) -> None:
         global_file().write_text('{"model": ')

@@ -68,24 +68,6 @@ async def test_what_is_not_there_is_told_with_a_tag_too(app: RunningApp) -> None
         assert error == {"name": "NotFoundError", "data": {"message": message, **facts}, "_tag": tag, "message": message, **facts}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("POST", "/message", {"noReply": "yes", "parts": []}),
-        ("POST", "/message", {"noReply": True, "tools": {"bash": 0}, "parts": []}),
-        ("POST", "/message", {"noReply": True, "parts": [{"type": "text", "text": "x", "synthetic": "true"}]}),
-        ("POST", "/summarize", {"providerID": "scripted", "modelID": "x", "auto": "no"}),
-        ("POST", "/revert", {"messageID": "msg_x", "dryRun": 1}),
-        ("PATCH", "", {"time": {"archived": "5"}}),
-    ],
-)
-async def test_what_only_resembles_a_truth_or_a_number_is_refused(app: RunningApp, method: str, path: str, body: Any) -> None:
-    session = await app.create_session()
-    error = await app.call(method, f"/session/{session['id']}{path}", body, expect=400)
-    assert error["name"] == "BadRequest"
-    assert await app.messages(session["id"]) == []
-
-
 MALFORMED = {
     "cut off": b'{"title": ',
     "no JSON": b"title=x",

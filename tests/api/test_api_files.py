@@ -85,11 +85,6 @@ class TestFindText:
         assert len(match["lines"]["text"]) == 8000
         assert [part["start"] for part in match["submatches"]] == [0]
 
-    @pytest.mark.parametrize("pattern", ["(", "a\0b", "a\nb"])
-    async def test_a_bad_pattern_is_named(self, app: RunningApp, pattern: str) -> None:
-        body = await refused(app, "/find", 400, pattern=pattern)
-        assert body["errors"][0]["path"] == ["pattern"]
-
     async def test_links_lead_nowhere(self, app: RunningApp) -> None:
         write(app.directory.parent / "secret/s.txt", "needle\n")
         (app.directory / "link").symlink_to(app.directory.parent / "secret")
@@ -130,11 +125,6 @@ class TestFindFile:
             write(app.directory / f"plum{number}.txt")
         assert len(await found_files(app, query="plum")) == 10
         assert len(await found_files(app, query="plum", limit="200")) == 30
-
-    @pytest.mark.parametrize("wrong", [{"limit": "0"}, {"limit": "201"}, {"type": "link"}, {"dirs": "maybe"}])
-    async def test_a_wrong_choice_is_400(self, app: RunningApp, wrong: dict[str, str]) -> None:
-        body = await refused(app, "/find/file", 400, query="x", **wrong)
-        assert body["errors"][0]["path"] == list(wrong)
 
 
 async def test_no_symbols_are_known(app: RunningApp) -> None:
@@ -183,10 +173,6 @@ class TestList:
     @pytest.mark.parametrize("path", ["none", "a.txt"])
     async def test_what_is_no_directory_has_no_entries(self, app: RunningApp, path: str) -> None:
         assert await app.get("/file", params={"path": path}) == []
-
-    @pytest.mark.parametrize("path", ["..", "/etc", "src/../../.."])
-    async def test_nothing_outside_is_listed(self, app: RunningApp, path: str) -> None:
-        await refused(app, "/file", path=path)
 
     async def test_a_name_that_is_not_utf8_does_no_harm(self, app: RunningApp) -> None:
         Path(os.fsdecode(os.fsencode(app.directory) + b"/caf\xe9")).touch()
@@ -254,10 +240,6 @@ class TestContent:
         with open(write(app.directory / "huge.txt"), "r+b") as file:
             file.truncate(10 * 1024 * 1024 + 1)
         assert "10 MiB" in (await refused(app, "/file/content", 413, path="huge.txt"))["data"]["message"]
-
-    @pytest.mark.parametrize("route", ["/file", "/file/content"])
-    async def test_a_nul_in_a_path_is_400(self, app: RunningApp, route: str) -> None:
-        assert (await refused(app, route, 400, path="a\0b"))["errors"][0]["path"] == ["path"]
 
 
 class TestStatus:
@@ -328,9 +310,3 @@ async def test_another_directory_has_its_own_files(tmp_path: Path) -> None:
         assert "b.txt" in await found_files(app, query="b.txt", **where)
         assert (await app.get("/file/content", params={"path": "b.txt", **where}))["content"] == "other"
         await refused(app, "/file", path=str(other))
-
-
-async def test_a_directory_that_is_not_open_to_clients_is_403(app: RunningApp) -> None:
-    queries = {"/find": "pattern", "/find/file": "query", "/find/symbol": "query", "/file": "path", "/file/content": "path"}
-    for route, name in {**queries, "/file/status": "x"}.items():
-        await refused(app, route, directory="/etc", **{name: "x"})

@@ -18,15 +18,6 @@ from running_server import free_port
 from turns import configured
 
 CONNECTED = {"status": "connected"}
-NOT_FOUND = ["/mcp/nobody/connect", "/mcp/nobody/disconnect", "/mcp/nobody/auth", "/mcp/nobody/auth/authenticate"]
-
-NO_SERVERS: list[dict[str, Any]] = [
-    {"name": "x"},
-    {"name": "", "config": {"type": "local", "command": ["x"]}},
-    {"name": "x", "config": {"type": "local", "command": []}},
-    {"name": "x", "config": {"type": "other"}},
-    {"name": "x", "config": {"type": "remote", "url": "http://x", "more": 1}},
-]
 
 
 @pytest.fixture
@@ -56,12 +47,6 @@ async def test_servers_are_switched_off_and_on(app: RunningApp) -> None:
     assert len(running(app.directory)) == 1
 
 
-async def test_a_server_that_is_not_configured_is_not_found(app: RunningApp) -> None:
-    for path in NOT_FOUND:
-        body = await app.post(path, expect=404)
-        assert body["name"] == "NotFoundError" and "nobody" in body["data"]["message"]
-
-
 async def test_what_sign_in_needs_is_found_missing(app: RunningApp) -> None:
     assert (await app.call("DELETE", "/mcp/nobody/auth", expect=404))["name"] == "NotFoundError"
     assert (await app.post("/mcp/nobody/auth/callback", {"code": "x"}, expect=404))["name"] == "NotFoundError"
@@ -77,11 +62,6 @@ async def test_servers_are_added_and_replaced_until_the_directory_is_closed(app:
     assert failed["status"] == "failed" and failed["error"]
     await app.post("/instance/dispose")
     assert set(await app.get("/mcp")) == {"plain", "off"}
-
-
-async def test_what_is_no_server_is_not_added(app: RunningApp) -> None:
-    for body in NO_SERVERS:
-        assert (await app.post("/mcp", body, expect=400))["name"] == "BadRequest"
 
 
 async def test_resources_are_listed_by_server_and_name(app: RunningApp) -> None:

@@ -11,12 +11,6 @@ from alive import alive
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
 
-from app import __version__
-
-
-async def test_health(app: RunningApp) -> None:
-    assert await app.get("/global/health") == {"healthy": True, "version": __version__}
-
 
 async def test_the_paths_of_a_directory(app: RunningApp, plain_environment: Path) -> None:
     inside = app.directory / "inside"
@@ -156,17 +150,6 @@ async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_p
         assert error["name"] == "DirectoryForbiddenError"
         by_header = await app.client.get(route, headers={"x-opencode-directory": directory})
         assert by_header.status_code == 403
-
-
-@pytest.mark.parametrize("directory", ["relative/path", ".", "nul\0", "~"])
-async def test_what_is_no_absolute_path_is_refused(app: RunningApp, directory: str) -> None:
-    error = await app.get("/path", params={"directory": directory}, expect=400)
-    assert error["errors"][0]["path"] == ["directory"]
-
-
-async def test_what_is_no_directory_is_refused(app: RunningApp) -> None:
-    for name in ("a.txt", "missing"):
-        await app.get("/path", params={"directory": str(app.directory / name)}, expect=400)
 
 
 async def test_more_roots_may_be_named(tmp_path: Path) -> None:

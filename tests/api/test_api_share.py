@@ -163,12 +163,6 @@ async def test_links_survive_a_restart(tmp_path: Path) -> None:
         assert (await app.get(f"{link}/session"))["session"]["title"] == "kept"
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_an_unknown_session_is_not_found(app: RunningApp, method: str) -> None:
-    error = await app.call(method, "/session/ses_nope/share", expect=404)
-    assert error["name"] == "NotFoundError" and "ses_nope" in error["data"]["message"]
-
-
 async def test_where_sharing_is_disabled_nothing_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_AUTO_SHARE", "true")
     async with running_app(tmp_path, workspace=configured(tmp_path, share="disabled")) as app:

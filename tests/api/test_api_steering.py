@@ -64,28 +64,6 @@ async def test_a_session_is_selected(app: RunningApp) -> None:
         assert (await events.until("tui.session.select")).properties == {"sessionID": session["id"]}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "field"),
-    [
-        ("append-prompt", {}, ["text"]),
-        ("execute-command", {"command": 3}, ["command"]),
-        ("show-toast", {"message": "m", "variant": "pink"}, ["variant"]),
-        ("show-toast", {"message": "m", "variant": "info", "duration": -1}, ["duration"]),
-        ("select-session", {"sessionID": "msg_1"}, ["sessionID"]),
-        ("publish", {"type": "session.idle", "properties": {"sessionID": "ses_1"}}, []),
-        ("publish", {"type": "tui.prompt.append", "properties": {}}, ["tui.prompt.append", "properties", "text"]),
-    ],
-)
-async def test_what_is_wrong_is_named(app: RunningApp, path: str, body: dict[str, Any], field: list[str]) -> None:
-    refused = await app.post(f"/tui/{path}", body, expect=400)
-    assert refused["errors"][0]["path"] == field
-
-
-async def test_a_session_that_is_not_there_is_not_selected(app: RunningApp) -> None:
-    refused = await app.post("/tui/select-session", {"sessionID": "ses_gone"}, expect=404)
-    assert refused["name"] == "NotFoundError"
-
-
 async def test_a_directory_hears_of_its_own(app: RunningApp) -> None:
     below = app.directory / "below"
     below.mkdir()

@@ -172,37 +172,6 @@ async def test_a_question_is_dismissed(app: RunningApp) -> None:
         await events.until("session.idle")
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status", "tag", "fact"),
-    [
-        ("permission/per_none", None, 404, "PermissionNotFoundError", {"requestID": "per_none"}),
-        ("permission/none", None, 400, "InvalidRequestError", {"kind": "Params", "field": "requestID"}),
-        ("permission/per_none/reply", {"reply": "once"}, 404, "PermissionNotFoundError", {"requestID": "per_none"}),
-        ("permission/per_none/reply", {"reply": "maybe"}, 400, "InvalidRequestError", {"kind": "Payload", "field": "reply"}),
-        ("permission/per_none/reply", {}, 400, "InvalidRequestError", {"kind": "Payload", "field": "reply"}),
-        ("permission", {"resources": []}, 400, "InvalidRequestError", {"kind": "Payload", "field": "action"}),
-        ("permission", {"action": "bash", "resources": ["x"], "agent": "none"}, 400, "InvalidRequestError", {"field": "agent"}),
-        ("question/que_none/reply", {"answers": [["A"]]}, 404, "QuestionNotFoundError", {"requestID": "que_none"}),
-        ("question/que_none/reply", {"answers": [1]}, 400, "InvalidRequestError", {"field": "answers.0"}),
-        ("question/que_none/reject", {}, 404, "QuestionNotFoundError", {"requestID": "que_none"}),
-    ],
-)
-async def test_what_is_not_there_or_wrong(
-    app: RunningApp, session: str, path: str, body: Any, status: int, tag: str, fact: dict[str, str]
-) -> None:
-    method = "GET" if body is None else "POST"
-    refusal = await app.call(method, of_session(session, path), body, expect=status)
-    assert refusal["_tag"] == tag
-    assert refusal.items() >= fact.items()
-
-
-@pytest.mark.parametrize("path", ["permission", "question", "permission/per_none"])
-async def test_an_unknown_session(app: RunningApp, path: str) -> None:
-    refusal = await app.get(of_session("ses_none", path), expect=404)
-    assert (refusal["_tag"], refusal["sessionID"]) == ("SessionNotFoundError", "ses_none")
-    assert (await app.get(of_session("none", path), expect=400))["field"] == "sessionID"
-
-
 async def test_a_request_is_of_its_session_alone(app: RunningApp, session: str) -> None:
     await app.post(of_session(session, "permission"), {"id": "per_mine", "action": "bash", "resources": ["x"]})
     other = (await app.create_session())["id"]

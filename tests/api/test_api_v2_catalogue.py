@@ -147,11 +147,6 @@ async def test_a_provider(app: RunningApp) -> None:
     assert await located(app, "provider/local") == provider
 
 
-async def test_a_provider_that_is_not_connected_is_not_found(app: RunningApp) -> None:
-    refusal = await app.get("/api/provider/anthropic", expect=404)
-    assert (refusal["_tag"], refusal["providerID"]) == ("ProviderNotFoundError", "anthropic")
-
-
 @pytest.mark.parametrize("path", ["model", "provider", "provider/local", "agent"])
 async def test_no_key_is_told(app: RunningApp, path: str) -> None:
     assert SECRET not in (await app.client.get(f"/api/{path}")).text

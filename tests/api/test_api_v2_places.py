@@ -48,21 +48,6 @@ async def test_the_query_names_a_directory_else_the_header(tmp_path: Path) -> No
         assert {place["project"]["directory"] for place in asked} == {str(app.directory)}
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        (directory_of("below"), "directory"),
-        (directory_of("/a\0b"), "directory"),
-        ({"location[workspace]": "wrk_1"}, "location.workspace"),
-        ({"location": '{"directory": "/"}'}, "location"),
-    ],
-)
-async def test_a_place_that_is_none_is_refused_by_its_field(app: RunningApp, query: dict[str, str], field: str) -> None:
-    refusal = await app.get("/api/location", params=query, expect=400)
-    assert refusal["_tag"] == "InvalidRequestError"
-    assert (refusal["field"], bool(refusal["message"])) == (field, True)
-
-
 async def test_a_workspace_in_the_header_is_refused_too(app: RunningApp) -> None:
     refusal = await app.get("/api/location", headers={"x-opencode-workspace": "wrk_1"}, expect=400)
     assert refusal["field"] == "location.workspace"

@@ -341,13 +341,6 @@ async def test_sessions_are_listed_by_the_path_in_their_checkout(tmp_path: Path)
     assert [[info["title"] for info in page["data"]] for page in (newest, older)] == [["web/src"], ["web"]]
 
 
-async def test_a_workspace_is_refused(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        place = {"directory": str(app.directory), "workspaceID": "wrk_1"}
-        refused = await app.post("/api/session", {"location": place}, expect=400)
-    assert refused["field"] == "location.workspaceID" and "no workspaces" in refused["message"]
-
-
 async def test_a_history_is_read_page_by_page_and_the_stream_goes_on_behind_it(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"text": "One."}], [{"text": "Two."}]]) as app:
         session = await create(app)
@@ -369,42 +362,6 @@ async def test_a_history_is_read_page_by_page_and_the_stream_goes_on_behind_it(t
 
 
 # What is wrong.
-
-
-async def test_what_is_wrong_is_named(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await create(app)
-        for method, path, body, field in (
-            ("POST", "/api/session", {"id": "bad"}, "id"),
-            ("POST", "/api/session", {"location": {}}, "location.directory"),
-            ("POST", f"/api/session/{session}/prompt", {"prompt": {}}, "prompt.text"),
-            ("POST", f"/api/session/{session}/prompt", {"prompt": {"text": "x"}, "delivery": "x"}, "delivery"),
-            ("POST", f"/api/session/{session}/prompt", {"prompt": {"text": "x"}, "id": "x"}, "id"),
-            ("POST", f"/api/session/{session}/model", {"model": {"id": "x"}}, "model.providerID"),
-            ("POST", f"/api/session/{session}/revert/stage", {}, "messageID"),
-            ("GET", f"/api/session/{session}/message?limit=201", None, "limit"),
-            ("GET", f"/api/session/{session}/history?after=-1", None, "after"),
-            ("GET", f"/api/session/{session}/event?after=x", None, "after"),
-            ("GET", "/api/session?order=up", None, "order"),
-            ("GET", "/api/session/xyz", None, "sessionID"),
-        ):
-            answer = await app.call(method, path, body, expect=400)
-            assert (answer["_tag"], answer["field"]) == ("InvalidRequestError", field), path
-        for path in ("/api/session?cursor=zzz", f"/api/session/{session}/message?cursor=zzz"):
-            assert (await app.get(path, expect=400))["_tag"] == "InvalidCursorError"
-
-
-async def test_an_unknown_session_or_message_is_not_found(tmp_path: Path) -> None:
-    bodies = {"prompt": {"prompt": {"text": "x"}}, "agent": {"agent": "build"}, "revert/stage": {"messageID": "msg_1"}}
-    bodies["model"] = {"model": {"id": "rules", "providerID": "scripted"}}
-    async with running_app(tmp_path) as app:
-        session = await create(app)
-        for path in ("", "/message", "/context", "/history", "/event", "/message/msg_1"):
-            assert (await app.get(f"/api/session/ses_none{path}", expect=404))["_tag"] == "SessionNotFoundError", path
-        for path in ("prompt", "agent", "model", "compact", "wait", "interrupt", "revert/stage", "revert/clear", "revert/commit"):
-            answer = await app.post(f"/api/session/ses_none/{path}", bodies.get(path, {}), expect=404)
-            assert answer["_tag"] == "SessionNotFoundError", path
-        assert (await app.get(f"/api/session/{session}/message/msg_1", expect=404))["_tag"] == "MessageNotFoundError"
 
 
 async def test_a_session_with_an_id_is_created_once(tmp_path: Path) -> None:
