@@ -7,6 +7,7 @@ from typing import Any
 
 from running_app import RunningApp
 from sse_reader import EventReader
+from turns import tools
 
 COMMAND = {"tool": "bash", "args": {"command": "echo hi", "description": "greets"}, "id": "call_1"}
 
@@ -23,12 +24,6 @@ async def asked(app: RunningApp) -> AsyncIterator[tuple[dict[str, Any], EventRea
         yield request, events
 
 
-async def tool_state(app: RunningApp, session_id: str) -> dict[str, Any]:
-    parts = [part for message in await app.messages(session_id) for part in message["parts"] if part["type"] == "tool"]
-    state: dict[str, Any] = parts[0]["state"]
-    return state
-
-
 async def test_a_permission_is_listed_answered_and_gone(app: RunningApp) -> None:
     async with asked(app) as (request, events):
         assert await app.get("/permission") == [request]
@@ -39,22 +34,16 @@ async def test_a_permission_is_listed_answered_and_gone(app: RunningApp) -> None
         assert replied.properties == {"sessionID": request["sessionID"], "requestID": request["id"], "reply": "once"}
         await events.until("session.idle")
     assert await app.get("/permission") == []
-    assert (await tool_state(app, request["sessionID"]))["output"].strip().startswith("hi")
+    assert tools(await app.messages(request["sessionID"]))[0]["state"]["output"].strip().startswith("hi")
 
 
-async def test_the_old_route_answers_too(app: RunningApp) -> None:
-    async with asked(app) as (request, events):
-        path = f"/session/{request['sessionID']}/permissions/{request['id']}"
-        assert await app.post(path, {"response": "once"}) is True
-        await events.until("session.idle")
-
-
-async def test_a_permission_is_asked_of_its_directory_alone(app: RunningApp) -> None:
+async def test_it_is_asked_of_its_directory_alone_and_the_old_route_answers_too(app: RunningApp) -> None:
     inside = app.directory / "inside"
     inside.mkdir()
     async with asked(app) as (request, events):
         assert await app.get("/permission", params={"directory": str(inside)}) == []
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        path = f"/session/{request['sessionID']}/permissions/{request['id']}"
+        assert await app.post(path, {"response": "once"}) is True
         await events.until("session.idle")
 
 
