@@ -398,14 +398,6 @@ async def test_a_member_works_in_their_roots_alone(tmp_path: Path) -> None:
             assert (await bert.get("/file/content?path=note.txt"))["content"] == "a note in foreign"
 
 
-async def test_a_user_who_is_removed_is_let_in_no_more(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        token = await add_user(app, "anna")
-        assert (await app.client.get("/session", headers=bearer(token))).status_code == 200
-        await app.services.users.remove("anna")
-        assert (await app.client.get("/session", headers=bearer(token))).status_code == 401
-
-
 async def test_one_server_notices_what_another_stores_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here another object of the same database; what is read is kept for a second."""
     async with running_app(tmp_path) as app:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 from running_app import RunningApp
 from sse_reader import EventReader
+from turns import tools
 
 COMMAND = {"tool": "bash", "args": {"command": "echo hi", "description": "greets"}, "id": "call_1"}
 
@@ -24,12 +24,6 @@ async def asked(app: RunningApp) -> AsyncIterator[tuple[dict[str, Any], EventRea
         yield request, events
 
 
-async def tool_state(app: RunningApp, session_id: str) -> dict[str, Any]:
-    parts = [part for message in await app.messages(session_id) for part in message["parts"] if part["type"] == "tool"]
-    state: dict[str, Any] = parts[0]["state"]
-    return state
-
-
 async def test_a_permission_is_listed_answered_and_gone(app: RunningApp) -> None:
     async with asked(app) as (request, events):
         assert await app.get("/permission") == [request]
@@ -40,22 +34,16 @@ async def test_a_permission_is_listed_answered_and_gone(app: RunningApp) -> None
         assert replied.properties == {"sessionID": request["sessionID"], "requestID": request["id"], "reply": "once"}
         await events.until("session.idle")
     assert await app.get("/permission") == []
-    assert (await tool_state(app, request["sessionID"]))["output"].strip().startswith("hi")
+    assert tools(await app.messages(request["sessionID"]))[0]["state"]["output"].strip().startswith("hi")
 
 
-async def test_the_old_route_answers_too(app: RunningApp) -> None:
-    async with asked(app) as (request, events):
-        path = f"/session/{request['sessionID']}/permissions/{request['id']}"
-        assert await app.post(path, {"response": "once"}) is True
-        await events.until("session.idle")
-
-
-async def test_a_permission_is_asked_of_its_directory_alone(app: RunningApp) -> None:
+async def test_it_is_asked_of_its_directory_alone_and_the_old_route_answers_too(app: RunningApp) -> None:
     inside = app.directory / "inside"
     inside.mkdir()
     async with asked(app) as (request, events):
         assert await app.get("/permission", params={"directory": str(inside)}) == []
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        path = f"/session/{request['sessionID']}/permissions/{request['id']}"
+        assert await app.post(path, {"response": "once"}) is True
         await events.until("session.idle")
 
 
@@ -66,23 +54,3 @@ async def test_of_two_answers_at_once_one_counts(app: RunningApp) -> None:
         assert sorted(reply.status_code for reply in replies) == [200, 404, 404]
         await events.until("session.idle")
         assert len(events.of_type("permission.replied")) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/permission/per_nope/reply", {"reply": "once"}, 404),
-        ("/permission/foo/reply", {"reply": "once"}, 400),
-        ("/permission/per_nope/reply", {"reply": "maybe"}, 400),
-        ("/permission/per_nope/reply", {}, 400),
-        ("/session/ses_nope/permissions/per_nope", {"response": "once"}, 404),
-        ("/session/ses_nope/permissions/per_nope", {"response": "x"}, 400),
-        ("/question/que_nope/reply", {"answers": [["A"]]}, 404),
-        ("/question/que_nope/reply", {"answers": "A"}, 400),
-        ("/question/foo/reply", {"answers": []}, 400),
-        ("/question/que_nope/reject", None, 404),
-    ],
-)
-async def test_what_is_not_asked_cannot_be_answered(app: RunningApp, path: str, body: Any, status: int) -> None:
-    error = await app.post(path, body, expect=status)
-    assert error["name"] == ("NotFoundError" if status == 404 else "BadRequest")

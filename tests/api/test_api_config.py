@@ -39,46 +39,31 @@ async def test_the_configuration_is_shown_without_its_secrets(tmp_path: Path) ->
     assert SECRET not in json.dumps(config)
 
 
-@pytest.mark.parametrize("path", ["/config", "/config/providers", "/provider"])
-async def test_no_route_shows_a_key(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_route_shows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     async with running_app(tmp_path, workspace=configured(tmp_path)) as app:
         await app.call("PUT", "/auth/openai", {"type": "api", "key": SECRET})
-        text = (await app.client.get(path)).text
-    assert "mine" in text and SECRET not in text
+        for path in ("/config", "/config/providers", "/provider"):
+            text = (await app.client.get(path)).text
+            assert "mine" in text and SECRET not in text, path
 
 
-async def test_a_changed_configuration_holds_at_once_and_is_kept(app: RunningApp) -> None:
+async def test_a_changed_configuration_holds_at_once_and_may_be_sent_back_as_it_is_shown(app: RunningApp) -> None:
     changed = await app.call("PATCH", "/config", {"username": "me", "provider": {"mine": PROVIDER}})
     assert changed["username"] == "me" and SECRET not in json.dumps(changed)
-    assert (await app.get("/config"))["username"] == "me"
-    providers = (await app.get("/config/providers"))["providers"]
-    assert "mine" in {provider["id"] for provider in providers}
-
-
-async def test_what_was_shown_masked_may_be_sent_back(app: RunningApp) -> None:
-    await app.call("PATCH", "/config", {"provider": {"mine": PROVIDER}})
     shown = await app.get("/config")
-    await app.call("PATCH", "/config", {**shown, "username": "me"})
+    assert shown["username"] == "me"
+    assert "mine" in {provider["id"] for provider in (await app.get("/config/providers"))["providers"]}
+    await app.call("PATCH", "/config", {**shown, "username": "you"})
     kept = "".join(path.read_text() for path in app.directory.rglob("*.json*") if ".git/" not in str(path))
-    assert SECRET in kept and "me" in kept
+    assert SECRET in kept and '"you"' in kept
 
 
-@pytest.mark.parametrize("wrong", [{"model": 1}, {"permission": {"bash": "maybe"}}, [], "x"])
-async def test_a_wrong_configuration_is_refused_and_changes_nothing(app: RunningApp, wrong: Any) -> None:
-    before = await app.get("/config")
-    error = await app.call("PATCH", "/config", wrong, expect=400)
-    assert isinstance(error["name"], str)
-    assert await app.get("/config") == before
-
-
-async def test_a_broken_configuration_file_is_reported_by_name(tmp_path: Path) -> None:
-    workspace = make_workspace(tmp_path / "workspace")
-    (workspace / "opencode.json").write_text('{"model": ')
-    async with running_app(tmp_path, workspace=workspace) as app:
-        response = await app.client.get("/config")
-    assert 400 <= response.status_code <= 500
-    assert "opencode.json" in json.dumps(response.json()["data"])
+async def test_a_broken_configuration_file_is_reported_by_name(app: RunningApp) -> None:
+    for path, file in (("/config", app.directory / "opencode.json"), ("/global/config", global_file())):
+        file.write_text('{"model": ')
+        response = await app.client.get(path)
+        assert 400 <= response.status_code <= 500 and "opencode.json" in json.dumps(response.json()["data"])
 
 
 async def test_without_any_key_the_scripted_provider_is_offered(app: RunningApp) -> None:
@@ -89,25 +74,15 @@ async def test_without_any_key_the_scripted_provider_is_offered(app: RunningApp)
     assert listed["connected"] == ["scripted"] and {"anthropic", "openai"} <= {provider["id"] for provider in listed["all"]}
 
 
-async def test_a_stored_key_connects_its_provider_and_its_removal_disconnects_it(app: RunningApp) -> None:
-    assert await app.call("PUT", "/auth/anthropic", {"type": "api", "key": SECRET}) is True
-    assert "anthropic" in (await app.get("/provider"))["connected"]
-    assert await app.call("DELETE", "/auth/anthropic") is True
-    assert "anthropic" not in (await app.get("/provider"))["connected"]
-    assert await app.call("DELETE", "/auth/anthropic") is True
-
-
-async def test_the_key_file_is_its_owners_alone(app: RunningApp) -> None:
+async def test_a_stored_key_connects_its_provider_in_a_file_of_its_owners_alone(app: RunningApp) -> None:
     for number in range(2):
-        await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f"{SECRET}{number}"})
+        assert await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f"{SECRET}{number}"}) is True
         [path] = app.data_dir.glob("auth.json*")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("wrong", [{}, {"type": "api"}, {"type": "other", "key": "x"}, {"type": "api", "key": 1}])
-async def test_what_is_no_key_is_refused_and_not_repeated(app: RunningApp, wrong: Any) -> None:
-    await app.call("PUT", "/auth/anthropic", wrong, expect=400)
-    assert not list(app.data_dir.glob("auth.json"))
+    assert "anthropic" in (await app.get("/provider"))["connected"]
+    for _ in range(2):
+        assert await app.call("DELETE", "/auth/anthropic") is True
+        assert "anthropic" not in (await app.get("/provider"))["connected"]
 
 
 async def test_providers_say_how_they_are_logged_in_to(app: RunningApp) -> None:
@@ -145,28 +120,12 @@ class TestGlobalConfig:
         assert (await app.get("/config"))["username"] == "you"
         assert not (app.directory / "opencode.json").exists()
 
-    async def test_the_first_change_makes_the_file(self, app: RunningApp) -> None:
-        await app.call("PATCH", "/global/config", {"username": "me"})
-        assert json.loads((opencode_config_dir() / "opencode.json").read_text())["username"] == "me"
-        await app.call("PATCH", "/global/config", await app.get("/global/config"))
-        assert await app.get("/global/config") == {"username": "me"}
-
-    async def test_what_was_shown_masked_may_be_sent_back(self, app: RunningApp) -> None:
+    async def test_the_first_change_makes_the_file_and_what_was_shown_masked_may_be_sent_back(self, app: RunningApp) -> None:
         await app.call("PATCH", "/global/config", {"provider": {"mine": PROVIDER}})
         shown = await app.get("/global/config")
         await app.call("PATCH", "/global/config", {**shown, "username": "me"})
         kept = (opencode_config_dir() / "opencode.json").read_text()
         assert SECRET in kept and "***" not in kept and '"me"' in kept
-
-    @pytest.mark.parametrize("wrong", [{"model": 1}, {"unknown": 1}, [], "x"])
-    async def test_a_wrong_change_is_refused(self, app: RunningApp, wrong: Any) -> None:
-        await app.call("PATCH", "/global/config", wrong, expect=400)
-        assert not (opencode_config_dir() / "opencode.json").exists()
-
-    async def test_a_broken_file_is_named(self, app: RunningApp) -> None:
-        global_file().write_text('{"model": ')
-        response = await app.client.get("/global/config")
-        assert response.status_code >= 400 and "opencode.json" in json.dumps(response.json()["data"])
 
     async def test_with_users_it_is_for_admins(self, app: RunningApp) -> None:
         async with user(app, "anna") as anna, user(app, "root", "admin") as admin, user(app, "vera", "viewer") as viewer:

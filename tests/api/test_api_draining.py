@@ -25,12 +25,6 @@ SERVED = {
 """What a running turn may need, or a client that follows it. Of the tools at `/mcp-server` each asks a route of its own."""
 
 
-@pytest.fixture
-async def app(tmp_path: Path) -> RunningApp:
-    async with running_app(tmp_path) as app:
-        yield app
-
-
 async def test_every_route_that_would_start_or_change_work_is_refused(app: RunningApp) -> None:
     app.services.draining.begin()
     for method, path in every_route(app.fastapi):
@@ -39,21 +33,17 @@ async def test_every_route_that_would_start_or_change_work_is_refused(app: Runni
             assert (response.status_code == 503) == ((method, path) not in SERVED), f"{method} {path}: {response.status_code}"
 
 
-async def test_the_refusal_tells_when_to_come_back_and_nothing_is_stored(app: RunningApp) -> None:
+async def test_the_refusal_and_the_health_check_tell_when_to_come_back(app: RunningApp) -> None:
     session = await app.create_session()
     app.services.draining.begin()
     body = {"parts": [text_part("Hi")]}
-    response = await app.client.post(f"/session/{session['id']}/message", json=body)
-    assert response.status_code == 503 and response.headers["retry-after"] == "5"
-    assert response.json()["name"] == "ServerStoppingError"
-    assert await app.messages(session["id"]) == []
-
-
-async def test_the_health_check_gives_the_reason(app: RunningApp) -> None:
-    app.services.draining.begin()
-    response = await app.client.get("/global/health")
-    assert response.status_code == 503 and response.headers["retry-after"] == "5"
-    assert response.json()["healthy"] is False and "stopping" in response.json()["reason"]
+    refused, health = (
+        await app.client.post(f"/session/{session['id']}/message", json=body),
+        await app.client.get("/global/health"),
+    )
+    assert [(each.status_code, each.headers["retry-after"]) for each in (refused, health)] == [(503, "5")] * 2
+    assert refused.json()["name"] == "ServerStoppingError" and await app.messages(session["id"]) == []
+    assert health.json()["healthy"] is False and "stopping" in health.json()["reason"]
 
 
 @pytest.mark.parametrize("path", ["message", "prompt_async"])

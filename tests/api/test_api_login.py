@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
+from user_logins import bearer
 
 from app.users.login import FAILURES
 from app.users.tokens import TokenStore
@@ -17,10 +18,6 @@ PAGE = "https://app.example.com"
 
 def basic(login: str) -> dict[str, str]:
     return {"authorization": "Basic " + base64.b64encode(login.encode()).decode()}
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
 
 
 @pytest.fixture
@@ -115,18 +112,14 @@ async def test_a_line_that_cannot_be_written_stops_nothing(tmp_path: Path, caplo
     assert "audit log could not be written" in caplog.text and "Traceback" not in caplog.text
 
 
-async def test_event_streams_are_limited(tmp_path: Path) -> None:
-    async with running_app(tmp_path, max_event_streams=2) as app:
+async def test_streams_and_bodies_are_limited_by_settings(tmp_path: Path) -> None:
+    async with running_app(tmp_path, max_event_streams=2, max_body_bytes=1000) as app:
         async with app.events(), app.events("/global/event"):
             refused = await app.client.get("/event")
             assert refused.status_code == 429 and refused.json()["name"] == "TooManyStreamsError"
             assert refused.headers["retry-after"]
         async with app.events() as again:
             await again.until("server.connected")
-
-
-async def test_bodies_are_limited_by_a_setting(tmp_path: Path) -> None:
-    async with running_app(tmp_path, max_body_bytes=1000) as app:
         await app.create_session(title="x" * 900)
-        refused = await app.post("/session", {"title": "x" * 1000}, expect=413)
-        assert refused["name"] == "PayloadTooLargeError" and "OPENSESSION_MAX_BODY_BYTES" in refused["data"]["message"]
+        large = await app.post("/session", {"title": "x" * 1000}, expect=413)
+        assert large["name"] == "PayloadTooLargeError" and "OPENSESSION_MAX_BODY_BYTES" in large["data"]["message"]

@@ -94,16 +94,7 @@ async def test_resources_are_transcripts_and_diffs(tmp_path: Path, era: str) -> 
         assert "Written." in texts[0].text and "+new" in texts[1].text  # type: ignore[union-attr]
 
 
-async def test_resources_come_in_pages(app: RunningApp) -> None:
-    made = {(await app.create_session())["id"] for _ in range(60)}
-    async with mcp_client(app) as client:
-        first = await client.list_resources()
-        second = await client.list_resources(cursor=first.next_cursor)
-    listed = {resource.uri.split("/")[3] for page in (first, second) for resource in page.resources}
-    assert listed == made and second.next_cursor is None
-
-
-async def test_a_long_transcript_is_read_in_pieces(tmp_path: Path) -> None:
+async def test_resources_come_in_pages_and_a_long_transcript_in_pieces(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[say("é" * 3000 + " the end")]]) as app, mcp_client(app) as client:
         session = (await app.create_session())["id"]
         await app.prompt(session, "Much")
@@ -114,9 +105,14 @@ async def test_a_long_transcript_is_read_in_pieces(tmp_path: Path) -> None:
             for offset in range(0, last["size"], 1000)
         ]
         assert len("".join(pieces)) == last["size"] and "é" * 3000 in "".join(pieces)
+        made = {session, *[(await app.create_session())["id"] for _ in range(59)]}
+        first = await client.list_resources()
+        second = await client.list_resources(cursor=first.next_cursor)
+        listed = {resource.uri.split("/")[3] for page in (first, second) for resource in page.resources}
+        assert listed == made and second.next_cursor is None
 
 
-async def test_a_directory_is_named_as_elsewhere(tmp_path: Path) -> None:
+async def test_a_directory_is_named_as_elsewhere_and_refused_where_it_is_not_theirs(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     async with running_app(tmp_path, roots=str(other)) as app:
@@ -125,6 +121,10 @@ async def test_a_directory_is_named_as_elsewhere(tmp_path: Path) -> None:
             made = await called(client, "create_session", directory=str(app.directory))
             assert made["directory"] == str(app.directory)
             assert len((await called(client, "list_sessions", directory=str(other)))["sessions"]) == 1
+        async with user(app, "anna", roots=[other]) as anna, mcp_client(anna) as client:
+            text = await refused(client, "create_session", directory=str(app.directory))
+            assert "is not a directory that you may work in" in text
+            assert (await called(client, "create_session"))["directory"] == str(other)
 
 
 # Turns that ask, and that end otherwise.
@@ -158,18 +158,17 @@ async def test_what_a_subagent_asks_is_shown_and_what_other_sessions_ask_is_not(
         await called(client, "abort_session", sessionID=other)
 
 
-@pytest.mark.parametrize("answers", [[["A"]], None])
-async def test_a_question_is_answered_or_not(tmp_path: Path, answers: list[list[str]] | None) -> None:
+async def test_a_question_is_answered_or_not(tmp_path: Path) -> None:
     question = {"question": "Which?", "header": "W", "options": [{"label": "A", "description": "a"}]}
-    turns = [[call("question", questions=[question])], [say("So be it.")]]
+    turns = [[call("question", questions=[question])], [say("So be it.")], [call("question", questions=[question])], [say()]]
     async with running_app(tmp_path, turns=turns) as app, mcp_client(app) as client:
-        session = (await app.create_session())["id"]
-        (request,) = (await called(client, "prompt_session", sessionID=session, text="Go"))["questions"]
-        given = {} if answers is None else {"answers": answers}
-        await called(client, "answer_question", requestID=request["id"], **given)
-        await called(client, "wait_for_session", sessionID=session)
-        state = tools(await app.messages(session))[0]["state"]
-    assert state["status"] == ("completed" if answers else "error")
+        session = (await app.create_session(title="T"))["id"]
+        for given in ({"answers": [["A"]]}, {}):
+            (request,) = (await called(client, "prompt_session", sessionID=session, text="Go"))["questions"]
+            await called(client, "answer_question", requestID=request["id"], **given)
+            await called(client, "wait_for_session", sessionID=session)
+        states = [part["state"]["status"] for part in tools(await app.messages(session))]
+    assert states == ["completed", "error"]
 
 
 async def test_a_call_that_waits_no_longer_leaves_the_turn_alone(tmp_path: Path) -> None:
@@ -199,13 +198,15 @@ async def test_a_cancelled_call_aborts_the_turn(tmp_path: Path, era: str) -> Non
     assert error["name"] == "MessageAbortedError"
 
 
-async def test_a_turn_is_aborted_by_the_tool_too(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[Say("Begun"), Wait(asyncio.Event())]]) as app, mcp_client(app) as client:
-        session = (await app.create_session())["id"]
+async def test_a_turn_is_aborted_by_the_tool_too_and_a_failed_one_is_an_error_that_says_why(tmp_path: Path) -> None:
+    turns = [[Say("Begun"), Wait(asyncio.Event())], [Fail(400, message="no such luck")]]
+    async with running_app(tmp_path, turns=turns) as app, mcp_client(app) as client:
+        session = (await app.create_session(title="T"))["id"]
         prompt = asyncio.create_task(called(client, "prompt_session", sessionID=session, text="Go"))
         await until(lambda: requests(app), "the request to the model")
         await called(client, "abort_session", sessionID=session)
         assert (await prompt)["state"] == "aborted"
+        assert "no such luck" in await refused(client, "prompt_session", sessionID=session, text="Go")
 
 
 async def test_a_server_that_stops_ends_the_call_and_aborts_nothing(tmp_path: Path) -> None:
@@ -220,12 +221,6 @@ async def test_a_server_that_stops_ends_the_call_and_aborts_nothing(tmp_path: Pa
         gate.set()
         await until(lambda: not app.services.live.is_running(session))
         assert "error" not in (await app.messages(session))[-1]["info"]
-
-
-async def test_a_failed_turn_is_an_error_that_says_why(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[Fail(400, message="no such luck")]]) as app, mcp_client(app) as client:
-        session = (await app.create_session())["id"]
-        assert "no such luck" in await refused(client, "prompt_session", sessionID=session, text="Go")
 
 
 # Going back.
@@ -319,15 +314,6 @@ async def test_who_may_only_read_changes_nothing(marked: tuple[RunningApp, dict[
                     assert "may read and change nothing" in await refused(client, tool, **arguments), tool
 
 
-async def test_a_directory_that_is_not_theirs_is_refused(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    async with running_app(tmp_path, roots=str(own)) as app, user(app, "anna", roots=[own]) as anna, mcp_client(anna) as client:
-        text = await refused(client, "create_session", directory=str(app.directory))
-        assert "is not a directory that you may work in" in text
-        assert (await called(client, "create_session"))["directory"] == str(own)
-
-
 async def test_without_a_login_there_is_nothing(marked: tuple[RunningApp, dict[str, str]]) -> None:
     app, _ = marked
     for headers in ({}, bearer("wrong")):
@@ -377,53 +363,40 @@ async def test_the_audit_log_says_what_was_done_by_whom(tmp_path: Path) -> None:
 # What clients send.
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "field"),
-    [
-        ("prompt_session", {"text": "x"}, "sessionID"),
-        ("prompt_session", {"sessionID": "ses_1"}, "text"),
-        ("prompt_session", {"sessionID": "ses_1", "text": ""}, "text"),
-        ("prompt_session", {"sessionID": "ses_1", "text": "x", "model": "none"}, "model"),
-        ("prompt_session", {"sessionID": "ses_1", "text": "x", "seconds": -1}, "seconds"),
-        ("prompt_session", {"sessionID": "ses_1", "text": "x", "seconds": "nan"}, "seconds"),
-        ("prompt_session", {"sessionID": "ses_1", "text": "x", "tools": {}}, "tools"),
-        ("read_session", {"sessionID": "ses/../../config"}, "sessionID"),
-        ("read_session", {"sessionID": "ses_1?directory=/etc"}, "sessionID"),
-        ("read_session", {"sessionID": "ses_1\n"}, "sessionID"),
-        ("read_session", {"sessionID": ["ses_1"]}, "sessionID"),
-        ("read_session", {"sessionID": "ses_1", "limit": 10**9}, "limit"),
-        ("read_session", {"sessionID": "ses_1", "offset": -1}, "offset"),
-        ("answer_permission", {"requestID": "per/../x", "reply": "once"}, "requestID"),
-        ("answer_permission", {"requestID": "per_1", "reply": "forever"}, "reply"),
-        ("answer_question", {"requestID": "que_1", "answers": "A"}, "answers"),
-        ("revert_session", {"sessionID": "ses_1", "messageID": 7}, "messageID"),
-        ("list_sessions", {"limit": 0}, "limit"),
-        ("search_messages", {"query": ""}, "query"),
-        ("search_messages", {"query": "   "}, "query"),
-        ("search_messages", {"query": "x", "cursor": "none"}, "cursor"),
-        ("create_session", {"title": "x" * 1001}, "title"),
-        ("create_session", {"owner": "root"}, "owner"),
-    ],
-)
-async def test_an_error_names_the_field(app: RunningApp, tool: str, arguments: dict[str, Any], field: str) -> None:
-    async with mcp_client(app) as client:
-        assert field in await refused(client, tool, **arguments)
+PROMPT = {"sessionID": "ses_1", "text": "x"}
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("prompt_session", {"text": "x"}, "sessionID"),
+    ("prompt_session", {"sessionID": "ses_1"}, "text"),
+    ("prompt_session", {**PROMPT, "text": ""}, "text"),
+    ("prompt_session", {**PROMPT, "model": "none"}, "model"),
+    ("prompt_session", {**PROMPT, "seconds": -1}, "seconds"),
+    ("prompt_session", {**PROMPT, "seconds": "nan"}, "seconds"),
+    ("prompt_session", {**PROMPT, "tools": {}}, "tools"),
+    *(("read_session", {"sessionID": wrong}, "sessionID") for wrong in ("ses/../../config", "ses_1?directory=/etc", "ses_1\n")),
+    ("read_session", {"sessionID": ["ses_1"]}, "sessionID"),
+    ("read_session", {"sessionID": "ses_1", "limit": 10**9}, "limit"),
+    ("read_session", {"sessionID": "ses_1", "offset": -1}, "offset"),
+    ("answer_permission", {"requestID": "per/../x", "reply": "once"}, "requestID"),
+    ("answer_permission", {"requestID": "per_1", "reply": "forever"}, "reply"),
+    ("answer_question", {"requestID": "que_1", "answers": "A"}, "answers"),
+    ("revert_session", {"sessionID": "ses_1", "messageID": 7}, "messageID"),
+    ("list_sessions", {"limit": 0}, "limit"),
+    ("search_messages", {"query": ""}, "query"),
+    ("search_messages", {"query": "   "}, "query"),
+    ("search_messages", {"query": "x", "cursor": "none"}, "cursor"),
+    ("create_session", {"title": "x" * 1001}, "title"),
+    ("create_session", {"owner": "root"}, "owner"),
+]
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "file:///etc/passwd",
-        "opensession://session/ses_1/../transcript",
-        "opensession://session/ses_1/secret",
-        "opensession://",
-        "x",
-    ],
-)
-async def test_a_resource_that_is_none_is_an_error(app: RunningApp, uri: str) -> None:
+async def test_an_error_names_the_field(app: RunningApp) -> None:
     async with mcp_client(app) as client:
-        with pytest.raises(MCPError, match="uri"):
-            await client.read_resource(uri)
+        for tool, arguments, field in WRONG:
+            assert field in await refused(client, tool, **arguments), (tool, arguments)
+        of_session = "opensession://session/ses_1"
+        for uri in ("file:///etc/passwd", f"{of_session}/../transcript", f"{of_session}/secret", "opensession://", "x"):
+            with pytest.raises(MCPError, match="uri"):
+                await client.read_resource(uri)
 
 
 async def test_unknown_tools_sessions_and_cursors_are_errors(app: RunningApp) -> None:
@@ -447,13 +420,9 @@ async def test_bodies_have_the_bounds_of_every_route(tmp_path: Path) -> None:
         ):
             response = await app.client.post("/mcp-server", headers=MESSAGE, content=content)
             assert response.status_code == status, content[:40]
+        assert (await app.client.post("/mcp-server?workspace=wrk_1", headers=MESSAGE, json={})).status_code == 404
         for method in ("GET", "DELETE", "PUT"):
             assert (await app.client.request(method, "/mcp-server", headers=MESSAGE)).status_code == 405, method
         assert (
             await app.client.post("/mcp-server", headers={**MESSAGE, "content-type": "text/plain"}, content=b"{}")
         ).status_code == 415
-
-
-async def test_a_workspace_is_unknown_here_too(app: RunningApp) -> None:
-    response = await app.client.post("/mcp-server?workspace=wrk_1", headers=MESSAGE, json={})
-    assert response.status_code == 404

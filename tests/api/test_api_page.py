@@ -52,19 +52,15 @@ async def test_every_file_of_the_page_is_served_with_its_type_and_a_strict_polic
         assert "frame-ancestors 'none'" in await policy_of(app, "/")
 
 
-async def test_a_file_that_is_unchanged_is_not_sent_again(tmp_path: Path) -> None:
+async def test_a_file_that_is_unchanged_is_not_sent_again_and_nothing_else_is_served(tmp_path: Path) -> None:
+    others = ("../api/page.py", "..%2Fapi%2Fpage.py", "%2e%2e/main.py", "/etc/passwd", "views", "", "none.js")
     async with running_app(tmp_path) as app:
         tag = (await app.client.get("/page/main.js")).headers["etag"]
         again = await app.client.get("/page/main.js", headers={"if-none-match": tag})
         assert (again.status_code, again.content) == (304, b"")
-
-
-@pytest.mark.parametrize(
-    "name", ["../api/page.py", "..%2Fapi%2Fpage.py", "%2e%2e/main.py", "/etc/passwd", "views", "", "none.js"]
-)
-async def test_nothing_else_is_served_from_there(tmp_path: Path, name: str) -> None:
-    async with running_app(tmp_path) as app:
-        assert (await app.client.get(f"/page/{name}")).status_code == 404
+        assert [(await app.client.get(f"/page/{name}")).status_code for name in others] == [404] * len(others)
+        assert "default-src 'none'" in await policy_of(app, f"/s/{'0' * 40}", status=404)
+        assert "This link is no longer shared" in (await app.client.get("/s/nope")).text
 
 
 async def test_what_the_page_reads_needs_the_password_and_a_shared_session_does_not(
@@ -87,20 +83,9 @@ async def test_what_the_page_reads_needs_the_password_and_a_shared_session_does_
             assert (await app.client.get(f"/page/{file.relative_to(PAGE).as_posix()}")).status_code == 200
 
 
-async def test_a_link_that_is_not_in_use_finds_a_page_that_says_so(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        assert "default-src 'none'" in await policy_of(app, f"/s/{'0' * 40}", status=404)
-        assert "This link is no longer shared" in (await app.client.get("/s/nope")).text
-
-
-@pytest.mark.parametrize("file", own_files("*.js"), ids=lambda file: file.name)
-def test_text_never_becomes_markup(file: Path) -> None:
-    assert UNSAFE.findall(file.read_text()) == []
-
-
-@pytest.mark.parametrize("file", files("*.html"), ids=lambda file: file.name)
-def test_documents_have_no_scripts_or_styles_of_their_own(file: Path) -> None:
-    assert INLINE.findall(file.read_text()) == []
+def test_text_never_becomes_markup_and_documents_have_no_scripts_or_styles_of_their_own() -> None:
+    assert [(file.name, found) for file in own_files("*.js") for found in UNSAFE.findall(file.read_text())] == []
+    assert [(file.name, found) for file in files("*.html") for found in INLINE.findall(file.read_text())] == []
 
 
 def test_every_reference_leads_to_a_file_of_the_page_and_every_file_is_reached() -> None:

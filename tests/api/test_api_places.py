@@ -11,34 +11,22 @@ from alive import alive
 from running_app import RunningApp, make_workspace, running_app
 from user_logins import user
 
-from app import __version__
 
-
-async def test_health(app: RunningApp) -> None:
-    assert await app.get("/global/health") == {"healthy": True, "version": __version__}
-
-
-async def test_the_paths_of_a_directory(app: RunningApp, plain_environment: Path) -> None:
+async def test_a_directory_has_its_paths_its_project_and_its_branch(app: RunningApp, plain_environment: Path) -> None:
     inside = app.directory / "inside"
     inside.mkdir()
     found = await app.get("/path", params={"directory": str(inside)})
     assert found["directory"] == str(inside) and found["worktree"] == str(app.directory)
     assert found["home"] == str(plain_environment)
     assert set(found) == {"home", "state", "config", "worktree", "directory"}
-
-
-async def test_the_project_of_a_directory(app: RunningApp) -> None:
     root = subprocess.check_output(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=app.directory, text=True).strip()
     current = await app.get("/project/current")
     assert current["id"] == root and current["worktree"] == str(app.directory) and current["vcs"] == "git"
     assert [project["id"] for project in await app.get("/project")] == [root]
-
-
-async def test_a_project_may_be_renamed(app: RunningApp) -> None:
-    project = await app.get("/project/current")
-    changed = await app.call("PATCH", f"/project/{project['id']}", {"name": "Mine"})
-    assert changed["name"] == "Mine" == (await app.get("/project/current"))["name"]
-    await app.call("PATCH", "/project/none", {"name": "x"}, expect=404)
+    assert (await app.call("PATCH", f"/project/{root}", {"name": "Mine"}))["name"] == "Mine"
+    assert (await app.get("/project/current"))["name"] == "Mine"
+    subprocess.run(["git", "checkout", "-qb", "topic/ü"], cwd=app.directory, check=True)
+    assert (await app.get("/vcs"))["branch"] == "topic/ü"
 
 
 async def test_outside_git_there_is_the_global_project(tmp_path: Path) -> None:
@@ -48,11 +36,6 @@ async def test_outside_git_there_is_the_global_project(tmp_path: Path) -> None:
         assert (await app.get("/project/current"))["id"] == "global"
         assert (await app.create_session())["projectID"] == "global"
         assert await app.get("/vcs") == {"branch": ""}
-
-
-async def test_the_branch_that_is_checked_out(app: RunningApp) -> None:
-    subprocess.run(["git", "checkout", "-qb", "topic/ü"], cwd=app.directory, check=True)
-    assert (await app.get("/vcs"))["branch"] == "topic/ü"
 
 
 async def test_agents_and_commands_and_skills(tmp_path: Path) -> None:
@@ -76,29 +59,15 @@ async def test_agents_and_commands_and_skills(tmp_path: Path) -> None:
         assert skill == {"name": "greeting", "description": "greets", "location": str(greeting), "content": "Say hello."}
 
 
-async def test_tools_and_their_parameters(app: RunningApp) -> None:
+async def test_tools_and_their_parameters_and_what_there_is_none_of(app: RunningApp) -> None:
     ids = await app.get("/experimental/tool/ids")
     assert {"bash", "read", "write", "edit", "task"} <= set(ids)
     tools = await app.get("/experimental/tool", params={"provider": "scripted", "model": "rules"})
     assert all(set(tool) == {"id", "description", "parameters"} and tool["description"] for tool in tools)
-    await app.get("/experimental/tool", params={"provider": "scripted", "model": "none"}, expect=400)
-    await app.get("/experimental/tool", expect=400)
-
-
-@pytest.mark.parametrize(
-    ("path", "empty"),
-    [
-        ("/lsp", []),
-        ("/mcp", {}),
-        ("/experimental/resource", {}),
-        ("/permission", []),
-        ("/question", []),
-        ("/session/status", {}),
-        ("/session", []),
-    ],
-)
-async def test_what_there_is_none_of_is_empty(app: RunningApp, path: str, empty: object) -> None:
-    assert await app.get(path) == empty
+    for path in ("/lsp", "/permission", "/question", "/session"):
+        assert await app.get(path) == []
+    for path in ("/mcp", "/experimental/resource", "/session/status"):
+        assert await app.get(path) == {}
 
 
 async def test_others_are_answered_while_the_description_is_made(app: RunningApp) -> None:
@@ -110,11 +79,7 @@ async def test_others_are_answered_while_the_description_is_made(app: RunningApp
     assert not any(task.done() for task in describing)
     first, second = await asyncio.gather(*describing)
     assert first == second and await app.get("/doc") == first
-
-
-async def test_the_description_of_the_api(app: RunningApp) -> None:
-    description = await app.get("/doc")
-    assert description["openapi"].startswith("3.") and "/session/{sessionID}/message" in description["paths"]
+    assert first["openapi"].startswith("3.") and "/session/{sessionID}/message" in first["paths"]
 
 
 async def test_a_clients_log_entry_is_written_down(app: RunningApp, caplog: pytest.LogCaptureFixture) -> None:
@@ -123,8 +88,6 @@ async def test_a_clients_log_entry_is_written_down(app: RunningApp, caplog: pyte
         assert await app.post("/log", entry) is True
     [record] = [record for record in caplog.records if record.name == "client"]
     assert record.levelno == logging.WARNING and "\n" not in record.getMessage()
-    await app.post("/log", {**entry, "level": "loud"}, expect=400)
-    await app.post("/log", {}, expect=400)
 
 
 async def test_a_disposed_directory_forgets_nothing_that_is_stored(app: RunningApp) -> None:
@@ -140,33 +103,15 @@ async def test_a_disposed_directory_forgets_nothing_that_is_stored(app: RunningA
 # Directories.
 
 
-@pytest.mark.parametrize("route", ["/path", "/session", "/event", "/config", "/agent", "/permission", "/session/status"])
-async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_path: Path, route: str) -> None:
-    outside = tmp_path / "outside"
+async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_path: Path) -> None:
+    outside, link = tmp_path / "outside", app.directory / "link"
     outside.mkdir()
-    (app.directory / "link").symlink_to(outside)
-    for directory in (
-        "/",
-        str(outside),
-        str(app.directory / ".." / "outside"),
-        str(app.directory) + "x",
-        str(app.directory / "link"),
-    ):
-        error = await app.get(route, params={"directory": directory}, expect=403)
-        assert error["name"] == "DirectoryForbiddenError"
-        by_header = await app.client.get(route, headers={"x-opencode-directory": directory})
-        assert by_header.status_code == 403
-
-
-@pytest.mark.parametrize("directory", ["relative/path", ".", "nul\0", "~"])
-async def test_what_is_no_absolute_path_is_refused(app: RunningApp, directory: str) -> None:
-    error = await app.get("/path", params={"directory": directory}, expect=400)
-    assert error["errors"][0]["path"] == ["directory"]
-
-
-async def test_what_is_no_directory_is_refused(app: RunningApp) -> None:
-    for name in ("a.txt", "missing"):
-        await app.get("/path", params={"directory": str(app.directory / name)}, expect=400)
+    link.symlink_to(outside)
+    for route in ("/path", "/session", "/event", "/config", "/agent", "/permission", "/session/status"):
+        for directory in map(str, ("/", outside, app.directory / ".." / "outside", f"{app.directory}x", link)):
+            error = await app.get(route, params={"directory": directory}, expect=403)
+            assert error["name"] == "DirectoryForbiddenError"
+            await app.get(route, headers={"x-opencode-directory": directory}, expect=403)
 
 
 async def test_more_roots_may_be_named(tmp_path: Path) -> None:
@@ -180,18 +125,10 @@ async def test_more_roots_may_be_named(tmp_path: Path) -> None:
         await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
 
 
-async def test_the_worktree_around_the_servers_directory_is_a_root(tmp_path: Path) -> None:
-    top = make_workspace(tmp_path / "top")
-    inside = top / "inside"
-    inside.mkdir()
-    async with running_app(tmp_path, workspace=inside) as app:
-        assert (await app.get("/path"))["worktree"] == str(top)
-        assert (await app.get("/path", params={"directory": str(top)}))["directory"] == str(top)
-
-
 @pytest.mark.parametrize("route", ["/path", "/session", "/event", "/config", "/api/location"])
 @pytest.mark.parametrize("beside", ["", "sibling"])
 async def test_the_first_request_may_be_for_a_directory_beside_the_servers_own(tmp_path: Path, route: str, beside: str) -> None:
+    """The worktree around the server's directory is a root."""
     top = make_workspace(tmp_path / "top")
     for name in ("inside", "sibling"):
         (top / name).mkdir()
@@ -200,14 +137,8 @@ async def test_the_first_request_may_be_for_a_directory_beside_the_servers_own(t
         async with app.client.stream("GET", route, params=query) as answer:
             assert answer.status_code == 200
         await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
-
-
-async def test_an_admin_may_begin_beside_the_servers_own_directory(tmp_path: Path) -> None:
-    top = make_workspace(tmp_path / "top")
-    for name in ("inside", "sibling"):
-        (top / name).mkdir()
-    async with running_app(tmp_path, workspace=top / "inside") as app, user(app, "root", "admin") as root:
-        assert (await root.get("/path", params={"directory": str(top / "sibling")}))["worktree"] == str(top)
+        async with user(app, "root", "admin") as root:
+            assert (await root.get("/path", params={"directory": str(top / "sibling")}))["worktree"] == str(top)
 
 
 async def test_reopening_the_servers_own_directory_adds_no_root_again(app: RunningApp) -> None:

@@ -31,12 +31,9 @@ async def test_a_projects_directories_are_its_checkouts(app: RunningApp, tmp_pat
     await app.get("/path", params={"directory": str(other)})
     found = await app.get(f"/project/{project['id']}/directories")
     assert found == [{"directory": str(app.directory)}, {"directory": str(other)}]
-    assert await app.get("/project/unknown/directories") == []
-
-
-async def test_what_is_in_no_project_has_no_directories(app: RunningApp, tmp_path: Path) -> None:
     await app.get("/path", params={"directory": str(plain(tmp_path))})
-    assert await app.get("/project/global/directories") == []
+    for none in ("unknown", "global"):
+        assert await app.get(f"/project/{none}/directories") == []
 
 
 async def test_a_member_is_told_of_those_in_their_roots(tmp_path: Path) -> None:

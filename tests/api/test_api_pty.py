@@ -15,6 +15,7 @@ from over_sockets import listening
 from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from sse_reader import Received
+from turns import until
 from user_logins import add_user, bearer, user
 
 from app.pty.terminal import INPUT_BYTES
@@ -30,12 +31,6 @@ async def create(app: RunningApp, *words: str, **fields: Any) -> str:
     command = {"command": words[0], "args": list(words[1:])} if words else {"command": "/bin/sh"}
     made: dict[str, str] = await app.post("/pty", {**command, **fields})
     return made["id"]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def login_of(app: RunningApp) -> dict[str, str]:
@@ -78,43 +73,16 @@ async def test_a_terminal_is_made_shown_changed_and_removed(app: RunningApp) -> 
             assert gone["name"] == "NotFoundError" and gone["_tag"] == "PtyNotFoundError" and gone["ptyID"] == made["id"]
 
 
-async def test_without_words_it_is_a_login_shell_with_a_title(app: RunningApp) -> None:
+async def test_without_words_it_is_a_login_shell_that_the_configuration_may_name(app: RunningApp) -> None:
     made = await app.post("/pty")
     assert made["args"] == ["-l"] and made["title"] == f"Terminal {made['id'][-4:]}"
-
-
-async def test_the_configuration_names_the_shell(app: RunningApp) -> None:
     await app.call("PATCH", "/config", {"shell": "/bin/sh"})
-    made, other = await app.post("/pty"), await app.post("/pty", {"command": "cat"})
-    assert (made["command"], made["args"], other["command"]) == ("/bin/sh", ["-l"], "cat")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"title": 5},
-        {"args": "x"},
-        {"env": {"A": 5}},
-        {"env": {"A=B": "x"}},
-        {"args": ["a\0b"]},
-        {"cwd": "none"},
-    ],
-)
-async def test_what_cannot_be_started_is_a_400_that_names_the_field(app: RunningApp, wrong: dict[str, Any]) -> None:
-    answer = await app.call("POST", "/pty", wrong, expect=400)
-    assert answer["errors"][0]["path"][0] == next(iter(wrong))
-    assert await app.get("/pty") == []
-
-
-@pytest.mark.parametrize("size", [{"rows": 0, "cols": 1}, {"rows": 1}, {"rows": 1, "cols": 65536}, {"rows": -1, "cols": 1}])
-async def test_sizes_that_are_none(app: RunningApp, size: dict[str, int]) -> None:
-    await app.call("PUT", f"/pty/{await create(app)}", {"size": size}, expect=400)
-
-
-@pytest.mark.parametrize("outside", ["/", "/etc", "..", "../..", "/etc/../etc"])
-async def test_it_starts_in_its_directory(app: RunningApp, outside: str) -> None:
-    answer = await app.call("POST", "/pty", {"cwd": outside}, expect=403)
-    assert answer["name"] == "DirectoryForbiddenError"
+    named, other = await app.post("/pty"), await app.post("/pty", {"command": "cat"})
+    assert (named["command"], named["args"], other["command"]) == ("/bin/sh", ["-l"], "cat")
+    for size in ({"rows": 0, "cols": 1}, {"rows": 1}, {"rows": 1, "cols": 65536}, {"rows": -1, "cols": 1}):
+        await app.call("PUT", f"/pty/{other['id']}", {"size": size}, expect=400)
+    shells = {shell["path"]: shell for shell in await app.get("/pty/shells")}
+    assert shells["/bin/sh"] == {"path": "/bin/sh", "name": "sh", "acceptable": True}
 
 
 async def test_a_directory_lists_its_own(app: RunningApp) -> None:
@@ -122,11 +90,6 @@ async def test_a_directory_lists_its_own(app: RunningApp) -> None:
     here, there = await create(app, "cat"), (await app.post(f"/pty?directory={app.directory}/part", {"command": "cat"}))["id"]
     assert [each["id"] for each in await app.get("/pty")] == [here]
     assert [each["id"] for each in await app.get(f"/pty?directory={app.directory}/part")] == [there]
-
-
-async def test_the_shells_of_the_machine(app: RunningApp) -> None:
-    shells = {shell["path"]: shell for shell in await app.get("/pty/shells")}
-    assert shells["/bin/sh"] == {"path": "/bin/sh", "name": "sh", "acceptable": True}
 
 
 async def test_as_many_as_the_setting_says(tmp_path: Path) -> None:
@@ -211,12 +174,9 @@ async def test_at_the_end_all_are_told_and_it_is_gone(app: RunningApp) -> None:
         assert await app.get("/pty") == []
         await app.get(f"/pty/{pty_id}", expect=404)
         assert await refusal(port, pty_id) == 404
-
-
-async def test_a_program_that_is_killed_has_the_code_that_a_shell_gives(app: RunningApp) -> None:
-    async with app.events() as events:
         await create(app, "sh", "-c", "kill -9 $$")
-        assert (await events.until("pty.exited")).properties["exitCode"] == 137
+        killed = await events.until("pty.exited", count=2)
+        assert killed.properties["exitCode"] == 137, "as a shell gives it"
 
 
 async def test_one_that_the_second_api_made_stays_until_it_is_removed(app: RunningApp) -> None:
@@ -244,15 +204,6 @@ async def test_of_those_that_stay_the_oldest_go(app: RunningApp) -> None:
         assert len((await app.get("/api/pty"))["data"]) == MOST_EXITED
 
 
-async def test_both_apis_show_the_same_terminals(app: RunningApp) -> None:
-    async with listening(app) as port:
-        pty_id = await create(app, "cat")
-        assert (await app.get("/api/pty"))["data"] == await app.get("/pty")
-        async with at_terminal(port, pty_id, face="/api") as client:
-            await client.type("hello\n")
-            await client.until("hello\r\nhello\r\n")
-
-
 async def test_a_client_that_reads_nothing_is_in_nobodys_way(app: RunningApp) -> None:
     pty_id = await create(app, "sh", "-c", "read go; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo do''ne; read go")
     async with listening(app) as port, at_terminal(port, pty_id), at_terminal(port, pty_id) as reader:
@@ -275,10 +226,15 @@ async def test_input_that_nobody_reads_is_bounded(app: RunningApp) -> None:
             assert await large.until_closed() == 1009
 
 
-async def test_a_plain_request_is_told_what_to_do(app: RunningApp) -> None:
-    pty_id = await create(app, "cat")
-    assert "WebSocket" in (await app.get(f"/pty/{pty_id}/connect", expect=426))["data"]["message"]
-    assert (await app.get(f"/api/pty/{pty_id}/connect", expect=426))["_tag"] == "UpgradeRequiredError"
+async def test_both_apis_show_the_same_terminals_and_tell_a_plain_request_what_to_do(app: RunningApp) -> None:
+    async with listening(app) as port:
+        pty_id = await create(app, "cat")
+        assert (await app.get("/api/pty"))["data"] == await app.get("/pty")
+        async with at_terminal(port, pty_id, face="/api") as client:
+            await client.type("hello\n")
+            await client.until("hello\r\nhello\r\n")
+        assert "WebSocket" in (await app.get(f"/pty/{pty_id}/connect", expect=426))["data"]["message"]
+        assert (await app.get(f"/api/pty/{pty_id}/connect", expect=426))["_tag"] == "UpgradeRequiredError"
 
 
 # Who may.
@@ -298,39 +254,25 @@ async def test_pages_of_other_origins_and_other_hosts_are_refused(tmp_path: Path
             assert await refusal(port, pty_id, headers={"Host": host}) == 403, host
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_nothing_but_a_terminal_is_connected_to(app: RunningApp) -> None:
+    paths = [
         "/event",
         "/session",
         "/pty",
         "/pty/x/y/connect",
         "/pty//connect",
         "/pty/../session/connect",
-        "/pty/pty_x%2F..%2F..%2Fconnect",
-        "/api/api/pty/x/connect",
         "/pty/pty_none/connect",
-        "/pty/%00/connect",
-        "/pty/" + "x" * 2000 + "/connect",
-    ],
-)
-async def test_nothing_but_a_terminal_is_connected_to(app: RunningApp, path: str) -> None:
+    ]
+    paths += ["/pty/pty_x%2F..%2F..%2Fconnect", "/api/api/pty/x/connect", "/pty/%00/connect", "/pty/" + "x" * 2000 + "/connect"]
     async with listening(app) as port:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        writer.write(f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode())
-        status = int((await asyncio.wait_for(reader.readline(), 60)).split()[1])
-        writer.close()
-        assert status in (200, 400, 404), status
-
-
-async def test_a_login_is_needed_where_the_server_has_one(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app, listening(app) as port:
-        token = await add_user(app, "anna")
-        made = await app.call("POST", "/pty", {"command": "cat"}, headers=bearer(token))
-        assert await refusal(port, made["id"]) == 401
-        assert await refusal(port, made["id"], headers=bearer("wrong")) == 401
-        assert await refusal(port, made["id"], headers=bearer(token)) == 101
+        for path in paths:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            writer.write(f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode())
+            status = int((await asyncio.wait_for(reader.readline(), 60)).split()[1])
+            writer.close()
+            assert status in (200, 400, 404), (path, status)
 
 
 async def test_a_ticket_opens_one_terminal_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,10 +336,11 @@ async def test_a_member_opens_terminals_in_their_roots_alone(tmp_path: Path) -> 
         assert (await anna.post("/pty", {"command": "cat"}))["cwd"] == str(own)
 
 
-async def test_a_connection_ends_with_its_login(tmp_path: Path) -> None:
+async def test_a_login_is_needed_and_a_connection_ends_with_it(tmp_path: Path) -> None:
     async with running_app(tmp_path, heartbeat_seconds=0.05) as app, listening(app) as port:
         token = await add_user(app, "anna")
         pty_id = (await app.call("POST", "/pty", {"command": "cat"}, headers=bearer(token)))["id"]
+        assert [await refusal(port, pty_id, headers=headers) for headers in ({}, bearer("wrong"))] == [401, 401]
         async with at_terminal(port, pty_id, headers=bearer(token)) as client:
             await app.services.users.remove("anna")
             assert await client.until_closed() == 1008
@@ -496,11 +439,3 @@ async def test_in_the_sandbox_the_servers_files_are_out_of_reach(app: RunningApp
     async with listening(app) as port, at_terminal(port, pty_id) as client:
         text = await client.until("done")
         assert "No such file" in text and "within" in text and (app.directory / "made").read_text() == "x\n"
-
-
-async def test_no_secret_of_the_server_is_in_its_environment(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENSESSION_SECRET_KEY", "marked-secret")
-    pty_id = await create(app, "sh", "-c", "env; echo do''ne; read wait")
-    async with listening(app) as port, at_terminal(port, pty_id) as client:
-        text = await client.until("done")
-        assert "OPENSESSION_SECRET_KEY" not in text and "PATH=" in text

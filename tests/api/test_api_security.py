@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from every_route import WRITING, every_route, unknown
 from running_app import RunningApp, running_app
@@ -15,6 +16,7 @@ from running_app import RunningApp, running_app
 from app.api.security import is_loopback
 from app.main import create_app
 from app.settings import Settings
+from app.users import rate_limits
 
 ROOT = Path(__file__).parents[2]
 OURS = "http://127.0.0.1:4096"
@@ -58,36 +60,19 @@ async def test_every_route_refuses_a_host_that_is_not_this_servers(app: RunningA
     assert set(answered.values()) == {(403, "HostForbiddenError")}
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:4096", "localhost:1", "LOCALHOST", "[::1]:4096", "reach.example:443"])
-async def test_hosts_that_name_this_server(tmp_path: Path, host: str) -> None:
+async def test_hosts_that_name_this_server_and_others(tmp_path: Path) -> None:
+    ours = ("127.0.0.1", "127.0.0.1:4096", "localhost:1", "LOCALHOST", "[::1]:4096", "reach.example:443")
+    others = ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.1.7"]
+    others += ["[", "[::2]", "0.0.0.0", "127.0.0.2", "x\x7f"]
     async with running_app(tmp_path, public_url="https://reach.example/base") as app:
-        assert (await app.client.get("/global/health", headers={"host": host})).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        "",
-        "evil.example",
-        "127.0.0.1.evil.example",
-        "localhost.evil.example",
-        "192.168.1.7",
-        "[",
-        "[::2]",
-        "0.0.0.0",
-        "127.0.0.2",
-        "x\x7f",
-    ],
-)
-async def test_hosts_that_do_not(app: RunningApp, host: str) -> None:
-    response = await app.client.get("/global/health", headers={"host": host})
-    assert response.status_code == 403 and response.json()["name"] == "HostForbiddenError"
-
-
-async def test_a_server_for_all_addresses_is_reached_by_any_address_and_by_no_other_name(tmp_path: Path) -> None:
-    async with running_app(tmp_path, hostname="0.0.0.0") as app:
+        for host in ours:
+            assert (await app.client.get("/global/health", headers={"host": host})).status_code == 200, host
+        for host in others:
+            response = await app.client.get("/global/health", headers={"host": host})
+            assert response.status_code == 403 and response.json()["name"] == "HostForbiddenError", host
+    async with running_app(tmp_path / "for all addresses", hostname="0.0.0.0") as app:
         for host, status in (("192.168.1.7:4096", 200), ("[fe80::1]", 200), ("evil.example", 403)):
-            assert (await app.client.get("/global/health", headers={"host": host})).status_code == status
+            assert (await app.client.get("/global/health", headers={"host": host})).status_code == status, host
 
 
 # Origin.
@@ -121,87 +106,70 @@ async def test_no_route_is_asked_by_what_a_foreign_page_embeds_or_leads_to(
     )
 
 
-@pytest.mark.parametrize("site", ["none", "same-origin"])
-async def test_what_the_page_and_its_user_ask_for_is_served(app: RunningApp, site: str) -> None:
-    assert (await app.client.get("/session", headers={"sec-fetch-site": site})).status_code == 200
-
-
-async def test_a_listed_page_reads_across_sites(tmp_path: Path) -> None:
+async def test_what_the_page_its_user_and_a_listed_page_ask_for_is_served(tmp_path: Path) -> None:
     async with running_app(tmp_path, cors_origins=LISTED) as app:
-        answer = await app.client.get("/session", headers={"sec-fetch-site": "cross-site", "origin": LISTED})
-    assert answer.status_code == 200
+        for headers in (
+            {"sec-fetch-site": "none"},
+            {"sec-fetch-site": "same-origin"},
+            {"sec-fetch-site": "cross-site", "origin": LISTED},
+        ):
+            assert (await app.client.get("/session", headers=headers)).status_code == 200, headers
 
 
-@pytest.mark.parametrize(
-    "origin",
-    [FOREIGN, LISTED + ".evil.example", "http://app.example.com", LISTED + ":8443", LISTED + "/", "null", "", "x", "http://[bad"],
-)
-async def test_origins_are_matched_exactly(tmp_path: Path, origin: str) -> None:
-    async with running_app(tmp_path, cors_origins=f"{LISTED}, https://second.example") as app:
-        response = await app.client.post("/session", json={}, headers={"origin": origin})
-        assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
+async def write_from(app: RunningApp, origin: str) -> httpx2.Response:
+    return await app.client.post("/session", json={}, headers={"origin": origin})
 
 
 LOOPBACK = ["http://localhost:3000", "http://localhost", "https://localhost:8443", "http://127.0.0.1:5173", "http://[::1]:3000"]
-
-
-@pytest.mark.parametrize("origin", [*LOOPBACK, LISTED])
-async def test_pages_of_this_machine_may_write_where_loopback_is_listed(tmp_path: Path, origin: str) -> None:
-    async with running_app(tmp_path, cors_origins=f"loopback, {LISTED}") as app:
-        response = await app.client.post("/session", json={}, headers={"origin": origin})
-        assert response.status_code == 200 and response.headers["access-control-allow-origin"] == origin
+NEAR_LISTED = [LISTED + ".evil.example", "http://app.example.com", LISTED + ":8443", LISTED + "/"]
+NEAR_LOOPBACK = [
+    "http://localhost.evil.example",
+    "http://localhost:3000.evil.example",
+    "http://evil.example:localhost",
+    "http://sub.localhost:3000",
+    "http://localhost@evil.example",
+    "http://evil.example@localhost",
+    "http://localhost:3000/",
+    "http://localhost:3000\n",
+    "http://127.0.0.1.evil.example",
+    "http://127.0.0.2:3000",
+    "http://[::2]",
+    "file://localhost",
+    "localhost:3000",
+    "loopback",
+]
+NO_PAGES = [FOREIGN, "null", "", "x", "http://[bad"]
 
 
 @pytest.mark.parametrize(
-    "origin",
+    ("listed", "may_write", "may_not"),
     [
-        "http://localhost.evil.example",
-        "http://localhost:3000.evil.example",
-        "http://evil.example:localhost",
-        "http://sub.localhost:3000",
-        "http://localhost@evil.example",
-        "http://evil.example@localhost",
-        "http://localhost:3000/",
-        "http://localhost:3000\n",
-        "http://127.0.0.1.evil.example",
-        "http://127.0.0.2:3000",
-        "http://[::2]",
-        "file://localhost",
-        "localhost:3000",
-        "loopback",
-        "null",
-        FOREIGN,
+        (f"{LISTED}, https://second.example", [LISTED, "https://second.example"], [*NEAR_LISTED, *LOOPBACK, *NO_PAGES]),
+        (f"loopback, {LISTED}", [*LOOPBACK, LISTED], [*NEAR_LISTED, *NEAR_LOOPBACK, *NO_PAGES]),
+        ("", [], [LISTED, *LOOPBACK, *NO_PAGES]),
     ],
+    ids=["pages", "pages of this machine", "none"],
 )
-async def test_other_pages_may_not_where_loopback_is_listed(tmp_path: Path, origin: str) -> None:
-    async with running_app(tmp_path, cors_origins="loopback") as app:
-        response = await app.client.post("/session", json={}, headers={"origin": origin})
-        assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
-
-
-@pytest.mark.parametrize("origin", LOOPBACK)
-async def test_pages_of_this_machine_may_not_write_by_default(app: RunningApp, origin: str) -> None:
-    response = await app.client.post("/session", json={}, headers={"origin": origin})
-    message = response.json()["data"]["message"]
-    assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
-    assert f"`{origin}`" in message and "OPENSESSION_CORS_ORIGINS" in message and "`loopback`" in message
+async def test_origins_are_matched_exactly(tmp_path: Path, listed: str, may_write: list[str], may_not: list[str]) -> None:
+    async with running_app(tmp_path, cors_origins=listed) as app:
+        for origin in may_write:
+            response = await write_from(app, origin)
+            assert response.status_code == 200 and response.headers["access-control-allow-origin"] == origin
+            assert response.headers["vary"] == "Origin"
+            assert "access-control-allow-credentials" not in response.headers
+            assert "X-Next-Cursor" in response.headers["access-control-expose-headers"]
+        for origin in may_not:
+            response = await write_from(app, origin)
+            assert response.status_code == 403 and "access-control-allow-origin" not in response.headers, origin
+        assert (await write_from(app, OURS)).status_code == 200, "a page needs no listing for its own server"
+        assert len(await app.get("/session")) == len(may_write) + 1
 
 
 async def test_the_refusal_names_the_origin_and_the_setting(app: RunningApp) -> None:
-    response = await app.client.post("/session", json={}, headers={"origin": FOREIGN})
-    message = response.json()["data"]["message"]
-    assert f"`{FOREIGN}`" in message and "OPENSESSION_CORS_ORIGINS" in message and "loopback" not in message
-
-
-@pytest.mark.parametrize("origin", [LISTED, "https://second.example", OURS])
-async def test_listed_origins_and_the_servers_own_may_write(tmp_path: Path, origin: str) -> None:
-    async with running_app(tmp_path, cors_origins=f"{LISTED}, https://second.example") as app:
-        response = await app.client.post("/session", json={}, headers={"origin": origin})
-        assert response.status_code == 200
-        assert origin == OURS or response.headers["access-control-allow-origin"] == origin, "a page needs no leave for its own"
-        assert response.headers["vary"] == "Origin"
-        assert "access-control-allow-credentials" not in response.headers
-        assert "X-Next-Cursor" in response.headers["access-control-expose-headers"]
+    for origin in (FOREIGN, *LOOPBACK):
+        message = (await write_from(app, origin)).json()["data"]["message"]
+        assert f"`{origin}`" in message and "OPENSESSION_CORS_ORIGINS" in message
+        assert ("`loopback`" in message) == (origin in LOOPBACK)
 
 
 async def test_errors_too_are_readable_by_listed_origins(tmp_path: Path) -> None:
@@ -263,33 +231,29 @@ async def test_every_route_wants_the_password(
         assert (await app.client.get("/session", headers=basic("opencode:pässword:with colon"))).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        basic("opencode:wrong"),
-        basic("other:right"),
-        basic("opencode:"),
-        basic("opencode:righ"),
-        basic(":right"),
-        basic("right"),
-        {"authorization": "Bearer right"},
-        {"authorization": "Basic right"},
-        {"authorization": "Basic"},
-        {"authorization": "Basic ÿ"},
-        {"authorization": ""},
-    ],
-)
-async def test_wrong_logins(tmp_path: Path, headers: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+WRONG_LOGINS: list[dict[str, str]] = [
+    {},
+    *map(basic, ("opencode:wrong", "other:right", "opencode:", "opencode:righ", ":right", "right")),
+    *({"authorization": value} for value in ("Bearer right", "Basic right", "Basic", "Basic ÿ", "")),
+]
+
+
+@pytest.fixture
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the throttle of wrong logins."""
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+    monkeypatch.setattr(rate_limits, "LIMIT", "10000/minute")
+
+
+async def test_wrong_logins(tmp_path: Path, password: None) -> None:
     async with running_app(tmp_path) as app:
-        sent = {name: value.encode("latin-1") for name, value in headers.items()}
-        for path in ("/session", "/event", "/global/event", "/doc", "/s", "/global/health/", "/global/healthy"):
-            assert (await app.client.get(path, headers=sent)).status_code == 401  # type: ignore[arg-type]
+        for headers in WRONG_LOGINS:
+            sent = {name: value.encode("latin-1") for name, value in headers.items()}
+            for path in ("/session", "/event", "/global/event", "/doc", "/s", "/global/health/", "/global/healthy"):
+                assert (await app.client.get(path, headers=sent)).status_code == 401, (headers, path)  # type: ignore[arg-type]
 
 
-async def test_with_the_login_all_works_and_streams_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+async def test_with_the_login_all_works_and_streams_too(tmp_path: Path, password: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_SERVER_USERNAME", "me")
     async with running_app(tmp_path, auth=("me", "right")) as app, app.events() as events:
         session = await app.create_session()
@@ -297,56 +261,27 @@ async def test_with_the_login_all_works_and_streams_too(tmp_path: Path, monkeypa
         await events.until("session.idle")
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
-async def test_open_routes_are_open_for_reading_alone(tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
+async def test_open_routes_are_open_for_reading_alone_and_no_way_leads_out_of_them(tmp_path: Path, password: None) -> None:
+    outside = ("/s/../session", "/s/%2e%2e/session", "/s/..%2fsession", "/s//session", "//s/x/session", "/s/x/../../session")
     async with running_app(tmp_path) as app:
-        for path in ("/global/health", "/s/x/session", "/s/x"):
-            assert (await app.client.request(method, path)).status_code == 401
-
-
-async def test_no_way_leads_out_of_the_open_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
-    async with running_app(tmp_path) as app:
-        for path in (
-            "/s/../session",
-            "/s/%2e%2e/session",
-            "/s/..%2fsession",
-            "/s//session",
-            "//s/x/session",
-            "/s/x/../../session",
-        ):
+        for path in outside:
             assert (await app.client.get(f"http://127.0.0.1:4096{path}")).status_code in (401, 404), path
+        for path in ("/global/health", "/s/x/session", "/s/x"):
+            for method in ("POST", "PUT", "DELETE", "PATCH"):
+                assert (await app.client.request(method, path)).status_code == 401, (method, path)
 
 
 # Listening.
 
 
-def serve(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(tmp_path / "data"), **environment}
-    command = [sys.executable, "-m", "app.cli", "serve", *arguments]
-    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-
-
 def test_beyond_loopback_it_does_not_listen_without_a_password(tmp_path: Path) -> None:
-    result = serve(tmp_path, "--hostname", "0.0.0.0", "--port", "0")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENSESSION_DATA_DIR": str(tmp_path / "data")}
+    command = [sys.executable, "-m", "app.cli", "serve", "--hostname", "0.0.0.0", "--port", "0"]
+    result = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1
     assert "OPENCODE_SERVER_PASSWORD" in result.stderr and not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize(
-    ("hostname", "loopback"),
-    [
-        ("127.0.0.1", True),
-        ("127.1.2.3", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("192.168.1.7", False),
-        ("example.com", False),
-        ("", False),
-    ],
-)
-def test_loopback(hostname: str, loopback: bool) -> None:
-    assert is_loopback(hostname) is loopback
+def test_loopback() -> None:
+    hosts = ("127.0.0.1", "127.1.2.3", "::1", "localhost", "0.0.0.0", "::", "192.168.1.7", "example.com", "")
+    assert [host for host in hosts if is_loopback(host)] == ["127.0.0.1", "127.1.2.3", "::1", "localhost"]

@@ -1,13 +1,14 @@
 """On a server with users a project's configuration sends no key of the server anywhere, shows none, and sets no price of one."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recording_model import RecordingModel, recording_model
-from running_app import RunningApp, make_workspace, running_app
+from running_app import RunningApp, Turns, make_workspace, running_app
 from turns import call, say, until
 from user_logins import user
 
@@ -29,47 +30,76 @@ SHOWING = (
 )
 
 
-@pytest.fixture
-def theirs() -> Iterator[RecordingModel]:
-    """What the operator has configured."""
-    with recording_model() as model:
-        yield model
+class Desk:
+    """`theirs`: the model that the operator has configured; `mine`: one that a member runs; `directory`: the member's project."""
+
+    def __init__(self, base: Path, home: Path, theirs: RecordingModel, mine: RecordingModel) -> None:
+        self.base, self.theirs, self.mine = base, theirs, mine
+        self.directory = make_workspace(base / "annas")
+        self._operators = home / ".config" / "opencode" / "opencode.json"
+
+    def operates(self, **config: Any) -> None:
+        """The operator's own configuration."""
+        self._operators.parent.mkdir(parents=True, exist_ok=True)
+        self._operators.write_text(json.dumps(config))
+
+    def operators(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._operators.read_text())
+        return found
+
+    def shares(self, **options: Any) -> None:
+        """The operator's configuration is one provider, with a key unless its options are others."""
+        self.operates(provider={"shared": self.theirs.provider(**(options or {"apiKey": SECRET}))})
+
+    def project(self, place: str = "opencode.json", **config: Any) -> None:
+        """The member's configuration."""
+        (self.directory / place).parent.mkdir(exist_ok=True)
+        (self.directory / place).write_text(json.dumps(config))
+
+    @asynccontextmanager
+    async def anna(
+        self, role: str = "member", *, shared: bool | None = True, turns: Turns = (), **limits: Any
+    ) -> AsyncIterator[RunningApp]:
+        """A server as she sees it, whose keys are `shared` with her."""
+        settings = {} if shared is None else {"shared_keys": shared}
+        async with running_app(self.base, turns=turns, **settings) as app:
+            async with user(app, "anna", role, roots=[self.directory], **limits) as anna:
+                yield anna
+
+    @asynccontextmanager
+    async def alone(self, **settings: Any) -> AsyncIterator[RunningApp]:
+        """A server without users that works in the project."""
+        async with running_app(self.base, workspace=self.directory, **settings) as app:
+            yield app
+
+    async def ask(self, app: RunningApp, model: str = "shared/m") -> dict[str, Any]:
+        """The answer's facts, or the error of the request."""
+        where = f"directory={self.directory}"
+        session = await app.post(f"/session?{where}", {"title": "T"})
+        provider_id, _, model_id = model.partition("/")
+        body = {"model": {"providerID": provider_id, "modelID": model_id}, "parts": [{"type": "text", "text": "hi"}]}
+        answer = (await app.client.post(f"/session/{session['id']}/message?{where}", json=body)).json()
+        facts: dict[str, Any] = answer.get("info", answer)
+        return facts
+
+    def named_variables(self, name: str) -> dict[str, Any]:
+        """Providers of the project, each with a way to have a variable of the server."""
+        substituted = self.mine.provider(apiKey=f"{{env:{name}}}", headers={"X": f"{{env:{name}}}"})
+        return {"named": {**self.mine.provider(), "env": [name]}, "substituted": substituted}
 
 
 @pytest.fixture
-def mine() -> Iterator[RecordingModel]:
-    """What a member runs."""
-    with recording_model() as model:
-        yield model
+def desk(tmp_path: Path, plain_environment: Path) -> Iterator[Desk]:
+    with recording_model() as theirs, recording_model() as mine:
+        yield Desk(tmp_path, plain_environment, theirs, mine)
 
 
-def operates(home: Path, config: dict[str, Any]) -> None:
-    """The operator's own configuration."""
-    folder = home / ".config" / "opencode"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "opencode.json").write_text(json.dumps(config))
-
-
-def project(tmp_path: Path, config: dict[str, Any], place: str = "opencode.json") -> Path:
-    """A member's project."""
-    directory = make_workspace(tmp_path / "annas")
-    (directory / place).parent.mkdir(exist_ok=True)
-    (directory / place).write_text(json.dumps(config))
-    return directory
-
-
-async def ask(app: RunningApp, directory: Path, model: str = "shared/m", **fields: Any) -> dict[str, Any]:
-    """The answer's facts, or the error of the request."""
-    session = await app.post(f"/session?directory={directory}", {"title": "T"})
-    provider_id, _, model_id = model.partition("/")
-    body = {"model": {"providerID": provider_id, "modelID": model_id}, "parts": [{"type": "text", "text": "hi"}], **fields}
-    answer = (await app.client.post(f"/session/{session['id']}/message?directory={directory}", json=body)).json()
-    facts: dict[str, Any] = answer.get("info", answer)
-    return facts
-
-
-def entry(model: RecordingModel, **fields: Any) -> dict[str, Any]:
-    return {**model.provider(), **fields}
+async def env_of(app: RunningApp) -> str:
+    """What a command of the user prints of its environment."""
+    session = await app.create_session(title="T")
+    ran = json.dumps(await app.post(f"/session/{session['id']}/shell", {"agent": "build", "command": "env"}))
+    assert "PATH=" in ran
+    return ran
 
 
 def redirections(mine: RecordingModel) -> dict[str, dict[str, Any]]:
@@ -77,7 +107,7 @@ def redirections(mine: RecordingModel) -> dict[str, dict[str, Any]]:
     elsewhere = {"npm": "@ai-sdk/openai-compatible", "api": mine.url}
     return {
         "base url": {"options": {"baseURL": mine.url}},
-        "all of it": entry(mine),
+        "all of it": mine.provider(),
         "api": {"api": mine.url, "options": {"baseURL": ""}},
         "of a model": {"models": {"m": {"provider": elsewhere}}, "options": {"baseURL": ""}},
         "of an alias": {"models": {"alias": {"id": "m", "provider": elsewhere}, "m": {"provider": elsewhere}}},
@@ -92,166 +122,128 @@ PLACES = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json")
 class TestAddresses:
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("secret", [{"apiKey": SECRET}, {"headers": {"X-Api": SECRET}}], ids=["key", "header"])
-    async def test_a_shared_key_goes_to_the_operators_address_alone(
-        self,
-        tmp_path: Path,
-        plain_environment: Path,
-        theirs: RecordingModel,
-        mine: RecordingModel,
-        way: str,
-        secret: dict[str, Any],
-    ) -> None:
-        operates(plain_environment, {"provider": {"shared": theirs.provider(**secret)}})
-        directory = project(tmp_path, {"provider": {"shared": redirections(mine)[way]}})
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
+    async def test_a_shared_key_goes_to_the_operators_address_alone(self, desk: Desk, way: str, secret: dict[str, Any]) -> None:
+        desk.shares(**secret)
+        desk.project(provider={"shared": redirections(desk.mine)[way]})
+        async with desk.anna() as anna:
             for model in ("shared/m", "shared/alias"):
-                await ask(anna, directory, model)
-        assert theirs.saw(SECRET), "what the operator shares is used"
-        assert not mine.received
+                await desk.ask(anna, model)
+        assert desk.theirs.saw(SECRET), "what the operator shares is used"
+        assert not desk.mine.received
 
     @pytest.mark.parametrize("way", WAYS)
-    async def test_an_admin_who_prompts_in_a_members_directory_sends_nothing_there(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, mine: RecordingModel, way: str
-    ) -> None:
-        operates(plain_environment, {"provider": {"shared": theirs.provider(apiKey=SECRET)}})
-        directory = project(tmp_path, {"provider": {"shared": redirections(mine)[way]}}, ".opencode/opencode.jsonc")
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]), user(app, "adam", "admin") as adam:
-            await ask(adam, directory)
-        assert theirs.saw(SECRET) and not mine.received
+    async def test_an_admin_who_prompts_in_a_members_directory_sends_nothing_there(self, desk: Desk, way: str) -> None:
+        desk.shares()
+        desk.project(".opencode/opencode.jsonc", provider={"shared": redirections(desk.mine)[way]})
+        async with desk.anna(shared=None) as anna, user(anna, "adam", "admin") as adam:
+            await desk.ask(adam)
+        assert desk.theirs.saw(SECRET) and not desk.mine.received
 
     @pytest.mark.parametrize("kept", ["environment", "store"])
-    @pytest.mark.parametrize("provider_id", ["openai", "groq", "company"])
     async def test_a_key_of_the_environment_or_the_store_goes_to_no_address_of_a_project(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: RecordingModel, kept: str, provider_id: str
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, kept: str
     ) -> None:
-        directory = project(tmp_path, {"provider": {provider_id: {**mine.provider(), "env": ["THE_KEY"]}}})
+        providers = ("openai", "groq", "company")
+        desk.project(provider={name: {**desk.mine.provider(), "env": ["THE_KEY"]} for name in providers})
         if kept == "environment":
             for name in ("THE_KEY", "OPENAI_API_KEY", "GROQ_API_KEY"):
                 monkeypatch.setenv(name, SECRET)
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
-            if kept == "store":
-                async with user(app, "adam", "admin") as adam:
+        async with desk.anna() as anna, user(anna, "adam", "admin") as adam:
+            for provider_id in providers:
+                if kept == "store":
                     await adam.call("PUT", f"/auth/{provider_id}", {"type": "api", "key": SECRET})
-            await ask(anna, directory, f"{provider_id}/m")
-        assert not mine.saw(SECRET)
+                await desk.ask(anna, f"{provider_id}/m")
+        assert not desk.mine.saw(SECRET)
 
-    @pytest.mark.parametrize(
-        "stored",
-        [
-            {"type": "oauth", "refresh": "r", "access": "a", "expires": 0},
-            {"type": "api", "key": ""},
-            {"type": "api", "key": " "},
-            {"type": "api", "key": OWN},
-        ],
-        ids=str,
-    )
     @pytest.mark.parametrize("provider_id", ["groq", "shared"])
     async def test_what_a_user_stores_in_place_of_a_key_takes_the_servers_nowhere(
-        self,
-        tmp_path: Path,
-        plain_environment: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        mine: RecordingModel,
-        theirs: RecordingModel,
-        stored: dict[str, Any],
-        provider_id: str,
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, provider_id: str
     ) -> None:
         monkeypatch.setenv("GROQ_API_KEY", SECRET)
         monkeypatch.setenv("SHARED_KEY", SECRET)
-        operates(plain_environment, {"provider": {"shared": {**theirs.provider(), "env": ["SHARED_KEY"]}}})
-        directory = project(tmp_path, {"provider": {provider_id: mine.provider()}})
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
-            await anna.client.put(f"/auth/{provider_id}", json=stored)
-            await ask(anna, directory, f"{provider_id}/m")
-        assert not mine.saw(SECRET)
+        desk.operates(provider={"shared": {**desk.theirs.provider(), "env": ["SHARED_KEY"]}})
+        desk.project(provider={provider_id: desk.mine.provider()})
+        async with desk.anna() as anna:
+            for stored in (
+                {"type": "oauth", "refresh": "r", "access": "a", "expires": 0},
+                *({"type": "api", "key": key} for key in ("", " ", OWN)),
+            ):
+                await anna.client.delete(f"/auth/{provider_id}")
+                await anna.client.put(f"/auth/{provider_id}", json=stored)
+                await desk.ask(anna, f"{provider_id}/m")
+        assert not desk.mine.saw(SECRET)
 
     @pytest.mark.parametrize("place", PLACES)
     @pytest.mark.parametrize("secret", [{"headers": {"X-Api": SECRET}}, {"headers": {"X-Team": f"of {SECRET}"}}])
-    async def test_without_sharing_a_member_has_no_header_of_the_operators(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, mine: RecordingModel, place: str, secret: Any
-    ) -> None:
-        of_model = entry(theirs, models={"m": secret})
-        operates(plain_environment, {"provider": {"shared": theirs.provider(**secret), "other": of_model}})
-        redirected = {"options": {"baseURL": mine.url}}
-        directory = project(tmp_path, {"provider": {"shared": redirected, "other": redirected}}, place)
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna:
-            assert set((await anna.get(f"/provider?directory={directory}"))["connected"]) == {"scripted"}
+    async def test_without_sharing_a_member_has_no_header_of_the_operators(self, desk: Desk, place: str, secret: Any) -> None:
+        of_model = {**desk.theirs.provider(), "models": {"m": secret}}
+        desk.operates(provider={"shared": desk.theirs.provider(**secret), "other": of_model})
+        redirected = {"options": {"baseURL": desk.mine.url}}
+        desk.project(place, provider={"shared": redirected, "other": redirected})
+        async with desk.anna(shared=None) as anna:
+            assert set((await anna.get(f"/provider?directory={desk.directory}"))["connected"]) == {"scripted"}
             for provider_id in ("shared", "other"):
-                await ask(anna, directory, f"{provider_id}/m")
+                await desk.ask(anna, f"{provider_id}/m")
                 await anna.call("PUT", f"/auth/{provider_id}", {"type": "api", "key": OWN})
-                await ask(anna, directory, f"{provider_id}/m")
-        assert not mine.saw(SECRET) and not theirs.saw(SECRET)
-        assert mine.saw(OWN), "a key of her own goes where her project says"
+                await desk.ask(anna, f"{provider_id}/m")
+        assert not desk.mine.saw(SECRET) and not desk.theirs.saw(SECRET)
+        assert desk.mine.saw(OWN), "a key of her own goes where her project says"
 
     @pytest.mark.parametrize("query", ["key", "sig", "api-version"])
-    async def test_without_sharing_a_member_has_no_address_with_a_query_of_the_operators(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, query: str
-    ) -> None:
-        operates(plain_environment, {"provider": {"shared": theirs.provider(baseURL=f"{theirs.url}?{query}={SECRET}")}})
-        directory = project(tmp_path, {})
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna:
-            await ask(anna, directory)
-            assert not theirs.received
+    async def test_without_sharing_a_member_has_no_address_with_a_query_of_the_operators(self, desk: Desk, query: str) -> None:
+        desk.shares(baseURL=f"{desk.theirs.url}?{query}={SECRET}")
+        async with desk.anna(shared=None) as anna:
+            await desk.ask(anna)
+            assert not desk.theirs.received
             await anna.call("PUT", "/auth/shared", {"type": "api", "key": OWN})
-            await ask(anna, directory)
-        assert theirs.saw(OWN) and not theirs.saw(SECRET)
+            await desk.ask(anna)
+        assert desk.theirs.saw(OWN) and not desk.theirs.saw(SECRET)
 
-    async def test_what_the_operator_has_switched_off_stays_off(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel
-    ) -> None:
-        off = {"disabled_providers": ["shared"], "provider": {"shared": theirs.provider(apiKey=SECRET)}}
-        operates(plain_environment, off)
-        directory = project(tmp_path, {"disabled_providers": [], "enabled_providers": ["shared"]})
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
-            await ask(anna, directory)
-        assert not theirs.received
+    async def test_what_the_operator_has_switched_off_stays_off(self, desk: Desk) -> None:
+        desk.operates(disabled_providers=["shared"], provider={"shared": desk.theirs.provider(apiKey=SECRET)})
+        desk.project(disabled_providers=[], enabled_providers=["shared"])
+        async with desk.anna() as anna:
+            await desk.ask(anna)
+        assert not desk.theirs.received
 
 
 class TestVariables:
     @pytest.mark.parametrize("name", ["COMPANY_LOGIN", "HOME", "OPENCODE_SERVER_PASSWORD", "OPENSESSION_SECRET_KEY"])
     @pytest.mark.parametrize("role", ["member", "admin"])
     async def test_a_project_names_none_of_the_servers(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: RecordingModel, name: str, role: str
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, name: str, role: str
     ) -> None:
         monkeypatch.setenv(name, SECRET)
-        substituted = mine.provider(apiKey=f"{{env:{name}}}", headers={"X": f"{{env:{name}}}"})
-        providers = {"named": {**mine.provider(), "env": [name]}, "substituted": substituted}
-        directory = project(tmp_path, {"provider": providers})
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", role, roots=[directory]) as anna:
-            for provider_id in providers:
-                await ask(anna, directory, f"{provider_id}/m")
-            assert SECRET not in (await anna.client.get(f"/config?directory={directory}")).text
-            assert name not in json.dumps((await anna.get(f"/provider?directory={directory}"))["all"])
-        assert mine.received and not mine.saw(SECRET)
+        desk.project(provider=desk.named_variables(name))
+        async with desk.anna(role) as anna:
+            for provider_id in ("named", "substituted"):
+                await desk.ask(anna, f"{provider_id}/m")
+            assert SECRET not in (await anna.client.get(f"/config?directory={desk.directory}")).text
+            assert name not in json.dumps((await anna.get(f"/provider?directory={desk.directory}"))["all"])
+        assert desk.mine.received and not desk.mine.saw(SECRET)
 
     @pytest.mark.parametrize(
         "name",
         ["OPENSESSION_SECRET_KEY", "opensession_secret_key", "OPENCODE_SERVER_PASSWORD", "OPENCODE_SERVER_USERNAME"],
     )
     async def test_the_servers_own_are_nobodys_key_without_users_either(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: RecordingModel, name: str
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
         for variable, value in {name: SECRET, "OPENCODE_SERVER_USERNAME": LOGIN[0], "OPENCODE_SERVER_PASSWORD": LOGIN[1]}.items():
             monkeypatch.setenv(variable, value)
-        substituted = mine.provider(apiKey=f"{{env:{name}}}", headers={"X": f"{{env:{name}}}"})
-        providers = {"named": {**mine.provider(), "env": [name]}, "substituted": substituted}
-        directory = project(tmp_path, {"provider": providers})
-        async with running_app(tmp_path, workspace=directory, auth=LOGIN) as app:
-            for provider_id in providers:
-                await ask(app, directory, f"{provider_id}/m")
-            session = await app.create_session(title="T")
-            ran = await app.post(f"/session/{session['id']}/shell", {"agent": "build", "command": "env"})
-        assert mine.received and not mine.saw(SECRET)
-        assert "PATH=" in json.dumps(ran) and SECRET not in json.dumps(ran)
+        desk.project(provider=desk.named_variables(name))
+        async with desk.alone(auth=LOGIN) as app:
+            for provider_id in ("named", "substituted"):
+                await desk.ask(app, f"{provider_id}/m")
+            assert SECRET not in await env_of(app)
+        assert desk.mine.received and not desk.mine.saw(SECRET)
 
-    async def test_no_program_gets_the_servers_own(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_no_program_gets_the_servers_own(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("OPENSESSION_SECRET_KEY", "opensession_secret_key", "OPENSESSION_ANY", "OPENCODE_SERVER_ANY"):
             monkeypatch.setenv(name, f"{SECRET}-{name}")
         env = {"type": "local", "command": ["sh", "-c", "env > mcp.txt"], "environment": {"GIVEN": "{env:OPENSESSION_ANY}"}}
-        template = "It says: !`env > command.txt`"
-        directory = project(tmp_path, {"mcp": {"env": env}, "command": {"look": {"template": template}}})
-        files = [directory / f"{name}.txt" for name in ("mcp", "command", "shell", "terminal")]
-        async with running_app(tmp_path, workspace=directory) as app:
+        desk.project(mcp={"env": env}, command={"look": {"template": "It says: !`env > command.txt`"}})
+        async with desk.alone() as app:
             await app.get("/mcp")
             session = await app.create_session(title="T")
             await app.post(f"/session/{session['id']}/command", {"command": "look", "arguments": ""})
@@ -259,33 +251,29 @@ class TestVariables:
             async with app.events() as events:
                 await app.post("/pty", {"command": "/bin/sh", "args": ["-c", "env > terminal.txt"]})
                 await events.until("pty.exited")
-            told = [file.read_text() for file in files]
+            told = [(desk.directory / f"{name}.txt").read_text() for name in ("mcp", "command", "shell", "terminal")]
         assert all("PATH=" in text for text in told) and SECRET not in "".join(told)
 
-    async def test_a_project_takes_no_variable_from_others_commands(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: RecordingModel
-    ) -> None:
+    async def test_a_project_takes_no_variable_from_others_commands(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BUILD_MODE", "production")
-        hiding = mine.provider(apiKey="production", headers={"X": "production"})
-        directory = project(tmp_path, {"provider": {"hiding": {**hiding, "env": ["BUILD_MODE"]}}})
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna, user(app, "bert") as bert:
-            await anna.get(f"/provider?directory={directory}")
-            session = await bert.create_session(title="T")
-            ran = await bert.post(f"/session/{session['id']}/shell", {"agent": "build", "command": "env"})
-        assert "BUILD_MODE=production" in json.dumps(ran)
+        hiding = desk.mine.provider(apiKey="production", headers={"X": "production"})
+        desk.project(provider={"hiding": {**hiding, "env": ["BUILD_MODE"]}})
+        async with desk.anna(shared=None) as anna, user(anna, "bert") as bert:
+            await anna.get(f"/provider?directory={desk.directory}")
+            assert "BUILD_MODE=production" in await env_of(bert)
 
     async def test_a_server_that_gets_users_while_it_runs_trusts_projects_no_more(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mine: RecordingModel
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("COMPANY_LOGIN", SECRET)
-        directory = project(tmp_path, {"provider": {"named": {**mine.provider(), "env": ["COMPANY_LOGIN"]}}})
-        async with running_app(tmp_path, workspace=directory, shared_keys=True) as app:
-            await ask(app, directory, "named/m")
-            assert mine.saw(SECRET), "without users the project is the operator's"
-            mine.received.clear()
-            async with user(app, "anna", roots=[directory]) as anna:
-                await ask(anna, directory, "named/m")
-        assert not mine.saw(SECRET)
+        desk.project(provider={"named": {**desk.mine.provider(), "env": ["COMPANY_LOGIN"]}})
+        async with desk.alone(shared_keys=True) as app:
+            await desk.ask(app, "named/m")
+            assert desk.mine.saw(SECRET), "without users the project is the operator's"
+            desk.mine.received.clear()
+            async with user(app, "anna", roots=[desk.directory]) as anna:
+                await desk.ask(anna, "named/m")
+        assert not desk.mine.saw(SECRET)
 
 
 class TestWhatIsShown:
@@ -322,46 +310,39 @@ class TestWhatIsShown:
         }
 
     @pytest.mark.parametrize("role", ["member", "viewer"])
-    async def test_nothing_secret_to_members(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, role: str
-    ) -> None:
-        operates(plain_environment, self.config(theirs))
-        directory = project(tmp_path, {})
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", role, roots=[directory]) as anna:
+    async def test_nothing_secret_to_members(self, desk: Desk, role: str) -> None:
+        desk.operates(**self.config(desk.theirs))
+        async with desk.anna(role) as anna:
             for path in SHOWING:
-                shown = (await anna.client.get(path, params={"directory": str(directory)})).text
+                shown = (await anna.client.get(path, params={"directory": str(desk.directory)})).text
                 assert SECRET not in shown, path
-            config = await anna.get(f"/config?directory={directory}")
+            config = await anna.get(f"/config?directory={desk.directory}")
         assert config["mcp"]["near"]["command"][0] == "false" and config["mcp"]["far"]["url"].startswith("http://127.0.0.1:9/")
 
-    async def test_no_header_no_query_to_anybody(self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel) -> None:
-        config = self.config(theirs)
+    async def test_no_header_no_query_to_anybody(self, desk: Desk) -> None:
+        config = self.config(desk.theirs)
         del config["mcp"], config["formatter"], config["lsp"]
-        operates(plain_environment, config)
-        async with running_app(tmp_path) as app:
+        desk.operates(**config)
+        async with running_app(desk.base) as app:
             for path in SHOWING:
                 assert SECRET not in (await app.client.get(path)).text, path
             assert "shared" in (await app.get("/config"))["provider"]
 
-    async def test_who_runs_the_server_sees_the_programs_and_may_send_back_what_was_shown(
-        self, tmp_path: Path, plain_environment: Path
-    ) -> None:
+    async def test_who_runs_the_server_sees_the_programs_and_may_send_back_what_was_shown(self, desk: Desk) -> None:
         near = {"type": "local", "command": ["false", "--verbose"], "enabled": False, "environment": {"A": SECRET}}
         far = {"type": "remote", "url": f"http://127.0.0.1:9/mcp?token={SECRET}", "enabled": False}
-        operates(plain_environment, {"mcp": {"near": near, "far": far}})
-        async with running_app(tmp_path) as app, user(app, "anna"), user(app, "adam", "admin") as adam:
+        desk.operates(mcp={"near": near, "far": far})
+        async with desk.anna(shared=None) as anna, user(anna, "adam", "admin") as adam:
             shown = await adam.get("/global/config")
             assert shown["mcp"]["near"]["command"] == near["command"]
             await adam.call("PATCH", "/global/config", {**shown, "username": "me"})
-        written = json.loads((plain_environment / ".config/opencode/opencode.json").read_text())
-        assert written["mcp"] == {"near": near, "far": far}
+        assert desk.operators()["mcp"] == {"near": near, "far": far}
 
 
 class TestErrors:
     @pytest.mark.parametrize("npm", ["@ai-sdk/openai-compatible", "@ai-sdk/openai", "@ai-sdk/anthropic"])
-    async def test_a_provider_that_quotes_what_it_was_sent_tells_a_member_nothing(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, npm: str
-    ) -> None:
+    async def test_a_provider_that_quotes_what_it_was_sent_tells_a_member_nothing(self, desk: Desk, npm: str) -> None:
+        theirs = desk.theirs
         address = f"{theirs.url}?key={SECRET}&b=%20{SECRET}"
         headers = {"X-Odd": SECRET, "Authorization": f"Odd {SECRET}"}
         providers = {
@@ -369,38 +350,35 @@ class TestErrors:
             "api": {**theirs.provider(baseURL="", apiKey=SECRET), "npm": npm, "api": address},
             "headers": {**theirs.provider(headers=headers), "npm": npm, "models": {"m": {"headers": {"X-Other": SECRET}}}},
         }
-        operates(plain_environment, {"provider": providers})
-        directory = project(tmp_path, {})
+        desk.operates(provider=providers)
         theirs.quotes = True
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
+        async with desk.anna() as anna:
             for provider_id in providers:
-                told = json.dumps(await ask(anna, directory, f"{provider_id}/m"))
+                told = json.dumps(await desk.ask(anna, f"{provider_id}/m"))
                 assert "Incorrect" in told and SECRET not in told, provider_id
         assert theirs.saw(SECRET)
 
 
 class TestMcp:
-    async def test_a_project_takes_no_part_of_the_operators_server(
-        self, tmp_path: Path, plain_environment: Path, mine: RecordingModel
-    ) -> None:
+    async def test_a_project_takes_no_part_of_the_operators_server(self, desk: Desk) -> None:
         far = {"type": "remote", "url": "http://127.0.0.1:9/mcp", "headers": {"X-Api": SECRET}, "oauth": False}
         near = {"type": "local", "command": ["false"], "environment": {"TOKEN": SECRET}}
-        operates(plain_environment, {"mcp": {"far": far, "near": near}})
-        told = tmp_path / "annas" / "told.txt"
+        desk.operates(mcp={"far": far, "near": near})
+        told = desk.directory / "told.txt"
         taken = {
-            "far": {"type": "remote", "url": mine.url, "oauth": False},
+            "far": {"type": "remote", "url": desk.mine.url, "oauth": False},
             "near": {"type": "local", "command": ["sh", "-c", f"env > {told}"]},
         }
-        directory = project(tmp_path, {"mcp": taken})
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna:
-            await anna.get(f"/mcp?directory={directory}")
-        assert mine.received and not mine.saw(SECRET)
+        desk.project(mcp=taken)
+        async with desk.anna(shared=None) as anna:
+            await anna.get(f"/mcp?directory={desk.directory}")
+        assert desk.mine.received and not desk.mine.saw(SECRET)
         assert "PATH=" in told.read_text() and SECRET not in told.read_text()
 
     async def test_a_server_that_quotes_what_it_was_given_tells_nothing(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, caplog: pytest.LogCaptureFixture
+        self, desk: Desk, caplog: pytest.LogCaptureFixture
     ) -> None:
-        headers = {"X-Odd": SECRET}
+        theirs, headers = desk.theirs, {"X-Odd": SECRET}
         theirs.quotes = True
         quoting = ["sh", "-c", 'echo "bad $*, $PLAIN" >&2; exit 1', "sh", "--token", SECRET, f"--x={SECRET}", f"Y={SECRET}"]
         servers = {
@@ -409,18 +387,18 @@ class TestMcp:
             "none": {"type": "remote", "url": f"ftp://user:{SECRET}@127.0.0.1:9/mcp?key={SECRET}", "oauth": False},
             "near": {"type": "local", "command": quoting, "environment": {"PLAIN": SECRET}},
         }
-        operates(plain_environment, {"mcp": servers})
-        async with running_app(tmp_path) as app, user(app, "anna") as anna:
+        desk.operates(mcp=servers)
+        async with running_app(desk.base) as app, user(app, "anna") as anna:
             statuses = await anna.get("/mcp")
         assert theirs.saw(SECRET) and "bad" in statuses["near"]["error"]
         assert SECRET not in json.dumps(statuses) + caplog.text
 
-    async def test_a_project_may_switch_it_off_and_its_own_works(self, tmp_path: Path, plain_environment: Path) -> None:
-        operates(plain_environment, {"mcp": {"near": {"type": "local", "command": ["false"]}}})
+    async def test_a_project_may_switch_it_off_and_its_own_works(self, desk: Desk) -> None:
+        desk.operates(mcp={"near": {"type": "local", "command": ["false"]}})
         own = {"type": "local", "command": ["false"], "enabled": False}
-        directory = project(tmp_path, {"mcp": {"near": {"enabled": False}, "own": own}})
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna:
-            statuses = await anna.get(f"/mcp?directory={directory}")
+        desk.project(mcp={"near": {"enabled": False}, "own": own})
+        async with desk.anna(shared=None) as anna:
+            statuses = await anna.get(f"/mcp?directory={desk.directory}")
         assert {name: status["status"] for name, status in statuses.items()} == {"near": "disabled", "own": "disabled"}
 
 
@@ -429,21 +407,19 @@ class TestLanguageServersAndFormatters:
 
     @pytest.mark.parametrize("kind", ["lsp", "formatter"])
     @pytest.mark.parametrize("way", ["by a command", "by a file"])
-    async def test_a_project_takes_no_part_of_the_operators(
-        self, tmp_path: Path, plain_environment: Path, kind: str, way: str
-    ) -> None:
+    async def test_a_project_takes_no_part_of_the_operators(self, desk: Desk, kind: str, way: str) -> None:
         variables = {"env" if kind == "lsp" else "environment": {"TOKEN": SECRET}}
-        operates(plain_environment, {kind: {"near": {"command": ["near-program", "$FILE"], "extensions": [".x"], **variables}}})
-        told = tmp_path / "annas" / "told.txt"
+        desk.operates(**{kind: {"near": {"command": ["near-program", "$FILE"], "extensions": [".x"], **variables}}})
+        directory, told = desk.directory, desk.directory / "told.txt"
         command = ["sh", "-c", f"echo ran >> {told}; env >> {told}"]
         own = {kind: {"near": {"command": command, "extensions": [".x"]}}}
-        directory = project(tmp_path, own if way == "by a command" else {})
+        desk.project(**(own if way == "by a command" else {}))
         for folder in ("node_modules/.bin", ".venv/bin"):
             (directory / folder).mkdir(parents=True)
             (directory / folder / "near-program").write_text(f"#!/bin/sh\necho ran >> {told}; env >> {told}\n")
             (directory / folder / "near-program").chmod(0o755)
         turns = [[call("write", filePath="a.x", content="x")], [say()]]
-        async with running_app(tmp_path, turns=turns) as app, user(app, "anna", roots=[directory]) as anna:
+        async with desk.anna(shared=None, turns=turns) as anna:
             session = await anna.post(f"/session?directory={directory}", {"title": "T"})
             body = {"parts": [{"type": "text", "text": "Go"}]}
             await anna.post(f"/session/{session['id']}/message?directory={directory}", body)
@@ -472,18 +448,16 @@ class TestPrices:
         ],
         ids=str,
     )
-    async def test_those_of_a_shared_model_are_the_operators(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, said: dict[str, Any]
-    ) -> None:
-        operates(plain_environment, {"provider": {"shared": theirs.provider(apiKey=SECRET)}})
+    async def test_those_of_a_shared_model_are_the_operators(self, desk: Desk, said: dict[str, Any]) -> None:
+        desk.shares()
         agents = {"build": {"options": {"model": "dear", "stream_options": {"include_usage": False}}}}
-        directory = project(tmp_path, {"small_model": "shared/m", "provider": {"shared": said}, "agent": agents})
-        async with running_app(tmp_path, shared_keys=True) as app:
-            async with user(app, "anna", roots=[directory], max_cost=1.0) as anna:
-                for model in ("shared/alias", "shared/m", "shared/alias", "shared/m"):
-                    await ask(anna, directory, model)
-        assert len(theirs.received) == 1, "a call costs 1.10 dollars"
-        assert theirs.bodies[0]["model"] == "m" and theirs.bodies[0]["stream_options"] == {"include_usage": True}
+        desk.project(small_model="shared/m", provider={"shared": said}, agent=agents)
+        async with desk.anna(max_cost=1.0) as anna:
+            for model in ("shared/alias", "shared/m", "shared/alias", "shared/m"):
+                await desk.ask(anna, model)
+        [body] = desk.theirs.bodies
+        assert len(desk.theirs.received) == 1, "a call costs 1.10 dollars"
+        assert body["model"] == "m" and body["stream_options"] == {"include_usage": True}
 
     @pytest.mark.parametrize(
         "usage",
@@ -496,83 +470,58 @@ class TestPrices:
         ],
         ids=str,
     )
-    async def test_what_a_provider_of_ones_own_reports_buys_nothing(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel, mine: RecordingModel, usage: dict[str, Any]
-    ) -> None:
-        operates(plain_environment, {"provider": {"shared": theirs.provider(apiKey=SECRET)}})
-        directory = project(tmp_path, {"provider": {"own": {**mine.provider(), "models": {"m": {"cost": CREDIT}}}}})
-        mine.usage = usage
-        async with running_app(tmp_path, shared_keys=True) as app:
-            async with user(app, "anna", roots=[directory], max_cost=1.0, max_tokens=1000) as anna:
-                await anna.call("PUT", "/auth/own", {"type": "api", "key": OWN})
-                await ask(anna, directory, "own/m")
-                for model in ("shared/m", "own/m", "shared/m"):
-                    await ask(anna, directory, model)
-                total = (await anna.get("/usage"))["total"]
-        assert mine.received and len(theirs.received) <= 1
+    async def test_what_a_provider_of_ones_own_reports_buys_nothing(self, desk: Desk, usage: dict[str, Any]) -> None:
+        desk.shares()
+        desk.project(provider={"own": {**desk.mine.provider(), "models": {"m": {"cost": CREDIT}}}})
+        desk.mine.usage = usage
+        async with desk.anna(max_cost=1.0, max_tokens=1000) as anna:
+            await anna.call("PUT", "/auth/own", {"type": "api", "key": OWN})
+            for model in ("own/m", "shared/m", "own/m", "shared/m"):
+                await desk.ask(anna, model)
+            total = (await anna.get("/usage"))["total"]
+        assert desk.mine.received and len(desk.theirs.received) <= 1
         assert total["cost"] >= 0 and min(total["tokens"]["input"], total["tokens"]["output"], total["tokens"]["reasoning"]) >= 0
         assert min(total["tokens"]["cache"].values()) >= 0
 
-    async def test_no_price_is_below_nothing(self, tmp_path: Path, mine: RecordingModel) -> None:
+    async def test_no_price_is_below_nothing(self, desk: Desk) -> None:
         models = {"m": {"cost": {**CREDIT, "context_over_200k": CREDIT}}}
-        directory = project(tmp_path, {"provider": {"own": {**mine.provider(), "models": models}}})
-        async with running_app(tmp_path, workspace=directory) as app:
-            answer = await ask(app, directory, "own/m")
+        desk.project(provider={"own": {**desk.mine.provider(), "models": models}})
+        async with desk.alone() as app:
+            answer = await desk.ask(app, "own/m")
             [shown] = [one for one in (await app.get("/config/providers"))["providers"] if one["id"] == "own"]
         assert answer["cost"] == 0 and "-1000" not in json.dumps(shown["models"]["m"]["cost"])
 
 
 class TestHonestUse:
-    async def test_a_members_own_provider_with_a_key_of_theirs(self, tmp_path: Path, mine: RecordingModel) -> None:
-        headers = {"X-Title": "Ours"}
+    async def test_a_members_own_provider_with_a_key_of_theirs(self, desk: Desk) -> None:
         model = {"name": "M", "headers": {"X-Of-Model": "yes"}, "options": {"reasoningEffort": "low"}}
-        own = {**mine.provider(headers=headers), "models": {"m": model}}
-        directory = project(tmp_path, {"model": "own/m", "provider": {"own": own}})
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna:
+        own = {**desk.mine.provider(headers={"X-Title": "Ours"}), "models": {"m": model}}
+        desk.project(model="own/m", provider={"own": own})
+        async with desk.anna(shared=None) as anna:
             await anna.call("PUT", "/auth/own", {"type": "api", "key": OWN})
-            answer = await ask(anna, directory, "own/m")
-        assert "error" not in answer
-        assert all(mine.saw(text) for text in (OWN, "x-title: Ours", "x-of-model: yes", '"reasoning_effort":"low"'))
+            assert "error" not in await desk.ask(anna, "own/m")
+        assert all(desk.mine.saw(text) for text in (OWN, "x-title: Ours", "x-of-model: yes", '"reasoning_effort":"low"'))
 
-    async def test_a_key_of_ones_own_for_a_provider_of_the_operators(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel
-    ) -> None:
-        operates(plain_environment, {"provider": {"shared": theirs.provider(apiKey=SECRET)}})
-        directory = project(tmp_path, {})
-        async with running_app(tmp_path, shared_keys=True) as app, user(app, "anna", roots=[directory]) as anna:
+    async def test_a_key_of_ones_own_for_a_provider_of_the_operators_and_one_without_a_key(self, desk: Desk) -> None:
+        desk.operates(provider={"shared": desk.theirs.provider(apiKey=SECRET), "open": desk.theirs.provider()})
+        async with desk.anna() as anna:
             await anna.call("PUT", "/auth/shared", {"type": "api", "key": OWN})
-            assert "error" not in await ask(anna, directory)
-        assert theirs.saw(OWN) and not theirs.saw(SECRET)
+            for model in ("shared/m", "open/m"):
+                assert "error" not in await desk.ask(anna, model)
+        assert desk.theirs.saw(OWN) and not desk.theirs.saw(SECRET)
 
-    async def test_a_provider_without_a_key(self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel) -> None:
-        operates(plain_environment, {"provider": {"open": theirs.provider()}})
-        directory = project(tmp_path, {})
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[directory]) as anna:
-            assert "error" not in await ask(anna, directory, "open/m")
+    async def test_a_project_describes_a_shared_model_and_names_it_anew(self, desk: Desk) -> None:
+        desk.shares()
+        desk.project(provider={"shared": {"models": {"mine": {"id": "m", "limit": {"context": 100_000, "output": 77}}}}})
+        async with desk.anna(max_cost=100.0) as anna:
+            answer = await desk.ask(anna, "shared/mine")
+        assert answer["cost"] == pytest.approx(1.1) and desk.theirs.bodies[0]["max_tokens"] == 77
 
-    async def test_a_project_describes_a_shared_model_and_names_it_anew(
-        self, tmp_path: Path, plain_environment: Path, theirs: RecordingModel
-    ) -> None:
-        operates(plain_environment, {"provider": {"shared": theirs.provider(apiKey=SECRET)}})
-        limit = {"context": 100_000, "output": 77}
-        directory = project(tmp_path, {"provider": {"shared": {"models": {"mine": {"id": "m", "limit": limit}}}}})
-        async with running_app(tmp_path, shared_keys=True) as app:
-            async with user(app, "anna", roots=[directory], max_cost=100.0) as anna:
-                answer = await ask(anna, directory, "shared/mine")
-        assert answer["cost"] == pytest.approx(1.1) and theirs.bodies[0]["max_tokens"] == 77
-
-    async def test_without_users_a_project_says_all(
-        self,
-        tmp_path: Path,
-        plain_environment: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        theirs: RecordingModel,
-        mine: RecordingModel,
-    ) -> None:
+    async def test_without_users_a_project_says_all(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("COMPANY_LOGIN", OWN)
-        operates(plain_environment, {"provider": {"shared": theirs.provider()}})
-        changed = {"options": {"baseURL": mine.url}, "env": ["COMPANY_LOGIN"], "models": {"m": {"cost": {**FREE, "input": 2000}}}}
-        directory = project(tmp_path, {"provider": {"shared": changed}})
-        async with running_app(tmp_path, workspace=directory) as app:
-            answer = await ask(app, directory)
-        assert mine.saw(OWN) and not theirs.received and answer["cost"] == pytest.approx(2.0)
+        desk.operates(provider={"shared": desk.theirs.provider()})
+        costs = {"m": {"cost": {**FREE, "input": 2000}}}
+        desk.project(provider={"shared": {"options": {"baseURL": desk.mine.url}, "env": ["COMPANY_LOGIN"], "models": costs}})
+        async with desk.alone() as app:
+            answer = await desk.ask(app)
+        assert desk.mine.saw(OWN) and not desk.theirs.received and answer["cost"] == pytest.approx(2.0)

@@ -67,6 +67,11 @@ async def test_a_project_s_sessions_are_paged(app: RunningApp) -> None:
     assert await pages(app, "/session", limit=2) == [["5", "4"], ["3", "2"], ["1"]]
     assert await pages(app, "/session", limit=5) == [list("54321")]
     assert await pages(app, "/session") == [list("54321")]
+    for number in range(97):
+        await created(app, str(number))
+    page = await asked(app, "/session", limit=1)
+    rest = await asked(app, "/session", cursor=page.headers["x-next-cursor"])
+    assert len(rest.json()) == 100 and "x-next-cursor" in rest.headers, "without a limit"
 
 
 async def test_what_is_changed_between_two_pages_is_on_neither_twice_and_not_lost(app: RunningApp) -> None:
@@ -76,20 +81,6 @@ async def test_what_is_changed_between_two_pages_is_on_neither_twice_and_not_los
     await created(app, "5")
     rest = await asked(app, "/session", limit=2, cursor=page.headers["x-next-cursor"])
     assert [titles(page.json()), titles(rest.json())] == [["4", "3"], ["2", "1"]]
-
-
-async def test_a_page_without_a_limit_has_a_hundred(app: RunningApp) -> None:
-    for number in range(102):
-        await created(app, str(number))
-    page = await asked(app, "/session", limit=1)
-    rest = await asked(app, "/session", cursor=page.headers["x-next-cursor"])
-    assert len(rest.json()) == 100 and "x-next-cursor" in rest.headers
-
-
-@pytest.mark.parametrize("cursor", ["x", "-1", "1" * 30, "é"])
-async def test_a_cursor_that_none_gave_is_refused(app: RunningApp, cursor: str) -> None:
-    error = await app.get("/session", params={"cursor": cursor}, expect=400)
-    assert error["errors"][0]["path"] == ["cursor"]
 
 
 async def test_a_path_selects_what_is_there_and_below(app: RunningApp) -> None:
@@ -110,7 +101,6 @@ async def test_the_scope_of_a_project_is_all_its_directories(app: RunningApp) ->
     await created(app, "deep", deep)
     assert titles((await asked(app, "/session", directory=str(deep))).json()) == ["deep"]
     assert titles((await asked(app, "/session", directory=str(deep), scope="project")).json()) == ["deep", "top"]
-    await app.get("/session", params={"scope": "all"}, expect=400)
 
 
 async def test_all_sessions_are_those_of_all_projects_with_theirs(app: RunningApp, tmp_path: Path) -> None:
@@ -147,7 +137,6 @@ async def test_all_sessions_are_filtered(app: RunningApp) -> None:
     assert titles((await asked(app, ALL, roots="true")).json()) == ["Parent"]
     assert titles((await asked(app, ALL, roots="false")).json()) == ["Child", "Parent"]
     assert titles((await asked(app, ALL, search="CHILD")).json()) == ["Child"]
-    await app.get(ALL, params={"roots": "perhaps"}, expect=400)
 
 
 async def test_archived_sessions_are_shown_to_who_asks_for_them(app: RunningApp) -> None:

@@ -42,17 +42,20 @@ async def test_a_shared_session_tells_its_link_and_nothing_else_more(app: Runnin
     assert await app.post(f"/session/{session['id']}/share") == shared
 
 
-async def test_a_link_leads_to_the_public_address(tmp_path: Path) -> None:
-    async with running_app(tmp_path, public_url="https://reach.example/base/") as app:
+@pytest.mark.parametrize(
+    ("settings", "host", "address"),
+    [
+        ({"public_url": "https://reach.example/base/"}, "127.0.0.1:4096", "https://reach.example/base/s/"),
+        ({}, "localhost:8000", "http://localhost:8000/s/"),
+    ],
+)
+async def test_a_link_leads_to_the_public_address_or_the_one_that_was_asked(
+    tmp_path: Path, settings: dict[str, str], host: str, address: str
+) -> None:
+    async with running_app(tmp_path, **settings) as app:
         session = await app.create_session()
-        shared = await app.post(f"/session/{session['id']}/share")
-        assert shared["share"]["url"].startswith("https://reach.example/base/s/")
-
-
-async def test_without_one_it_leads_to_the_address_that_was_asked(app: RunningApp) -> None:
-    session = await app.create_session()
-    shared = await app.post(f"/session/{session['id']}/share", headers={"host": "localhost:8000"})
-    assert shared["share"]["url"].startswith("http://localhost:8000/s/")
+        shared = await app.post(f"/session/{session['id']}/share", headers={"host": host})
+        assert shared["share"]["url"].startswith(address)
 
 
 async def test_a_visitor_gets_the_conversation_and_no_place_of_the_server(tmp_path: Path) -> None:
@@ -75,7 +78,8 @@ async def test_a_visitor_gets_the_conversation_and_no_place_of_the_server(tmp_pa
     assert not [text for text in strings(beside) if str(tmp_path) in text or "Be brief" in text]
 
 
-async def test_the_page_of_a_link_reads_nothing_of_the_conversation(tmp_path: Path) -> None:
+async def test_what_a_visitor_need_not_be_sent_is_not_read_or_sent(tmp_path: Path) -> None:
+    """Neither for the page of the link, nor for who knows the conversation already."""
     with metered() as spent:
         async with running_app(tmp_path, turns=[[{"text": "x" * 700_000}]]) as app:
             session = await app.create_session(title="Mine")
@@ -84,61 +88,39 @@ async def test_the_page_of_a_link_reads_nothing_of_the_conversation(tmp_path: Pa
             before = spent.copy()
             assert (await app.client.get(link)).status_code == 200
             assert spent.since(before).read < 1_000
-            assert (await app.client.get("/s/" + "0" * 40)).status_code == 404
+            first = await app.client.get(f"{link}/session")
+            assert spent.since(before).read > 700_000
+            assert int(first.headers["content-length"]) == len(first.content) > 700_000
+            known = {"if-none-match": first.headers["etag"]}
+            again = await app.client.get(f"{link}/session", headers=known)
+            assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+            assert again.headers["cache-control"] == "no-store"
+            await app.call("PATCH", f"/session/{session['id']}", {"title": "Yours"})
+            changed = await app.client.get(f"{link}/session", headers=known)
+            assert changed.status_code == 200 and changed.json()["session"]["title"] == "Yours"
 
 
-async def test_a_visitor_who_knows_the_conversation_is_sent_none_of_it(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[{"text": "x" * 700_000}]]) as app:
-        session = await app.create_session(title="Mine")
-        await app.prompt(session["id"], "Write much")
-        link = await share(app, session["id"])
-        first = await app.client.get(f"{link}/session")
-        assert int(first.headers["content-length"]) == len(first.content) > 700_000
-        known = {"if-none-match": first.headers["etag"]}
-        again = await app.client.get(f"{link}/session", headers=known)
-        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
-        assert again.headers["cache-control"] == "no-store"
-        await app.call("PATCH", f"/session/{session['id']}", {"title": "Yours"})
-        changed = await app.client.get(f"{link}/session", headers=known)
-        assert changed.status_code == 200 and changed.json()["session"]["title"] == "Yours"
-
-
-@pytest.mark.parametrize("guess", ["0" * 40, "x", "ses_1", "%00", "%ff", "a" * 5000])
-async def test_guesses_are_answered_alike(app: RunningApp, guess: str) -> None:
+async def test_guesses_are_answered_alike(app: RunningApp) -> None:
     session = await app.create_session()
     await share(app, session["id"])
-    error = await app.get(f"/s/{guess}/session", expect=404)
-    assert error == {
-        "name": "NotFoundError",
-        "data": {"message": "Nothing is shared here: the link is wrong, or the session is no longer shared."},
-    }
-
-
-async def test_the_session_s_own_id_is_no_link(app: RunningApp) -> None:
-    session = await app.create_session()
-    await share(app, session["id"])
-    await app.get(f"/s/{session['id']}/session", expect=404)
+    message = "Nothing is shared here: the link is wrong, or the session is no longer shared."
+    for guess in ("0" * 40, "x", "ses_1", "%00", "%ff", "a" * 5000, session["id"]):
+        assert await app.get(f"/s/{guess}/session", expect=404) == {"name": "NotFoundError", "data": {"message": message}}
 
 
 async def test_an_unshared_session_is_gone_for_visitors_at_once(app: RunningApp) -> None:
     session = await app.create_session()
     link = await share(app, session["id"])
+    assert "share" not in await app.post(f"/session/{session['id']}/fork", {})
     async with app.events() as events:
         assert await app.call("DELETE", f"/session/{session['id']}/share") == session
         updated = await events.until("session.updated")
-    assert updated.properties["info"] == session
-    await app.get(f"{link}/session", expect=404)
-
-
-async def test_unsharing_what_is_not_shared_changes_nothing_and_answers_with_the_session(app: RunningApp) -> None:
-    session = await app.create_session()
-    async with app.events() as events:
-        for _ in range(2):
-            assert await app.call("DELETE", f"/session/{session['id']}/share") == session
+        assert updated.properties["info"] == session
+        await app.get(f"{link}/session", expect=404)
+        assert await app.call("DELETE", f"/session/{session['id']}/share") == session, "once more changes nothing"
         await app.call("PATCH", f"/session/{session['id']}", {"title": "Last"})
-        first = await events.until("session.updated")
-        assert first.properties["info"]["title"] == "Last"
-    await app.call("DELETE", "/session/ses_none/share", expect=404)
+        last = await events.until("session.updated", count=2)
+        assert last.properties["info"]["title"] == "Last"
 
 
 async def test_so_is_a_deleted_one_with_its_subagents(app: RunningApp) -> None:
@@ -150,25 +132,6 @@ async def test_so_is_a_deleted_one_with_its_subagents(app: RunningApp) -> None:
         await app.get(f"{link}/session", expect=404)
 
 
-async def test_a_fork_is_not_shared_with_it(app: RunningApp) -> None:
-    session = await app.create_session()
-    await share(app, session["id"])
-    assert "share" not in await app.post(f"/session/{session['id']}/fork", {})
-
-
-async def test_links_survive_a_restart(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        link = await share(app, (await app.create_session(title="kept"))["id"])
-    async with running_app(tmp_path) as app:
-        assert (await app.get(f"{link}/session"))["session"]["title"] == "kept"
-
-
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_an_unknown_session_is_not_found(app: RunningApp, method: str) -> None:
-    error = await app.call(method, "/session/ses_nope/share", expect=404)
-    assert error["name"] == "NotFoundError" and "ses_nope" in error["data"]["message"]
-
-
 async def test_where_sharing_is_disabled_nothing_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCODE_AUTO_SHARE", "true")
     async with running_app(tmp_path, workspace=configured(tmp_path, share="disabled")) as app:
@@ -178,12 +141,13 @@ async def test_where_sharing_is_disabled_nothing_is_shared(tmp_path: Path, monke
         assert error["name"] == "SharingDisabledError" and '"share": "disabled"' in error["data"]["message"]
 
 
-async def test_a_link_made_before_sharing_was_disabled_can_be_revoked(tmp_path: Path) -> None:
+async def test_a_link_survives_a_restart_and_can_be_revoked_when_sharing_was_disabled(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
-        session = await app.create_session()
-        await share(app, session["id"])
+        session = await app.create_session(title="kept")
+        link = await share(app, session["id"])
     (tmp_path / "workspace" / "opencode.json").write_text('{"share": "disabled"}')
     async with running_app(tmp_path) as app:
+        assert (await app.get(f"{link}/session"))["session"]["title"] == "kept"
         assert await app.call("DELETE", f"/session/{session['id']}/share") == session
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from running_app import running_app, text_part
+from turns import bash, tools
 from user_logins import user
 
 from app.bus.base import NEVER_GIVEN, read_cursor
@@ -109,7 +110,7 @@ async def test_pages_of_messages_are_found_by_cursors_that_tell_no_counts(tmp_pa
 
 
 async def test_what_one_user_always_allows_another_is_still_asked(tmp_path: Path) -> None:
-    call = [{"tool": "bash", "args": {"command": "echo x", "description": "d"}}]
+    call = [bash("echo x")]
     turns = [call, [{"text": "done"}], call, [{"text": "done"}], call, [{"text": "done"}]]
     ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
     async with running_app(tmp_path, turns=turns) as app, user(app, "anna") as anna, user(app, "bert") as bert:
@@ -129,34 +130,45 @@ async def test_what_one_user_always_allows_another_is_still_asked(tmp_path: Path
             assert len(await bert.get("/permission")) == 1 and await anna.get("/permission") == []
 
 
-@pytest.mark.parametrize("tool", ["read", "list", "grep", "bash", "write"])
-async def test_nothing_that_a_member_allows_leads_out_of_their_roots(tmp_path: Path, tool: str) -> None:
-    """Neither a rule nor a reply: both are the member's own."""
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path]:
+    """Anna's, and another with a file that is not for her."""
     own, foreign = tmp_path / "own", tmp_path / "foreign"
     for directory in (own, foreign):
         directory.mkdir()
     (foreign / "note.txt").write_text("the secret of bert")
-    named = {"read": "filePath", "list": "path", "grep": "path", "write": "filePath"}
-    where = str(foreign / "note.txt") if tool in ("read", "write") else str(foreign)
-    args = {"command": f"cat {foreign}/note.txt", "description": "d"} if tool == "bash" else {named[tool]: where}
-    args |= {"pattern": "secret"} if tool == "grep" else {"content": "gone"} if tool == "write" else {}
+    return own, foreign
+
+
+async def test_nothing_that_a_member_allows_leads_out_of_their_roots(tmp_path: Path, roots: tuple[Path, Path]) -> None:
+    """Neither a rule nor a reply: both are the member's own."""
+    own, foreign = roots
+    note = str(foreign / "note.txt")
+    calls: list[tuple[str, dict[str, str]]] = [
+        ("read", {"filePath": note}),
+        ("list", {"path": str(foreign)}),
+        ("grep", {"path": str(foreign), "pattern": "secret"}),
+        ("bash", {"command": f"cat {note}", "description": "d"}),
+        ("write", {"filePath": note, "content": "gone"}),
+    ]
     allow = [{"permission": "*", "pattern": "*", "action": "allow"}]
-    turns = [[{"tool": tool, "args": args}], [{"text": "done"}]]
+    turns = [[{"tool": tool, "args": args} for tool, args in calls], [{"text": "done"}]]
     async with running_app(tmp_path, turns=turns) as app, user(app, "anna", roots=[own]) as anna:
         session = await anna.create_session(title="t", permission=allow)
         await anna.prompt(session["id"], "Go")
         messages = await anna.messages(session["id"])
-        assert "outside the directories that this user may work in" in str(messages), messages
-        assert "the secret of bert" not in str(messages)
-        assert (foreign / "note.txt").read_text() == "the secret of bert"
+    states = {part["tool"]: str(part["state"]) for part in tools(messages)}
+    assert states.keys() == {tool for tool, _ in calls}
+    for state in states.values():
+        assert "outside the directories that this user may work in" in state and "the secret of bert" not in state
+    assert (foreign / "note.txt").read_text() == "the secret of bert"
 
 
-async def test_nothing_that_the_server_reads_for_a_member_leads_out_of_their_roots(tmp_path: Path) -> None:
+async def test_nothing_that_the_server_reads_for_a_member_leads_out_of_their_roots(
+    tmp_path: Path, roots: tuple[Path, Path]
+) -> None:
     """An attached file, instructions that the configuration names, a variable or a file that it quotes."""
-    own, foreign = tmp_path / "own", tmp_path / "foreign"
-    for directory in (own, foreign):
-        directory.mkdir()
-    (foreign / "note.txt").write_text("the secret of bert")
+    own, foreign = roots
     (own / "AGENTS.md").symlink_to(foreign / "note.txt")
     (own / "opencode.json").write_text(f'{{"instructions": ["{foreign}/note.txt"], "username": "a{{env:HOME}}b"}}')
     async with running_app(tmp_path, turns=[TURN, TURN]) as app, user(app, "anna", roots=[own]) as anna:
@@ -172,7 +184,7 @@ async def test_nothing_that_the_server_reads_for_a_member_leads_out_of_their_roo
 
 
 async def test_a_session_is_not_given_away_while_it_is_answered(tmp_path: Path) -> None:
-    call = [{"tool": "bash", "args": {"command": "echo x", "description": "d"}}]
+    call = [bash("echo x")]
     ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
     async with running_app(tmp_path, turns=[call, TURN]) as app, user(app, "anna") as anna, user(app, "root", "admin") as root:
         session = await anna.create_session(title="before", permission=ask)

@@ -61,16 +61,14 @@ async def test_what_always_approved_is_listed_and_deleted(app: RunningApp) -> No
     [saved] = (await app.get("/api/permission/saved"))["data"]
     assert saved == {"id": saved["id"], "projectID": project, "action": "bash", "resource": request["always"][0]}
     assert (await app.get("/api/permission/saved", params={"projectID": "another"}))["data"] == []
+    for unknown in ("psv_unknown", "none", "psv_!", "psv_bnVsbA"):
+        await app.call("DELETE", f"/api/permission/saved/{unknown}", expect=204)
+    assert (await app.get("/api/permission/saved"))["data"] == [saved]
     await app.call("DELETE", f"/api/permission/saved/{saved['id']}", expect=204)
     assert (await app.get("/api/permission/saved"))["data"] == []
     async with asked(app, COMMAND, "permission.asked") as (again, events):
         await app.post(f"/permission/{again['id']}/reply", {"reply": "reject"})
         await events.until("session.idle")
-
-
-@pytest.mark.parametrize("saved_id", ["psv_unknown", "none", "psv_!", "psv_bnVsbA"])
-async def test_deleting_what_is_not_saved_changes_nothing(app: RunningApp, saved_id: str) -> None:
-    await app.call("DELETE", f"/api/permission/saved/{saved_id}", expect=204)
 
 
 async def test_users_see_and_delete_their_own_approvals(tmp_path: Path) -> None:
@@ -103,12 +101,12 @@ async def session(app: RunningApp) -> str:
     return str((await app.create_session(permission=rules))["id"])
 
 
-@pytest.mark.parametrize(("action", "effect"), [("bash", "ask"), ("read", "allow"), ("edit", "deny")])
-async def test_a_client_hears_what_the_rules_say(app: RunningApp, session: str, action: str, effect: str) -> None:
-    answer = await app.post(of_session(session, "permission"), {"action": action, "resources": ["x"]})
-    assert answer["data"]["effect"] == effect
-    waiting = [request["id"] for request in (await app.get(of_session(session, "permission")))["data"]]
-    assert waiting == ([answer["data"]["id"]] if effect == "ask" else [])
+async def test_a_client_hears_what_the_rules_say(app: RunningApp, session: str) -> None:
+    for action, effect in (("read", "allow"), ("edit", "deny"), ("bash", "ask")):
+        answer = await app.post(of_session(session, "permission"), {"action": action, "resources": ["x"]})
+        assert answer["data"]["effect"] == effect
+        waiting = [request["id"] for request in (await app.get(of_session(session, "permission")))["data"]]
+        assert waiting == ([answer["data"]["id"]] if effect == "ask" else [])
 
 
 async def test_a_clients_request_is_replied_to_once_by_an_event(app: RunningApp, session: str) -> None:
@@ -126,10 +124,20 @@ async def test_a_clients_request_is_replied_to_once_by_an_event(app: RunningApp,
     assert (refusal["_tag"], refusal["requestID"]) == ("PermissionNotFoundError", "per_mine")
 
 
-async def test_an_id_that_waits_is_not_taken_again(app: RunningApp, session: str) -> None:
-    body = {"id": "per_mine", "action": "bash", "resources": ["x"]}
-    await app.post(of_session(session, "permission"), body)
-    assert (await app.post(of_session(session, "permission"), body, expect=409))["_tag"] == "ConflictError"
+async def test_requests_have_ids_of_their_own_are_of_their_session_alone_and_bounded(app: RunningApp, session: str) -> None:
+    body = {"action": "bash", "resources": ["x"]}
+    named = {**body, "id": "per_mine"}
+    await app.post(of_session(session, "permission"), named)
+    assert (await app.post(of_session(session, "permission"), named, expect=409))["_tag"] == "ConflictError"
+    other = (await app.create_session())["id"]
+    assert (await app.get(of_session(other, "permission")))["data"] == []
+    await app.post(of_session(other, "permission/per_mine/reply"), {"reply": "once"}, expect=404)
+    for _ in range(99):
+        await app.post(of_session(session, "permission"), body)
+    assert (await app.post(of_session(session, "permission"), body, expect=429))["_tag"] == "TooManyRequestsError"
+    json_type = {"content-type": "application/json"}
+    response = await app.client.post(of_session(session, "permission"), content=b"{bad", headers=json_type)
+    assert (response.status_code, response.json()["_tag"], response.json()["kind"]) == (400, "InvalidRequestError", "Payload")
 
 
 async def test_a_clients_request_outlives_the_server(tmp_path: Path) -> None:
@@ -141,13 +149,6 @@ async def test_a_clients_request_outlives_the_server(tmp_path: Path) -> None:
         assert [each["id"] for each in (await app.get("/api/permission/request"))["data"]] == ["per_mine"]
         await app.post(of_session(session, "permission/per_mine/reply"), {"reply": "once"}, expect=204)
         assert (await app.get("/api/permission/request"))["data"] == []
-
-
-async def test_clients_add_no_endless_number_of_requests(app: RunningApp, session: str) -> None:
-    body = {"action": "bash", "resources": ["x"]}
-    for _ in range(100):
-        await app.post(of_session(session, "permission"), body)
-    assert (await app.post(of_session(session, "permission"), body, expect=429))["_tag"] == "TooManyRequestsError"
 
 
 # Questions.
@@ -170,47 +171,3 @@ async def test_a_question_is_dismissed(app: RunningApp) -> None:
         await app.post(of_session(request["sessionID"], f"question/{request['id']}/reject"), expect=204)
         await events.until("question.rejected")
         await events.until("session.idle")
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status", "tag", "fact"),
-    [
-        ("permission/per_none", None, 404, "PermissionNotFoundError", {"requestID": "per_none"}),
-        ("permission/none", None, 400, "InvalidRequestError", {"kind": "Params", "field": "requestID"}),
-        ("permission/per_none/reply", {"reply": "once"}, 404, "PermissionNotFoundError", {"requestID": "per_none"}),
-        ("permission/per_none/reply", {"reply": "maybe"}, 400, "InvalidRequestError", {"kind": "Payload", "field": "reply"}),
-        ("permission/per_none/reply", {}, 400, "InvalidRequestError", {"kind": "Payload", "field": "reply"}),
-        ("permission", {"resources": []}, 400, "InvalidRequestError", {"kind": "Payload", "field": "action"}),
-        ("permission", {"action": "bash", "resources": ["x"], "agent": "none"}, 400, "InvalidRequestError", {"field": "agent"}),
-        ("question/que_none/reply", {"answers": [["A"]]}, 404, "QuestionNotFoundError", {"requestID": "que_none"}),
-        ("question/que_none/reply", {"answers": [1]}, 400, "InvalidRequestError", {"field": "answers.0"}),
-        ("question/que_none/reject", {}, 404, "QuestionNotFoundError", {"requestID": "que_none"}),
-    ],
-)
-async def test_what_is_not_there_or_wrong(
-    app: RunningApp, session: str, path: str, body: Any, status: int, tag: str, fact: dict[str, str]
-) -> None:
-    method = "GET" if body is None else "POST"
-    refusal = await app.call(method, of_session(session, path), body, expect=status)
-    assert refusal["_tag"] == tag
-    assert refusal.items() >= fact.items()
-
-
-@pytest.mark.parametrize("path", ["permission", "question", "permission/per_none"])
-async def test_an_unknown_session(app: RunningApp, path: str) -> None:
-    refusal = await app.get(of_session("ses_none", path), expect=404)
-    assert (refusal["_tag"], refusal["sessionID"]) == ("SessionNotFoundError", "ses_none")
-    assert (await app.get(of_session("none", path), expect=400))["field"] == "sessionID"
-
-
-async def test_a_request_is_of_its_session_alone(app: RunningApp, session: str) -> None:
-    await app.post(of_session(session, "permission"), {"id": "per_mine", "action": "bash", "resources": ["x"]})
-    other = (await app.create_session())["id"]
-    assert (await app.get(of_session(other, "permission")))["data"] == []
-    await app.post(of_session(other, "permission/per_mine/reply"), {"reply": "once"}, expect=404)
-
-
-async def test_a_body_that_is_no_json_is_refused(app: RunningApp, session: str) -> None:
-    headers = {"content-type": "application/json"}
-    response = await app.client.post(of_session(session, "permission"), content=b"{bad", headers=headers)
-    assert (response.status_code, response.json()["_tag"], response.json()["kind"]) == (400, "InvalidRequestError", "Payload")

@@ -94,7 +94,7 @@ async def test_an_agent(app: RunningApp) -> None:
     assert (await named(app, "agent", "title"))["hidden"] is True
 
 
-async def test_a_command(app: RunningApp) -> None:
+async def test_a_command_and_a_skill_with_its_text_and_no_references(app: RunningApp) -> None:
     expected = {
         "name": "greet",
         "template": "Say $ARGUMENTS",
@@ -103,15 +103,9 @@ async def test_a_command(app: RunningApp) -> None:
         "subtask": True,
     }
     assert await named(app, "command", "greet") == expected
-
-
-async def test_a_skill_with_its_text(app: RunningApp) -> None:
     skill = await named(app, "skill", "greeting")
     assert skill["location"].endswith("/greeting/SKILL.md")
     assert (skill["description"], skill["content"].strip()) == ("How to greet", "Say hello.")
-
-
-async def test_there_are_no_references(app: RunningApp) -> None:
     assert await located(app, "reference") == []
 
 
@@ -145,13 +139,5 @@ async def test_a_provider(app: RunningApp) -> None:
     assert provider["request"] == {"headers": {}, "body": {}}
     assert "integrationID" not in provider, "no key of it can be stored by its name"
     assert await located(app, "provider/local") == provider
-
-
-async def test_a_provider_that_is_not_connected_is_not_found(app: RunningApp) -> None:
-    refusal = await app.get("/api/provider/anthropic", expect=404)
-    assert (refusal["_tag"], refusal["providerID"]) == ("ProviderNotFoundError", "anthropic")
-
-
-@pytest.mark.parametrize("path", ["model", "provider", "provider/local", "agent"])
-async def test_no_key_is_told(app: RunningApp, path: str) -> None:
-    assert SECRET not in (await app.client.get(f"/api/{path}")).text
+    for path in ("model", "provider", "provider/local", "agent"):
+        assert SECRET not in (await app.client.get(f"/api/{path}")).text

@@ -48,30 +48,14 @@ async def test_the_query_names_a_directory_else_the_header(tmp_path: Path) -> No
         assert {place["project"]["directory"] for place in asked} == {str(app.directory)}
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        (directory_of("below"), "directory"),
-        (directory_of("/a\0b"), "directory"),
-        ({"location[workspace]": "wrk_1"}, "location.workspace"),
-        ({"location": '{"directory": "/"}'}, "location"),
-    ],
-)
-async def test_a_place_that_is_none_is_refused_by_its_field(app: RunningApp, query: dict[str, str], field: str) -> None:
-    refusal = await app.get("/api/location", params=query, expect=400)
-    assert refusal["_tag"] == "InvalidRequestError"
-    assert (refusal["field"], bool(refusal["message"])) == (field, True)
-
-
-async def test_a_workspace_in_the_header_is_refused_too(app: RunningApp) -> None:
-    refusal = await app.get("/api/location", headers={"x-opencode-workspace": "wrk_1"}, expect=400)
-    assert refusal["field"] == "location.workspace"
-
-
-async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp) -> None:
-    refusal = await app.get("/api/location", params=directory_of("/"), expect=403)
-    assert refusal == {"_tag": "ForbiddenError", "message": refusal["message"]}
-    assert "OPENSESSION_ROOTS" in refusal["message"]
+async def test_what_is_refused_before_any_route_is_told_in_its_form(app: RunningApp) -> None:
+    workspace = await app.get("/api/location", headers={"x-opencode-workspace": "wrk_1"}, expect=400)
+    assert workspace["field"] == "location.workspace"
+    outside = await app.get("/api/location", params=directory_of("/"), expect=403)
+    assert outside == {"_tag": "ForbiddenError", "message": outside["message"]}
+    assert "OPENSESSION_ROOTS" in outside["message"]
+    assert (await app.get("/api/location", headers={"host": "evil.example"}, expect=403))["_tag"] == "HostForbiddenError"
+    assert (await app.get("/path", headers={"host": "evil.example"}, expect=403))["name"] == "HostForbiddenError"
 
 
 async def test_without_the_login_it_says_so_in_its_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,16 +68,8 @@ async def test_without_the_login_it_says_so_in_its_form(tmp_path: Path, monkeypa
         assert (await app.client.get("/api/location")).status_code == 200
 
 
-async def test_a_host_that_is_not_known_is_refused_in_its_form(app: RunningApp) -> None:
-    assert (await app.get("/api/location", headers={"host": "evil.example"}, expect=403))["_tag"] == "HostForbiddenError"
-    assert (await app.get("/path", headers={"host": "evil.example"}, expect=403))["name"] == "HostForbiddenError"
-
-
-async def test_clients_find_out_that_it_is_here(app: RunningApp) -> None:
-    assert await app.get("/api/health") == {"healthy": True}
-
-
 async def test_it_has_every_route_that_opencodes_has(app: RunningApp) -> None:
     """All or none: a client that finds its health uses the rest."""
+    assert await app.get("/api/health") == {"healthy": True}
     described = {operation_of(route) for route in api_routes(app.fastapi)}
     assert set(OPENCODES.split()) - described == set()

@@ -80,36 +80,13 @@ async def test_the_secret_is_told_once_and_stored_encrypted(
     assert key not in told and "tell-nobody" not in told and hook["id"] in told
 
 
-async def test_what_is_wrong_with_it_is_said(tmp_path: Path) -> None:
+async def test_a_change_that_is_refused_changes_nothing(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
-        good = {"url": "https://93.184.216.34/hook", "events": ["session.idle"]}
-        for change, field in (
-            ({"url": "ftp://example.com"}, "url"),
-            ({"url": "no address"}, "url"),
-            ({"url": "https://"}, "url"),
-            ({"url": "https://user:password@93.184.216.34/"}, "url"),
-            ({"url": "http://127.0.0.1:4096/"}, "url"),
-            ({"url": "http://[::1]/"}, "url"),
-            ({"url": "http://169.254.169.254/latest"}, "url"),
-            ({"url": "https://93.184.216.34/" + "x" * 2000}, "url"),
-            ({"events": []}, "events"),
-            ({"events": ["session.gone"]}, "events"),
-            ({"events": ["session.idle", "message.part.delta"]}, "events"),
-            ({"secret": "whsec_short"}, "secret"),
-            ({"sessionID": "no session"}, "sessionID"),
-        ):
-            refused = await app.post("/webhook", {**good, **change}, expect=400)
-            assert field in str(refused["errors"]), (change, refused)
-        await app.post("/webhook", {**good, "sessionID": "ses_unknown"}, expect=404)
-        await app.post("/webhook", {**good, "directory": "/etc"}, expect=403)
-        assert await app.get("/webhook") == []
-        hook = await app.post("/webhook", good)
+        hook = await app.post("/webhook", {"url": "https://93.184.216.34/hook", "events": ["session.idle"]})
         path = f"/webhook/{hook['id']}"
         await app.call("PATCH", path, {"url": "http://10.0.0.1/"}, expect=400)
         await app.call("PATCH", path, {"events": ["nothing"]}, expect=400)
         assert await app.get(path) == {name: value for name, value in hook.items() if name != "secret"}
-        for method, route in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("GET", "/deliveries"), ("POST", "/test")):
-            await app.call(method, f"/webhook/whk_unknown{route}", {} if method == "PATCH" else None, expect=404)
 
 
 async def test_a_webhook_is_changed_and_removed(tmp_path: Path, receiver: Receiver) -> None:
@@ -135,31 +112,22 @@ async def test_a_webhook_is_changed_and_removed(tmp_path: Path, receiver: Receiv
         assert [each["id"] for each in await app.get("/webhook")] == [other["id"]]
 
 
-async def test_the_backlog_is_a_metric(tmp_path: Path, receiver: Receiver) -> None:
-    async with running_app(tmp_path, webhook_private_addresses=True, metrics=True) as app:
-        receiver.status = lambda received: 503
-        assert await backlog(app) == 0
-        await app.post("/webhook", {"url": receiver.url, "events": ["session.created"]})
-        await app.create_session()
-        await until(receiver, has("session.created"))
-        assert await backlog(app) >= 2, "session.created and session.updated"
-
-
 async def backlog(app: RunningApp) -> float:
-    [line] = [
-        line for line in (await app.client.get("/metrics")).text.splitlines() if line.startswith("opensession_webhook_backlog")
-    ]
+    lines = (await app.client.get("/metrics")).text.splitlines()
+    [line] = [line for line in lines if line.startswith("opensession_webhook_backlog")]
     return float(line.split()[1])
 
 
 async def test_a_failing_webhook_says_so_and_goes_on_at_once_when_asked(tmp_path: Path, receiver: Receiver) -> None:
-    async with running_app(tmp_path, webhook_private_addresses=True) as app:
+    async with running_app(tmp_path, webhook_private_addresses=True, metrics=True) as app:
         receiver.status = lambda received: 503
+        assert await backlog(app) == 0
         hook = await app.post("/webhook", {"url": receiver.url, "events": ["session.created"]})
         await app.create_session()
         async with asyncio.timeout(60):
             while "failing" not in (shown := await app.get(f"/webhook/{hook['id']}")):
                 await asyncio.sleep(0.01)
+        assert await backlog(app) >= 2, "session.created and session.updated"
         assert shown["failing"]["attempts"] == 1
         assert shown["failing"]["nextAttempt"] - shown["failing"]["since"] >= 5_000
         receiver.status = lambda received: 204
@@ -188,11 +156,8 @@ async def test_members_see_and_are_sent_their_own(tmp_path: Path, receiver: Rece
                 mine = await anna.create_session(title="anna's")
                 await until(receiver, lambda got: any(each.path == "/hook/anna" for each in got))
                 await until(receiver, lambda got: sum(each.path == "/hook/root" for each in got) >= 4)
-                assert {each.data["info"]["id"] for each in receiver.received if each.path == "/hook/anna"} == {mine["id"]}
-                assert {each.data["info"]["id"] for each in receiver.received if each.path == "/hook/root"} == {
-                    mine["id"],
-                    secret["id"],
-                }
+                assert sessions(receiver, "/hook/anna") == {mine["id"]}
+                assert sessions(receiver, "/hook/root") == {mine["id"], secret["id"]}
 
 
 async def test_a_user_has_a_bounded_number(tmp_path: Path) -> None:
@@ -284,16 +249,8 @@ async def test_a_slow_receiver_holds_up_no_other(tmp_path: Path, receiver: Recei
             assert len(slow.received) < 5
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost.", "LOCALHOST"])
-async def test_the_address_of_an_internal_name_is_not_told(tmp_path: Path, host: str) -> None:
+async def test_the_address_of_an_internal_name_is_not_told(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app, user(app, "anna") as anna:
-        answer = await anna.client.post("/webhook", json={"url": f"http://{host}:9/hook", "events": ["*"]})
-    assert answer.status_code == 400 and "127.0.0.1" not in answer.text and "::1" not in answer.text
-
-
-@pytest.mark.parametrize(
-    "host", ["192.88.99.1", "0xc0586301", "192.88.25345", "[3fff::1]", "[3fff:0fff::5]", "[::ffff:192.88.99.7]"]
-)
-async def test_addresses_of_no_host_are_refused(tmp_path: Path, host: str) -> None:
-    async with running_app(tmp_path) as app, user(app, "anna") as anna:
-        await anna.call("POST", "/webhook", {"url": f"http://{host}/hook", "events": ["*"]}, expect=400)
+        for host in ("localhost", "localhost.", "LOCALHOST"):
+            answer = await anna.client.post("/webhook", json={"url": f"http://{host}:9/hook", "events": ["*"]})
+            assert answer.status_code == 400 and "127.0.0.1" not in answer.text and "::1" not in answer.text

@@ -205,10 +205,3 @@ async def test_an_event_id_that_is_too_old_is_answered_with_a_resync(client: Asy
 async def test_an_event_of_an_unknown_type_is_passed_on() -> None:
     event = parse_event('{"type": "moon.risen", "properties": {"phase": "full"}}')
     assert event == UnknownEvent("moon.risen", {"phase": "full"})
-
-
-async def test_sessions_and_messages_are_paged(client: AsyncOpensession) -> None:
-    made = [(await client.create_session(f"leaf {number}")).id for number in range(5)]
-    assert [session.id async for session in client.sessions(search="leaf ", page_size=2)] == made[::-1]
-    await client.prompt(made[0], "long 2")
-    assert [message.info.role async for message in client.messages(made[0], page_size=1)] == ["assistant", "user"]

@@ -53,18 +53,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = tmp_path_factory.mktemp("fresh") / "venv"
     uv = str(Path(sys.executable).with_name("uv"))
     subprocess.run([uv, "venv", "--quiet", "--offline", "--python", sys.executable, str(environment)], check=True, timeout=180)
-    install = [
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--offline",
-        "--no-deps",
-        "--python",
-        str(environment / "bin" / "python"),
-        str(wheel),
-    ]
-    subprocess.run(install, check=True, timeout=180)
+    install = [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", str(environment / "bin" / "python")]
+    subprocess.run([*install, str(wheel)], check=True, timeout=180)
     [packages] = (environment / "lib").glob("python*/site-packages")
     for name in needed_by(LIBRARIES):
         link_packages(name, packages)

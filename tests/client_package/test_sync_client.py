@@ -93,18 +93,15 @@ def test_a_rejection_may_say_why(client: Opensession) -> None:
     assert "Not on a Sunday" in call.state.model_dump_json()
 
 
-def test_a_question_is_answered(client: Opensession) -> None:
+def test_a_question_is_answered_or_rejected(client: Opensession) -> None:
     def choose(request: QuestionRequest) -> list[list[str]]:
         return [[question.options[1].label] for question in request.questions]
 
     answer = client.prompt(client.create_session().id, "ask Which colour: red, blue", on_question=choose)
     [call] = [part for part in answer.parts if isinstance(part, ToolPart)]
     assert "blue" in call.state.model_dump_json() and call.state.status == "completed"
-
-
-def test_questions_can_be_rejected(client: Opensession) -> None:
-    answer = client.prompt(client.create_session().id, "ask Which colour: red, blue", on_question=lambda _: None)
-    assert tools(answer.parts) == {"question": "error"}
+    rejected = client.prompt(client.create_session().id, "ask Which colour: red, blue", on_question=lambda _: None)
+    assert tools(rejected.parts) == {"question": "error"}
 
 
 def test_what_waited_before_the_prompt_is_answered_too(client: Opensession) -> None:
@@ -171,20 +168,15 @@ def test_files_are_sent_or_named(client: Opensession, server: RunningServer, tmp
     assert "swordfish" in sent and "world" in sent and "1\\thello" not in sent
 
 
-def test_messages_come_newest_first_page_by_page(client: Opensession) -> None:
-    session = client.create_session()
+def test_messages_and_sessions_come_newest_first_page_by_page(client: Opensession) -> None:
+    made = [client.create_session(f"page {number}").id for number in range(7)]
+    assert [session.id for session in client.sessions(search="page ", page_size=2)] == made[::-1]
     for text in ("long 1", "long 2", "long 3"):
-        client.prompt(session.id, text)
-    stored = client.call(operations.session_messages(session.id))
-    paged = list(client.messages(session.id, page_size=2))
+        client.prompt(made[0], text)
+    stored = client.call(operations.session_messages(made[0]))
+    paged = list(client.messages(made[0], page_size=2))
     assert [message.info.id for message in paged] == [message.info.id for message in reversed(stored)]
     assert len(paged) == 6
-
-
-def test_sessions_come_newest_first_each_once(client: Opensession) -> None:
-    made = [client.create_session(f"page {number}").id for number in range(7)]
-    found = [session.id for session in client.sessions(search="page ", page_size=2)]
-    assert found == made[::-1]
 
 
 def test_an_error_is_raised_by_what_it_is(client: Opensession) -> None:

@@ -1,11 +1,13 @@
-"""What the tests of clients share: the npm packages that they need."""
+"""What the tests of clients share: the npm packages that they need, and a server."""
 
 import fcntl
+import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running_server import needed, skip_or_fail
+from running_server import RunningServer, needed, serving, skip_or_fail, this_checkout
 
 CLIENTS = Path(__file__).parent
 
@@ -23,3 +25,17 @@ def node_modules() -> Path:
             if result.returncode != 0:
                 skip_or_fail(f"npm could not install the clients: {result.stderr.strip()[-300:]}")
     return CLIENTS
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """One of the module's own. Its `CONFIG` is the server's configuration, its `SCRIPT` what the model plays."""
+    command, environment = this_checkout()
+    directory = tmp_path_factory.mktemp("server")
+    if config := getattr(request.module, "CONFIG", None):
+        environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh"}
+    if script := getattr(request.module, "SCRIPT", None):
+        (directory / "script.json").write_text(json.dumps(script))
+        environment["OPENSESSION_SCRIPT"] = str(directory / "script.json")
+    with serving(command, directory, environment) as running:
+        yield running

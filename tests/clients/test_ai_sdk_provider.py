@@ -2,12 +2,10 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer
 
 PARIS = {"city": "Paris", "people": 2_100_000, "rivers": ["Seine"]}
 ROME = {"city": "Rome", "people": 2_700_000, "rivers": ["Tiber"]}
@@ -26,16 +24,6 @@ SCRIPT = {
     ]
 }
 """A wrong answer and its correction, an answer to a stream, and a model that answers by text whatever it is told."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    directory = tmp_path_factory.mktemp("ai-sdk")
-    script = directory / "script.json"
-    script.write_text(json.dumps(SCRIPT))
-    command, environment = this_checkout()
-    with serving(command, directory, {**environment, "OPENSESSION_SCRIPT": str(script)}) as running:
-        yield running
 
 
 def test_structured_answers_come_as_objects_and_their_lack_as_an_error(server: RunningServer, node_modules: Path) -> None:

@@ -6,7 +6,6 @@ In the short form the newest version takes ours and gives it back; OPENSESSION_L
 import json
 import subprocess
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from long_form import LONG
 from model_server import Reasoning, model_server
 from opencode_program import NEWER, OFFLINE, VERSIONS, installed, offline_home
-from running_server import RunningServer, clean_environment, new_workspace, serving, this_checkout
+from running_server import RunningServer, clean_environment, new_workspace
 
 SCRIPTED = {"providerID": "scripted", "modelID": "rules"}
 IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -23,13 +22,6 @@ IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAD
 @pytest.fixture(scope="module", params=VERSIONS if LONG else [NEWER])
 def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
     return installed(node_modules, request.param)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("server"), environment) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_clients import ERAS, called, refused
 from running_server import ROOT, RunningServer, clean_environment, new_workspace, serving, this_checkout
-from user_logins import bearer
 
 from app.users.tokens import TokenStore
 
@@ -106,28 +105,29 @@ async def test_a_session_from_prompt_to_revert(program: StdioServerParameters, t
         assert "Session not found" in await refused(client, "read_session", sessionID="ses_none")
 
 
-async def test_a_permission_is_asked_for_and_answered(program: StdioServerParameters) -> None:
-    async with connected(program) as client:
+async def begun(client: Client, session: str, text: str) -> "asyncio.Task[Any]":
+    """The call of a prompt whose turn has begun."""
+    told = asyncio.Event()
+
+    async def progress(count: float, total: float | None, message: str | None) -> None:
+        told.set()
+
+    call = asyncio.create_task(
+        client.call_tool("prompt_session", {"sessionID": session, "text": text}, progress_callback=progress)
+    )
+    await told.wait()
+    return call
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_permission_is_answered_and_a_cancelled_call_aborts_the_turn(program: StdioServerParameters, era: str) -> None:
+    async with connected(program, era) as client:
         session = (await called(client, "create_session"))["id"]
         asking = await called(client, "prompt_session", sessionID=session, text="read /etc/hosts")
         (request,) = asking["permissions"]
         await called(client, "answer_permission", requestID=request["id"], reply="once")
         assert "`read` succeeded" in (await called(client, "wait_for_session", sessionID=session))["text"]
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_cancelled_call_aborts_the_turn(program: StdioServerParameters, era: str) -> None:
-    async with connected(program, era) as client:
-        session = (await called(client, "create_session"))["id"]
-        begun = asyncio.Event()
-
-        async def progress(count: float, total: float | None, message: str | None) -> None:
-            begun.set()
-
-        given = {"sessionID": session, "text": "run sleep 600"}
-        prompt = asyncio.create_task(client.call_tool("prompt_session", given, progress_callback=progress))
-        await begun.wait()
-        prompt.cancel()
+        (await begun(client, session, "run sleep 600")).cancel()
         assert (await called(client, "wait_for_session", sessionID=session))["state"] == "aborted"
 
 
@@ -154,27 +154,11 @@ async def test_attached_it_may_do_what_its_login_may(server: RunningServer, tmp_
         assert "needs a login" in await refused(client, "list_sessions")
 
 
-async def test_over_http_by_its_address(server: RunningServer) -> None:
-    """By sockets, as other programs do: what tests/api does within this process."""
-    token = TokenStore(server.data).create("agent")
-    async with httpx2.AsyncClient(headers=bearer(token), timeout=httpx2.Timeout(30, read=300)) as http:
-        async with Client(streamable_http_client(f"{server.base}/mcp-server", http_client=http)) as client:
-            session = (await called(client, "create_session"))["id"]
-            assert (await called(client, "prompt_session", sessionID=session, text="long 3"))["state"] == "idle"
-
-
 async def test_a_call_that_waits_holds_up_no_end_of_the_server(server: RunningServer) -> None:
     async with httpx2.AsyncClient(timeout=httpx2.Timeout(30, read=300)) as http:
         async with connected(streamable_http_client(f"{server.base}/mcp-server", http_client=http)) as client:
             session = (await called(client, "create_session"))["id"]
-            begun = asyncio.Event()
-
-            async def progress(count: float, total: float | None, message: str | None) -> None:
-                begun.set()
-
-            given = {"sessionID": session, "text": "run sleep 602"}
-            prompt = asyncio.create_task(client.call_tool("prompt_session", given, progress_callback=progress))
-            await begun.wait()
+            prompt = await begun(client, session, "run sleep 602")
             server.process.terminate()
             assert (await prompt).structured_content["state"] == "aborted"  # the server's grace period is over
             assert await asyncio.to_thread(server.process.wait, SECONDS) == -signal.SIGTERM  # not by force

@@ -20,17 +20,10 @@ from opencode_client.models import (
     TextPartInput,
     UpdateSessionRequest,
 )
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer
 
 MODEL = PromptModel(provider_id="scripted", model_id="rules")
 SOME_ID = "msg_00000000000000000000000000"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("python"), environment) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opencode_ai import BaseModel, NotFoundError, Opencode
 from pydantic import ValidationError
-from running_server import RunningServer, serving, this_checkout
+from running_server import RunningServer
 
 RESOURCES = ("app", "config", "event", "file", "find", "session", "tui")
 
@@ -30,14 +30,7 @@ CHANGED = {
 """Answers that are not as its models say: OpenCode's have changed since."""
 
 MODEL = {"provider_id": "scripted", "model_id": "rules"}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    keybinds = '{"keybinds": {"app_exit": "ctrl+c"}}'
-    with serving(command, tmp_path_factory.mktemp("python"), {**environment, "OPENCODE_CONFIG_CONTENT": keybinds}) as running:
-        yield running
+CONFIG = {"keybinds": {"app_exit": "ctrl+c"}}
 
 
 @pytest.fixture(scope="module")

@@ -3,20 +3,11 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from running_server import RunningServer, needed, serving, this_checkout
+from running_server import RunningServer, needed
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path, environment) as running:
-        yield running
 
 
 def block(language: str, containing: str) -> str:

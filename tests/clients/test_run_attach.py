@@ -3,14 +3,13 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from long_form import LONG
 from opencode_program import NEWER, OFFLINE, VERSIONS, installed, offline_home
-from running_server import RunningServer, clean_environment, serving, this_checkout
+from running_server import RunningServer, clean_environment
 
 TOKENS = [1, 2, 3, 5, 8, 13, 20, 30, 50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2000]
 """Of the answers, which come in a burst."""
@@ -19,13 +18,6 @@ TOKENS = [1, 2, 3, 5, 8, 13, 20, 30, 50, 75, 100, 150, 200, 300, 400, 600, 800, 
 @pytest.fixture(scope="module", params=VERSIONS)
 def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
     return installed(node_modules, request.param)
-
-
-@pytest.fixture(scope="module")
-def server(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("run"), environment) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from postgres import PostgresServer, migrated
 from running_server import RunningServer, clean_environment, new_workspace, serving, this_checkout
+from typer.testing import CliRunner
+
+from app.cli import app as program
 
 PROGRAM = [sys.executable, "-m", "app.cli"]
 SECONDS = 180
@@ -110,11 +113,6 @@ def test_a_session_goes_on_and_is_forked(shell: Shell) -> None:
     assert {"long 1", "long 4"} < set(shell.texts(fork["id"]))
 
 
-def test_a_new_session_has_its_title_when_the_command_ends(shell: Shell) -> None:
-    shell.run("long 1")
-    assert [each["title"] for each in shell.sessions()] == ["long 1"]
-
-
 def test_files_go_along_texts_to_be_read_and_images_as_they_are(shell: Shell) -> None:
     (shell.home / "log.md").write_text("everything broke")
     (shell.home / "dot.png").write_bytes(b"\x89PNG")
@@ -134,14 +132,11 @@ def test_json_is_a_line_for_each_part(shell: Shell) -> None:
     assert {each["sessionID"] for each in events} == {shell.sessions()[0]["id"]}
 
 
-def test_without_a_terminal_a_permission_is_refused_unless_it_is_allowed(shell: Shell) -> None:
+def test_without_a_terminal_a_permission_is_refused_unless_it_is_allowed_and_no_question_answered(shell: Shell) -> None:
     refused = shell.done("run", "read /etc/hosts", code=1)
     assert REFUSED in refused.stderr.splitlines()
     allowed = shell.done("run", "--allow", "read /etc/hosts")
     assert "Allowed: external_directory /etc/*" in allowed.stderr and "`read` succeeded" in allowed.stdout
-
-
-def test_without_a_terminal_a_question_is_not_answered(shell: Shell) -> None:
     asked = shell.done("run", "--allow", "ask Which colour: red, blue", code=1)
     assert "Not answered, as there is no terminal to ask on: Which colour" in asked.stderr
 
@@ -160,10 +155,15 @@ def test_without_a_terminal_a_question_is_not_answered(shell: Shell) -> None:
         (["--format", "xml", "x"], "--format"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_names_the_option(shell: Shell, arguments: list[str], named: str) -> None:
-    done = shell.done("run", *arguments, code=2)
-    assert named in done.stderr and done.stdout == ""
-    assert not (shell.home.parent / "data" / "opensession.db").exists()
+def test_wrong_usage_ends_with_2_and_names_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], named: str
+) -> None:
+    """Read in this process: nothing is started."""
+    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(program, ["run", *arguments], env={"TERM": "dumb"})
+    assert done.exit_code == 2 and named in done.stderr and done.stdout == ""
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize(
@@ -264,15 +264,15 @@ def test_models_agents_and_mcp_servers_are_listed(shell: Shell) -> None:
 
 def test_a_shell_completes_commands(shell: Shell) -> None:
     asked: Mapping[str, str] = {"_OPENSESSION_COMPLETE": "complete_bash", "COMP_WORDS": "opensession ses", "COMP_CWORD": "1"}
-    program = "import sys; sys.argv[0] = 'opensession'; from app.cli import main; main()"
+    code = "import sys; sys.argv[0] = 'opensession'; from app.cli import main; main()"
     environment = clean_environment(shell.home, **this_checkout()[1], **asked)
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.stdout.split() == ["session"]
 
 
 def test_the_program_starts_without_what_only_some_commands_need() -> None:
     heavy = ["fastapi", "httpx2", "rich", "sqlalchemy", "app.server"]
-    program = f"import app.cli, sys; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import app.cli, sys; print([name for name in {heavy} if name in sys.modules])"
     environment = {**os.environ, **this_checkout()[1]}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.stdout.strip() == "[]", done.stderr

@@ -229,30 +229,20 @@ def test_a_session_is_shared_and_shared_no_more(client: Client) -> None:
     client.terminal.wait_for("Session unshared successfully")
 
 
-def test_a_client_has_missed_nothing_when_a_killed_server_comes_back(
-    program: Path, environment: dict[str, str], model: ModelServer, tmp_path: Path, gate: threading.Event
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_a_client_has_missed_nothing_when_its_server_comes_back(
+    program: Path, environment: dict[str, str], model: ModelServer, tmp_path: Path, gate: threading.Event, end: str
 ) -> None:
     command = this_checkout()[0]
     with ExitStack() as stack:
         with serving(command, tmp_path, environment) as server:
             client = stack.enter_context(attached(program, server, model, tmp_path / "home"))
             talk_before(client)
-            server.process.kill()
+            if end == "killed":
+                server.process.kill()
         stack.enter_context(serving_again(command, tmp_path, server.port, environment))
-        talk_after(client, gate)
-
-
-def test_a_client_follows_a_server_that_is_stopped_and_started(
-    program: Path, environment: dict[str, str], model: ModelServer, tmp_path: Path, gate: threading.Event
-) -> None:
-    command = this_checkout()[0]
-    with ExitStack() as stack:
-        with serving(command, tmp_path, environment) as server:
-            client = stack.enter_context(attached(program, server, model, tmp_path / "home"))
-            talk_before(client)
-        stack.enter_context(serving_again(command, tmp_path, server.port, environment))
-        # It listens again after a while, and not from where it stopped: until then it is told in vain.
-        client.terminal.wait_until(lambda screen: "# Renamed" in screen or rename(server, "Renamed"), "the title of now")
+        if end == "stopped":  # it listens again after a while, and not from where it stopped: until then it is told in vain
+            client.terminal.wait_until(lambda screen: "# Renamed" in screen or rename(server, "Renamed"), "the title of now")
         talk_after(client, gate)
 
 

@@ -4,13 +4,12 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running_server import RunningServer, clean_environment, new_workspace, serving, this_checkout
+from running_server import RunningServer, clean_environment, new_workspace, this_checkout
 
 SECONDS = 180
 PRIVATE = {"OPENSESSION_ALLOW_PRIVATE_ADDRESSES": "true"}
@@ -35,13 +34,6 @@ class Shell:
     def export(self, session_id: str, *options: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.run("export", session_id, *options).stdout)
         return found
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("server"), environment) as running:
-        yield running
 
 
 @pytest.fixture

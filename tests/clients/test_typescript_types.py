@@ -3,12 +3,11 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from doc_snippets import SHOWN_BASE, blocks
-from running_server import ROOT, RunningServer, serving, this_checkout
+from running_server import ROOT, RunningServer
 
 SHOWN = {block.kind: block.code for block in blocks((ROOT / "docs" / "frontends.md").read_text()) if block.mode == "types"}
 COMPILE = ["tsc", "--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2023,dom", "--types", "node", "client.ts"]
@@ -24,13 +23,6 @@ def project(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     written = run(directory, "sh", "-c", SHOWN["sh types"])
     assert written.returncode == 0, written.stdout + written.stderr
     return directory
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path_factory.mktemp("server"), environment) as running:
-        yield running
 
 
 def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:

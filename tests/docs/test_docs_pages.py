@@ -96,24 +96,6 @@ def test_configuration_and_events_are_valid(page: Path) -> None:
             VALIDATED[block.kind].validate_json(block.code)
 
 
-def headings(page: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def test_links_lead_somewhere() -> None:
-    dead = []
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-            if "://" in target:
-                continue
-            name, _, heading = target.partition("#")
-            found = page.parent / name if name else page
-            if not found.exists() or (heading and heading not in headings(found)):
-                dead.append(f"{page.name}: {target}")
-    assert dead == []
-
-
 def test_every_page_stands_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     assert [

@@ -1,5 +1,6 @@
 """A conversation in the page: text that streams, reasoning, tools, permissions, questions, stopping, waiting for a retry."""
 
+import os
 import re
 import sys
 import threading
@@ -29,15 +30,19 @@ def test_an_answer_appears_and_grows_while_it_streams(desk: Desk, gate: threadin
     expect(desk.page.get_by_role("heading", level=1)).to_have_text("A scripted title")
 
 
-def test_lists_are_nested_as_their_indents_are(desk: Desk) -> None:
+def test_lists_tables_and_code_are_shown_as_they_are_meant(desk: Desk, gate: threading.Event) -> None:
     desk.say("list", ["1. one\n   - deep\n   - deep too\n2. two\n   * near\n\n3. three\n\n   more of three\n\n- another"])
     expect(desk.answer.locator("ol > li")).to_have_text([re.compile(word) for word in ("^one", "^two", "^three")])
     expect(desk.answer.locator("ol > li > ul > li")).to_have_text(["deep", "deep too", "near"])
     expect(desk.answer.locator("ol > li:last-child p")).to_have_text(["three", "more of three"])
     expect(desk.answer.locator(".section > ul > li")).to_have_text(["another"])
-
-
-def test_code_is_coloured_once_it_rests_and_goes_on_growing(desk: Desk, gate: threading.Event) -> None:
+    desk.wait_until_idle()
+    desk.say("table", ["| name | size | left |\n|:-:|--:|:--|\n| a.txt | 12 | x |"])
+    cells = desk.answer.locator("td")
+    expect(cells).to_have_text(["a.txt", "12", "x"])
+    aligned = cells.evaluate_all("cells => cells.map(cell => getComputedStyle(cell).textAlign)")
+    assert aligned == ["center", "right", "start"]
+    desk.wait_until_idle()
     desk.say("code", ["```python\ndef first():\n", gate, "    return 1\n```\n\n- ```python\n  import os\n  ```\n\n~~gone~~ end."])
     code = desk.answer.locator(".section > .code code")
     expect(code.locator(".hljs-keyword")).to_have_text(["def"])
@@ -46,14 +51,6 @@ def test_code_is_coloured_once_it_rests_and_goes_on_growing(desk: Desk, gate: th
     expect(code).to_have_text("def first():\n    return 1\n")
     expect(desk.answer.locator("li .code .hljs-keyword")).to_have_text("import")
     expect(desk.answer.locator("s")).to_have_text("gone")
-
-
-def test_a_table_is_aligned_as_its_rule_says(desk: Desk) -> None:
-    desk.say("table", ["| name | size | left |\n|:-:|--:|:--|\n| a.txt | 12 | x |"])
-    cells = desk.answer.locator("td")
-    expect(cells).to_have_text(["a.txt", "12", "x"])
-    aligned = cells.evaluate_all("cells => cells.map(cell => getComputedStyle(cell).textAlign)")
-    assert aligned == ["center", "right", "start"]
 
 
 def test_reasoning_is_folded_and_unfolds_while_it_streams(desk: Desk, gate: threading.Event) -> None:
@@ -69,8 +66,6 @@ def test_reasoning_is_folded_and_unfolds_while_it_streams(desk: Desk, gate: thre
 
 
 def test_a_command_is_shown_with_the_output_that_it_has_so_far(desk: Desk) -> None:
-    import os
-
     fifo = desk.server.workspace / "gate.fifo"
     os.mkfifo(fifo)
     desk.say("say two words", ["I will.", BASH], ["Both were said."])
@@ -149,7 +144,7 @@ def test_a_permission_can_wait_and_another_window_may_answer_it(desk: Desk, new_
     (desk.server.workspace / "made.txt").unlink()
 
 
-def test_a_question_is_answered_with_options_and_words_of_ones_own(desk: Desk) -> None:
+def test_a_question_is_answered_with_options_and_words_of_ones_own_or_dismissed(desk: Desk) -> None:
     options = [{"label": "Red", "description": "a warm one"}, {"label": "Blue", "description": "a cold one"}]
     colour = {"question": "Which colours?", "header": "Colours", "options": options, "multiple": True}
     name = {"question": "Which name?", "header": "Name", "options": [{"label": "Ann", "description": "short"}]}
@@ -161,36 +156,29 @@ def test_a_question_is_answered_with_options_and_words_of_ones_own(desk: Desk) -
     desk.button("Answer").click()
     expect(desk.messages.locator(".answers li")).to_have_text(["Which colours?Red, Blue", "Which name?Zoë"])
     expect(desk.answer).to_contain_text("A fine choice.")
-
-
-def test_a_question_that_is_dismissed_ends_the_turn(desk: Desk) -> None:
-    question = {"question": "Which?", "header": "Which", "options": [{"label": "Ann", "description": "short"}]}
-    desk.say("ask me", [("question", {"questions": [question]})])
+    desk.wait_until_idle()
+    desk.say("ask me", [("question", {"questions": [name]})])
     expect(desk.button("Answer")).to_be_enabled()
     desk.page.keyboard.press("Escape")
     expect(desk.dialog).to_be_hidden()
     desk.wait_until_idle()
-    expect(desk.messages.locator(".tool")).to_contain_text("failed")
+    expect(desk.messages.locator(".tool").last).to_contain_text("failed")
 
 
-def test_stop_ends_the_answer_and_keeps_what_was_said(desk: Desk, gate: threading.Event) -> None:
+def test_an_answer_is_stopped_a_retry_counted_down_and_an_error_shown(desk: Desk, gate: threading.Event) -> None:
     desk.say("never stop", ["It will never end, ", gate])
     expect(desk.answer).to_contain_text("It will never end,")
     desk.button("Stop").click()
     expect(desk.answer).to_contain_text("Stopped.")
     desk.wait_until_idle()
     expect(desk.answer).to_contain_text("It will never end,")
-
-
-def test_a_retry_is_counted_down(desk: Desk) -> None:
+    gate.set()
     desk.say("hello", [Refusal(429, {"retry-after-ms": "2500"})], ["At last."])
     expect(desk.page.get_by_text("Attempt 1 failed")).to_be_visible()
     expect(desk.page.get_by_text("next try in 2 s")).to_be_visible()
     expect(desk.page.get_by_text("next try in 1 s")).to_be_visible()
     expect(desk.answer).to_contain_text("At last.")
-
-
-def test_an_error_of_the_provider_is_shown_with_its_prompt(desk: Desk) -> None:
+    desk.wait_until_idle()
     desk.say("hello", [Refusal(400)])
     expect(desk.answer.get_by_role("alert")).to_be_visible()
     desk.wait_until_idle()

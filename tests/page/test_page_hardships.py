@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+import pytest
 from cable import cable
 from model_server import Reasoning
 from page_desk import Desk
@@ -129,33 +130,22 @@ def test_a_megabyte_streams_without_freezing_the_page(desk: Desk, gate: threadin
     assert desk.page.evaluate(LONGEST_FRAME_UNTIL, paragraphs) < FREEZE_MS
 
 
+@pytest.mark.parametrize("is_known", [True, False], ids=["a cursor that is known", "one that is not: everything is read anew"])
 def test_an_answer_goes_on_where_it_was_when_the_connection_is_back(
-    new_desk: Callable[..., Desk], server: RunningServer, gate: threading.Event
+    new_desk: Callable[..., Desk], server: RunningServer, gate: threading.Event, is_known: bool
 ) -> None:
     with cable(urlsplit(server.base).port or 0) as wire:
         desk = new_desk(wire.base)
         desk.say("hello", ["one ", gate, "two ", "three"])
         expect(desk.answer).to_contain_text("one")
-        with desk.page.expect_request(lambda request: "/event" in request.url) as resumed:
-            wire.cut()
-        assert (resumed.value.headers.get("last-event-id") or "").isdigit()
-        gate.set()
-        expect(desk.answer.locator(".markdown")).to_have_text("one two three")
-        desk.wait_until_idle()
-        desk.page.close()
-        forgive(desk, "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION", "ERR_EMPTY_RESPONSE")
-
-
-def test_a_cursor_that_the_server_does_not_know_makes_the_page_read_everything_anew(
-    new_desk: Callable[..., Desk], server: RunningServer, gate: threading.Event
-) -> None:
-    with cable(urlsplit(server.base).port or 0) as wire:
-        desk = new_desk(wire.base)
-        desk.say("hello", ["one ", gate, "two ", "three"])
-        expect(desk.answer).to_contain_text("one")
-        desk.page.route("**/event?*", forget_the_cursor, times=1)
-        with desk.page.expect_response(lambda response: response.url.endswith("/message?limit=100")):
-            wire.cut()
+        if is_known:
+            with desk.page.expect_request(lambda request: "/event" in request.url) as resumed:
+                wire.cut()
+            assert (resumed.value.headers.get("last-event-id") or "").isdigit()
+        else:
+            desk.page.route("**/event?*", forget_the_cursor, times=1)
+            with desk.page.expect_response(lambda response: response.url.endswith("/message?limit=100")):
+                wire.cut()
         gate.set()
         expect(desk.answer.locator(".markdown")).to_have_text("one two three")
         desk.wait_until_idle()
@@ -289,7 +279,7 @@ def test_a_prompt_a_permission_and_a_revert_need_no_mouse(desk: Desk) -> None:
     assert desk.file("made.txt") == "was-run\n"
 
 
-def test_the_help_lists_the_keys_and_turns_single_ones_off(desk: Desk) -> None:
+def test_the_help_lists_the_keys_turns_single_ones_off_and_a_key_meant_for_the_prompt_allows_nothing(desk: Desk) -> None:
     keys = desk.page.keyboard
     keys.press("?")
     expect(desk.dialog).to_contain_text(re.compile("Stop the answer"))
@@ -300,9 +290,8 @@ def test_the_help_lists_the_keys_and_turns_single_ones_off(desk: Desk) -> None:
     expect(desk.dialog).to_be_hidden()
     desk.button("Keyboard shortcuts").click()
     desk.page.get_by_label("Single keys work outside text fields").check()
-
-
-def test_a_key_meant_for_the_prompt_allows_nothing(desk: Desk) -> None:
+    keys.press("Escape")
+    expect(desk.dialog).to_be_hidden()
     make = ("bash", {"command": "echo was-run > made.txt", "description": "Makes a file"})
     desk.page.evaluate("""() => {
         const start = window.setTimeout;

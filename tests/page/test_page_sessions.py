@@ -36,6 +36,13 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
     expect(desk.messages.locator(".tool", has_text="edit").locator(".row.added")).to_contain_text("goodbye")
     files = desk.page.get_by_role("region", name="Changed files")
     expect(files.get_by_role("button")).to_have_text(["a.txt +1 −1", "made.txt +2 −0"])
+    files.get_by_role("button", name="a.txt +1 −1").click()
+    rows = desk.dialog.locator(".row")
+    expect(rows).to_have_text([re.compile("removed: hello"), re.compile("added: goodbye"), re.compile("world")])
+    colours = rows.evaluate_all("rows => rows.map(row => getComputedStyle(row).backgroundColor)")
+    assert len(set(colours)) == 3
+    desk.page.keyboard.press("Escape")
+    expect(desk.dialog).to_be_hidden()
 
     desk.user_message.hover()
     desk.user_message.get_by_role("button", name="Revert").click()
@@ -84,17 +91,6 @@ def test_that_there_is_no_undo_is_said_before_and_at_the_revert(desk: Desk) -> N
     desk.dialog.get_by_role("button", name="Cancel").click()
 
 
-def test_the_changes_of_a_file_are_shown_whole(desk: Desk) -> None:
-    change_two_files(desk)
-    desk.page.get_by_role("button", name="a.txt +1 −1").click()
-    rows = desk.dialog.locator(".row")
-    expect(rows).to_have_text([re.compile("removed: hello"), re.compile("added: goodbye"), re.compile("world")])
-    colours = rows.evaluate_all("rows => rows.map(row => getComputedStyle(row).backgroundColor)")
-    assert len(set(colours)) == 3
-    desk.page.keyboard.press("Escape")
-    expect(desk.dialog).to_be_hidden()
-
-
 def test_a_fork_has_what_stands_before_the_message_and_offers_its_text(desk: Desk) -> None:
     desk.say("first question", ["The first answer."])
     expect(desk.answer).to_contain_text("The first answer.")
@@ -114,18 +110,7 @@ def test_a_fork_has_what_stands_before_the_message_and_offers_its_text(desk: Des
     expect(desk.messages).to_contain_text("The second answer.")
 
 
-def test_a_session_is_compacted(desk: Desk) -> None:
-    desk.say("hello there", ["An answer."])
-    expect(desk.answer).to_contain_text("An answer.")
-    desk.wait_until_idle()
-    desk.model.play(["What was done so far."])
-    choose(desk, "Compact")
-    expect(desk.messages).to_contain_text("The conversation was compacted here")
-    expect(desk.messages.locator(".summary")).to_contain_text("What was done so far.")
-    desk.wait_until_idle()
-
-
-def test_a_session_is_renamed_found_and_deleted(desk: Desk) -> None:
+def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk) -> None:
     for title in ("Grey whales", "Blue whales"):
         desk.button("New session").click()
         desk.say("hello", ["Hi."])
@@ -144,15 +129,9 @@ def test_a_session_is_renamed_found_and_deleted(desk: Desk) -> None:
     desk.dialog.get_by_role("button", name="Delete").click()
     expect(desk.page.get_by_role("heading", level=1)).to_have_text("New session")
     expect(sessions.get_by_role("link", name="Grey whales")).to_have_count(0)
-    expect(sessions.get_by_role("link", name="Blue whales")).to_have_count(1)
-
-
-def test_a_long_title_is_cut_and_pushes_nothing_out_of_the_list(desk: Desk) -> None:
-    desk.say("hello", ["Hi."])
-    expect(desk.answer).to_contain_text("Hi.")
-    desk.wait_until_idle()
+    sessions.get_by_role("link", name="Blue whales").click()
+    expect(desk.page.get_by_role("heading", level=1)).to_have_text("Blue whales")
     rename(desk, "a long title " * 20)
-    sessions = desk.page.get_by_role("navigation", name="Sessions")
     assert sessions.evaluate("list => list.scrollWidth <= list.clientWidth")
     assert desk.page.get_by_role("searchbox").bounding_box()["width"] < 300  # type: ignore[index]
 
@@ -190,16 +169,7 @@ def test_sessions_that_are_not_in_the_list_yet_are_found_and_shown(desk: Desk) -
     expect(needle).to_have_count(1)
 
 
-def test_a_reload_shows_the_same_session(desk: Desk) -> None:
-    desk.say("remember me", ["I will."])
-    expect(desk.answer).to_contain_text("I will.")
-    desk.wait_until_idle()
-    desk.page.reload()
-    expect(desk.answer).to_contain_text("I will.")
-    expect(desk.user_message).to_contain_text("remember me")
-
-
-def test_two_windows_show_the_same(desk: Desk, new_desk: Callable[..., Desk]) -> None:
+def test_two_windows_show_the_same_after_a_reload_and_a_compaction_too(desk: Desk, new_desk: Callable[..., Desk]) -> None:
     desk.say("hello", ["Hi."])
     expect(desk.answer).to_contain_text("Hi.")
     desk.wait_until_idle()
@@ -208,6 +178,16 @@ def test_two_windows_show_the_same(desk: Desk, new_desk: Callable[..., Desk]) ->
     desk.say("and now", ["The same in both."])
     expect(other.answer).to_contain_text("The same in both.")
     expect(other.messages.get_by_text("The same in both.")).to_have_count(1)
+    desk.wait_until_idle()
+    desk.page.reload()
+    expect(desk.answer).to_contain_text("The same in both.")
+    expect(desk.user_message).to_contain_text("and now")
+    desk.model.play(["What was done so far."])
+    choose(desk, "Compact")
+    for each in (desk, other):
+        expect(each.messages).to_contain_text("The conversation was compacted here")
+        expect(each.messages.locator(".summary")).to_contain_text("What was done so far.")
+    desk.wait_until_idle()
 
 
 def test_a_shared_session_is_read_by_its_link_until_it_is_unshared(desk: Desk, new_desk: Callable[..., Desk]) -> None:

@@ -1,0 +1,323 @@
+"""What is wrong with a request is refused by its field, in both APIs, and changes nothing."""
+
+from typing import Any
+
+import pytest
+from running_app import RunningApp, text_part
+
+Row = tuple[str, Any, int, str]
+"""Method and path, body, status, and what the answer names: the field, else the kind of error. `SESSION` is one that is there."""
+
+MAYBE = [{"permission": "x", "pattern": "*", "action": "maybe"}]
+NOWHERE = {"type": "file", "mime": "text/plain", "url": "file:///nowhere/at/all.txt"}
+LOCAL = {"type": "local", "command": ["x"]}
+HOOK = {"url": "https://93.184.216.34/hook", "events": ["session.idle"]}
+EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.created.1", "data": {}}
+KEY = "sk-marked-secret-0123456789"
+CONNECT = "POST /api/integration/anthropic/connect"
+TWENTY_ONE_WORDS = "+".join(f"w{number}" for number in range(21))
+
+
+def prompt(**fields: Any) -> dict[str, Any]:
+    return {"parts": [text_part("hi")], **fields}
+
+
+def each(request: str, name: str, *bodies: Any, status: int = 400) -> list[Row]:
+    return [(request, body, status, name) for body in bodies]
+
+
+def asked(path: str, name: str, *queries: str, status: int = 400) -> list[Row]:
+    return [(f"GET {path}?{query}", None, status, name) for query in queries]
+
+
+WRONG_PROMPTS = [
+    (prompt(agent="nobody"), "agent"),
+    (prompt(model={"providerID": "scripted"}), "model.modelID"),
+    (prompt(model={"providerID": "scripted", "modelID": "nope"}), "ProviderModelNotFoundError"),
+    (prompt(messageID="ses_1"), "messageID"),
+    (prompt(noReply="yes"), "noReply"),
+    (prompt(noReply=True, tools={"bash": 0}), "tools.bash"),
+    ({"parts": [NOWHERE]}, "parts"),
+    ({"parts": [{**NOWHERE, "url": "not an address"}]}, "parts.url"),
+    ({"parts": None}, "parts"),
+    ({"parts": [{"type": "reasoning", "text": "x"}]}, "parts.0"),
+    ({"parts": [{**text_part("x"), "synthetic": "true"}]}, "parts.0.text.synthetic"),
+]
+
+FIRST: list[Row] = [
+    *each("POST /session", "title", {"title": 1}),
+    *each("POST /session", "parentID", {"parentID": "msg_1"}),
+    *each("POST /session", "permission.0.action", {"permission": MAYBE}),
+    *each("POST /session", "BadRequest", [], "x"),
+    *each("POST /session", "agent", {"agent": "nobody"}),
+    *each("POST /session", "ProviderModelNotFoundError", {"model": {"providerID": "nobody", "id": "x"}}),
+    *each("POST /session", "workspaceID", {"workspaceID": "wrk_1"}),
+    *each("POST /session", "metadata", {"metadata": 1}),
+    *each("PATCH /session/SESSION", "permission.0.action", {"permission": MAYBE}),
+    *each("PATCH /session/SESSION", "time.archived", {"time": {"archived": "5"}}),
+    *asked("/session", "limit", "limit=x", "limit=-1", "limit=nan"),
+    *asked("/session", "start", "start=x", "start=1;2"),
+    *asked("/session", "cursor", "cursor=x", "cursor=-1", f"cursor={'1' * 30}", "cursor=%C3%A9"),
+    *asked("/session", "search", f"search={'x' * 60_000}"),
+    *asked("/session", "scope", "scope=all"),
+    *asked("/experimental/session", "roots", "roots=perhaps"),
+    *[(f"{method} /session/ses_nope", {}, 404, "NotFoundError") for method in ("PATCH", "DELETE")],
+    *[(f"GET /session/ses_nope{below}", None, 404, "NotFoundError") for below in ("", "/message", "/message/msg_1", "/children")],
+    *[(f"GET /session/ses_nope/{below}", None, 404, "NotFoundError") for below in ("todo", "diff")],
+    *[
+        (f"POST /session/ses_nope/{below}", prompt(), 404, "NotFoundError")
+        for below in ("message", "prompt_async", "fork", "share")
+    ],
+    *[(f"DELETE /session/ses_nope/{below}", None, 404, "NotFoundError") for below in ("message/msg_1", "share")],
+    ("DELETE /session/ses_nope/message/msg_1/part/prt_1", None, 404, "NotFoundError"),
+    *[(f"GET /session/foo{below}", None, 400, "sessionID") for below in ("", "/message", "/children", "/todo", "/diff")],
+    *each("POST /session/SESSION/fork", "NotFoundError", {"messageID": "msg_nope"}, status=404),
+    *each("POST /session/SESSION/fork", "messageID", {"messageID": "foo"}),
+    *each("POST /session/SESSION/summarize", "auto", {"providerID": "scripted", "modelID": "x", "auto": "no"}),
+    *each("POST /session/SESSION/revert", "dryRun", {"messageID": "msg_x", "dryRun": 1}),
+    *asked("/session/SESSION/diff", "messageID", "messageID=foo"),
+    *asked("/session/SESSION/diff", "NotFoundError", "messageID=msg_nope", status=404),
+    *asked("/session/SESSION/message", "limit", "limit=x", "limit=-1"),
+    *asked("/session/SESSION/message", "before", "before=x", "before=-1", f"before={'9' * 40}"),
+    ("GET /session/SESSION/message/foo", None, 400, "messageID"),
+    ("GET /session/SESSION/message/msg_nope", None, 404, "NotFoundError"),
+    ("DELETE /session/SESSION/message/msg_nope", None, 404, "NotFoundError"),
+    ("DELETE /session/SESSION/message/msg_nope/part/prt_1", None, 404, "NotFoundError"),
+    *[
+        (f"POST /session/SESSION/{way}", *wrong)
+        for way in ("message", "prompt_async")
+        for wrong in [(body, 400, name) for body, name in WRONG_PROMPTS]
+    ],
+    # Requests to the user.
+    *each("POST /permission/per_nope/reply", "NotFoundError", {"reply": "once"}, status=404),
+    *each("POST /permission/foo/reply", "requestID", {"reply": "once"}),
+    *each("POST /permission/per_nope/reply", "reply", {"reply": "maybe"}, {}),
+    *each("POST /session/ses_nope/permissions/per_nope", "NotFoundError", {"response": "once"}, status=404),
+    *each("POST /session/ses_nope/permissions/per_nope", "response", {"response": "x"}),
+    *each("POST /question/que_nope/reply", "NotFoundError", {"answers": [["A"]]}, status=404),
+    *each("POST /question/que_nope/reply", "answers", {"answers": "A"}),
+    *each("POST /question/foo/reply", "requestID", {"answers": []}),
+    *each("POST /question/que_nope/reject", "NotFoundError", None, status=404),
+    # Configuration and keys.
+    *each("PATCH /config", "model", {"model": 1}),
+    *each("PATCH /config", "permission.bash", {"permission": {"bash": "maybe"}}),
+    *each("PATCH /config", "BadRequest", [], "x"),
+    *each("PATCH /global/config", "model", {"model": 1}),
+    *each("PATCH /global/config", "BadRequest", {"unknown": 1}),
+    *each("PATCH /global/config", "BadRequest", [], "x"),
+    *each("PUT /auth/anthropic", "BadRequest", {}, {"type": "other", "key": "x"}),
+    *each("PUT /auth/anthropic", "api.key", {"type": "api"}, {"type": "api", "key": 1}),
+    # Files, directories and projects.
+    *asked("/find", "pattern", "pattern=(", "pattern=a%00b", "pattern=a%0Ab"),
+    *asked("/find/file", "limit", "query=x&limit=0", "query=x&limit=201"),
+    *asked("/find/file", "type", "query=x&type=link"),
+    *asked("/find/file", "dirs", "query=x&dirs=maybe"),
+    ("GET /find/symbol", None, 400, "query"),
+    *[(f"GET /{route}?path=a%00b", None, 400, "path") for route in ("file", "file/content")],
+    *[(f"GET /{route}?path=..", None, 403, "FileForbiddenError") for route in ("file", "file/content")],
+    *[
+        (f"GET /{route}?path=x&query=x&pattern=x&directory=/etc", None, 403, "DirectoryForbiddenError")
+        for route in ("find", "find/file", "find/symbol", "file", "file/content", "file/status", "experimental/capabilities")
+    ],
+    *asked("/path", "directory", *(f"directory={name}" for name in ("relative/path", ".", "nul%00", "~"))),
+    *asked("/path", "directory", "directory=DIRECTORY/a.txt", "directory=DIRECTORY/missing"),
+    *each("PATCH /project/none", "NotFoundError", {"name": "x"}, status=404),
+    *each("POST /log", "level", {"service": "tui", "level": "loud", "message": "x"}),
+    *each("POST /log", "service", {}),
+    ("GET /experimental/tool", None, 400, "provider"),
+    *asked("/experimental/tool", "ProviderModelNotFoundError", "provider=scripted&model=none"),
+    *asked("/vcs/diff", "context", "mode=git&context=-1"),
+    *asked("/vcs/diff", "mode", "mode=other", ""),
+    *each("POST /vcs/apply", "patch", {}),
+    *each("POST /experimental/worktree", "name", {"name": 5}),
+    # What is searched for in messages.
+    *asked("/find/message", "query", "", "query=", "query=%20%0A", f"query={'x' * 1001}", f"query={TWENTY_ONE_WORDS}"),
+    *asked("/find/message", "sessionID", "query=x&sessionID=msg_1"),
+    *asked("/find/message", "role", "query=x&role=system"),
+    *asked("/find/message", "in", "query=x&in=file"),
+    *asked("/find/message", "since", "query=x&since=yesterday", "query=x&since=inf"),
+    *asked("/find/message", "until", "query=x&until=nan"),
+    *asked("/find/message", "limit", "query=x&limit=0", "query=x&limit=101"),
+    *asked("/find/message", "cursor", *(f"query=x&cursor={wrong}" for wrong in ("", "-1", "%D9%A1", "9" * 19))),
+    # MCP servers, terminals, steering.
+    *each("POST /mcp", "config", {"name": "x"}),
+    *each("POST /mcp", "name", {"name": "", "config": LOCAL}),
+    *each("POST /mcp", "config.local.command", {"name": "x", "config": {"type": "local", "command": []}}),
+    *each("POST /mcp", "config", {"name": "x", "config": {"type": "other"}}),
+    *each("POST /mcp", "config.remote.more", {"name": "x", "config": {"type": "remote", "url": "http://x", "more": 1}}),
+    *[
+        (f"POST /mcp/nobody/{verb}", None, 404, "NotFoundError")
+        for verb in ("connect", "disconnect", "auth", "auth/authenticate")
+    ],
+    *each("POST /mcp/nobody/auth/callback", "NotFoundError", {"code": "x"}, status=404),
+    ("DELETE /mcp/nobody/auth", None, 404, "NotFoundError"),
+    *asked("/mcp/oauth/callback", "NotFoundError", "code=x&state=y", status=404),
+    *each("POST /pty", "title", {"title": 5}),
+    *each("POST /pty", "args", {"args": "x"}),
+    *each("POST /pty", "args", {"args": ["a\0b"]}),
+    *each("POST /pty", "env.A", {"env": {"A": 5}}),
+    *each("POST /pty", "env.A=B", {"env": {"A=B": "x"}}),
+    *each("POST /pty", "cwd", {"cwd": "none"}),
+    *[("POST /pty", {"cwd": outside}, 403, "DirectoryForbiddenError") for outside in ("/", "/etc", "..", "../..", "/etc/../etc")],
+    *each("POST /tui/append-prompt", "text", {}),
+    *each("POST /tui/execute-command", "command", {"command": 3}),
+    *each("POST /tui/show-toast", "variant", {"message": "m", "variant": "pink"}),
+    *each("POST /tui/show-toast", "duration", {"message": "m", "variant": "info", "duration": -1}),
+    *each("POST /tui/select-session", "sessionID", {"sessionID": "msg_1"}),
+    *each("POST /tui/select-session", "NotFoundError", {"sessionID": "ses_gone"}, status=404),
+    *each("POST /tui/publish", "BadRequest", {"type": "session.idle", "properties": {"sessionID": "ses_1"}}),
+    *each("POST /tui/publish", "tui.prompt.append.properties.text", {"type": "tui.prompt.append", "properties": {}}),
+    # Webhooks.
+    *each(
+        "POST /webhook",
+        "url",
+        *(
+            {**HOOK, "url": url}
+            for url in (
+                "ftp://example.com",
+                "no address",
+                "https://",
+                "https://user:password@93.184.216.34/",
+                "http://127.0.0.1:4096/",
+                "http://[::1]/",
+                "http://169.254.169.254/latest",
+                "https://93.184.216.34/" + "x" * 2000,
+                "http://192.88.99.1/hook",
+                "http://0xc0586301/hook",
+                "http://192.88.25345/hook",
+                "http://[3fff::1]/hook",
+                "http://[3fff:0fff::5]/hook",
+                "http://[::ffff:192.88.99.7]/hook",
+                "http://localhost:9/",
+                "http://localhost.:9/",
+                "http://LOCALHOST:9/",
+            )
+        ),
+    ),
+    *each("POST /webhook", "events", {**HOOK, "events": []}),
+    *each("POST /webhook", "events.0", {**HOOK, "events": ["session.gone"]}),
+    *each("POST /webhook", "events.1", {**HOOK, "events": ["session.idle", "message.part.delta"]}),
+    *each("POST /webhook", "secret", {**HOOK, "secret": "whsec_short"}),
+    *each("POST /webhook", "sessionID", {**HOOK, "sessionID": "no session"}),
+    *each("POST /webhook", "NotFoundError", {**HOOK, "sessionID": "ses_unknown"}, status=404),
+    *each("POST /webhook", "DirectoryForbiddenError", {**HOOK, "directory": "/etc"}, status=403),
+    *[(f"{request}", None, 404, "NotFoundError") for request in ("GET /webhook/whk_none", "GET /webhook/whk_none/deliveries")],
+    *[(f"{request}", {}, 404, "NotFoundError") for request in ("PATCH /webhook/whk_none", "POST /webhook/whk_none/test")],
+    ("DELETE /webhook/whk_none", None, 404, "NotFoundError"),
+    # What OpenCode has and is not here.
+    *each("POST /experimental/console/switch", "accountID", {"accountID": "a", "orgID": "o"}),
+    *each("POST /experimental/workspace", "WorkspaceCreateError", {"type": "worktree"}),
+    *each("DELETE /experimental/workspace/wrk_1", "NotFoundError", None, status=404),
+    *each("POST /experimental/project/p/copy", "ProjectCopyError", {"strategy": "git_worktree", "directory": "/x"}),
+    *each("DELETE /experimental/project/p/copy", "ProjectCopyError", {"directory": "/x", "force": True}),
+    *each("POST /sync/replay", "events", {"directory": "/x", "events": [EVENT]}),
+    *each("POST /sync/steal", "sessionID", {"sessionID": "ses_1"}),
+    *each("POST /provider/openai/oauth/authorize", "ProviderAuthOauthMissing", {"method": 0}),
+    *each("POST /provider/openai/oauth/callback", "ProviderAuthOauthMissing", {"method": 0, "code": "c"}),
+    *each("POST /experimental/console/switch", "accountID", {}),
+    *each("POST /experimental/workspace", "type", {}),
+    *each("POST /experimental/project/p/copy", "strategy", {}),
+    *each("DELETE /experimental/project/p/copy", "directory", {}),
+    *each("POST /sync/replay", "directory", {}),
+    *each("POST /sync/steal", "sessionID", {}),
+    *each("POST /provider/openai/oauth/authorize", "method", {}),
+    *each("POST /provider/openai/oauth/callback", "method", {}),
+    *each("POST /global/upgrade", "target", {}),
+]
+
+SECOND: list[Row] = [
+    *each("POST /api/session", "id", {"id": "bad"}),
+    *each("POST /api/session", "location.directory", {"location": {}}),
+    *each("POST /api/session", "location.workspaceID", {"location": {"directory": "DIRECTORY", "workspaceID": "wrk_1"}}),
+    *asked("/api/session", "order", "order=up"),
+    *asked("/api/session", "InvalidCursorError", "cursor=zzz"),
+    ("GET /api/session/xyz", None, 400, "sessionID"),
+    *each("POST /api/session/SESSION/prompt", "prompt.text", {"prompt": {}}),
+    *each("POST /api/session/SESSION/prompt", "delivery", {"prompt": {"text": "x"}, "delivery": "x"}),
+    *each("POST /api/session/SESSION/prompt", "id", {"prompt": {"text": "x"}, "id": "x"}),
+    *each("POST /api/session/SESSION/prompt", "prompt.files", {"prompt": {"text": "x", "files": [{"uri": "file:///none.txt"}]}}),
+    *each("POST /api/session/SESSION/agent", "agent", {"agent": "nobody"}),
+    *each("POST /api/session/SESSION/model", "model.providerID", {"model": {"id": "x"}}),
+    *each("POST /api/session/SESSION/model", "model", {"model": {"id": "none", "providerID": "scripted"}}),
+    *each("POST /api/session/SESSION/revert/stage", "messageID", {}),
+    *asked("/api/session/SESSION/message", "limit", "limit=201"),
+    *asked("/api/session/SESSION/message", "InvalidCursorError", "cursor=zzz"),
+    *asked("/api/session/SESSION/history", "after", "after=-1"),
+    *asked("/api/session/SESSION/event", "after", "after=x"),
+    *[
+        (f"GET /api/session/ses_none{below}", None, 404, "SessionNotFoundError")
+        for below in ("", "/message", "/context", "/history", "/event", "/message/msg_1", "/permission", "/question")
+    ],
+    *[
+        (f"POST /api/session/ses_none/{below}", {}, 404, "SessionNotFoundError")
+        for below in ("compact", "wait", "interrupt", "revert/clear", "revert/commit")
+    ],
+    *each("POST /api/session/ses_none/prompt", "SessionNotFoundError", {"prompt": {"text": "x"}}, status=404),
+    *each("POST /api/session/ses_none/agent", "SessionNotFoundError", {"agent": "build"}, status=404),
+    *each(
+        "POST /api/session/ses_none/model",
+        "SessionNotFoundError",
+        {"model": {"id": "rules", "providerID": "scripted"}},
+        status=404,
+    ),
+    *each("POST /api/session/ses_none/revert/stage", "SessionNotFoundError", {"messageID": "msg_1"}, status=404),
+    ("GET /api/session/SESSION/message/msg_1", None, 404, "MessageNotFoundError"),
+    *[(f"GET /api/session/none/{below}", None, 400, "sessionID") for below in ("permission", "question", "permission/per_none")],
+    # Requests to the user.
+    ("GET /api/session/SESSION/permission/per_none", None, 404, "PermissionNotFoundError"),
+    ("GET /api/session/SESSION/permission/none", None, 400, "requestID"),
+    *each("POST /api/session/SESSION/permission/per_none/reply", "PermissionNotFoundError", {"reply": "once"}, status=404),
+    *each("POST /api/session/SESSION/permission/per_none/reply", "reply", {"reply": "maybe"}, {}),
+    *each("POST /api/session/SESSION/permission", "action", {"resources": []}),
+    *each("POST /api/session/SESSION/permission", "agent", {"action": "bash", "resources": ["x"], "agent": "none"}),
+    *each("POST /api/session/SESSION/question/que_none/reply", "QuestionNotFoundError", {"answers": [["A"]]}, status=404),
+    *each("POST /api/session/SESSION/question/que_none/reply", "answers.0", {"answers": [1]}),
+    *each("POST /api/session/SESSION/question/que_none/reject", "QuestionNotFoundError", {}, status=404),
+    # Places, files, providers.
+    *asked("/api/location", "directory", "location[directory]=below", "location[directory]=/a%00b"),
+    *asked("/api/location", "location.workspace", "location[workspace]=wrk_1"),
+    *asked("/api/location", "location", 'location={"directory": "/"}'),
+    *asked("/api/location", "ForbiddenError", "location[directory]=/", status=403),
+    *asked("/api/fs/list", "path", "path=none", "path=a.txt"),
+    *asked("/api/fs/list", "ForbiddenError", "path=/etc", "path=..", status=403),
+    *asked("/api/fs/find", "query", ""),
+    *asked("/api/fs/find", "type", "query=a&type=link"),
+    *asked("/api/fs/find", "limit", "query=a&limit=0", "query=a&limit=x"),
+    *[(f"GET /api/fs/read/{path}", None, 404, "FileNotFoundError") for path in ("none.txt", "inside", "inside/")],
+    ("GET /api/fs/read/..%2F..%2Fetc%2Fhostname", None, 403, "ForbiddenError"),
+    ("GET /api/provider/anthropic", None, 404, "ProviderNotFoundError"),
+    *each(f"{CONNECT}/key", "key", {}, {"key": ""}),
+    *each("POST /api/integration/none/connect/key", "integrationID", {"key": KEY}),
+    *each(f"{CONNECT}/oauth", "methodID", {"methodID": "browser", "inputs": {}}, {}),
+    ("GET /api/integration/attempt/none", None, 400, "attemptID"),
+    *each("POST /api/integration/attempt/none/complete", "attemptID", {}),
+    *each("PATCH /api/credential/none", "label", {"label": 5}),
+]
+
+
+def named(error: dict[str, Any]) -> str:
+    if "errors" in error:
+        return ".".join(map(str, error["errors"][0]["path"])) or error["name"]
+    return str(error["name"] if "name" in error else error.get("field", error["_tag"]))
+
+
+async def everything(app: RunningApp, session_id: str) -> list[Any]:
+    """What one of the refused requests could have changed."""
+    paths = ("/session", f"/session/{session_id}/message", "/config", "/global/config", "/mcp", "/pty", "/webhook", "/provider")
+    return [await app.get(path) for path in paths]
+
+
+@pytest.mark.parametrize("rows", [FIRST, SECOND], ids=["first API", "second API"])
+async def test_what_is_wrong_is_refused_by_its_field_and_changes_nothing(app: RunningApp, rows: list[Row]) -> None:
+    (app.directory / "inside").mkdir()
+    session = (await app.create_session())["id"]
+    await app.prompt(session, "Kept", noReply=True)
+    before, otherwise = await everything(app, session), []
+    for request, body, status, name in rows:
+        method, _, path = request.replace("SESSION", session).replace("DIRECTORY", str(app.directory)).partition(" ")
+        response = await app.client.request(method, path, **({} if body is None else {"json": body}))
+        found = (response.status_code, named(response.json()) if response.status_code >= 400 else "")
+        assert KEY not in response.text, request
+        otherwise += [(request[:100], str(body)[:100], found)] if found != (status, name) else []
+    assert otherwise == []
+    assert await everything(app, session) == before and app.provider.requests == []
