@@ -1,20 +1,17 @@
 """The agents of a workspace: the seven built-in ones, and those of its configuration."""
 
-from app.config.keys import ruleset
-from app.permission.rules import evaluate
-from app.provider.selection import parse_model
-from app.schema.config import AgentConfig
-from app.schema.config import Config
-from app.schema.errors import BadRequest
-from app.schema.model import Agent
-from app.schema.permission import Action
-from app.schema.permission import Rule
-from app.schema.permission import Ruleset
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
+from app.config.keys import ruleset
+from app.permission.rules import evaluate
+from app.provider.selection import parse_model
+from app.schema.config import AgentConfig, Config
+from app.schema.errors import BadRequest
+from app.schema.model import Agent
+from app.schema.permission import Action, Rule, Ruleset
 
 _DESCRIPTIONS = {
     "build": "Reads, changes and runs the project with all tools.",

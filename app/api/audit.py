@@ -23,7 +23,7 @@ from app.schema.errors import ServiceError
 from app.schema.session import Session
 from app.users.login import ANYONE
 from app.util import clock
-from app.util.log import one_line
+from app.util.secrets import one_line
 
 if TYPE_CHECKING:
     from app.telemetry.metrics import Metrics

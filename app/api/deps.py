@@ -1,9 +1,13 @@
 """What routes are given: what they call, who asks, the directory or session that is asked for, and the place of a page: a cursor
 among the messages or parts of all sessions."""
 
-from app.api.roles import directory_to_enter
-from app.api.roles import principal_of
-from app.api.roles import services_of
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import Depends, Header, Path, Query, Request
+from fastapi.responses import Response
+
+from app.api.roles import directory_to_enter, principal_of, services_of
 from app.project.location import Location
 from app.schema.base import AnyID
 from app.schema.errors import BadRequest
@@ -14,15 +18,6 @@ from app.tool.search import SearchPlace
 from app.users.users import Principal
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
-from fastapi import Depends
-from fastapi import Header
-from fastapi import Path
-from fastapi import Query
-from fastapi import Request
-from fastapi.responses import Response
-from typing import Annotated
-from urllib.parse import unquote
-
 
 UserAgent = Annotated[str, Header(alias="User-Agent", include_in_schema=False)]
 SessionIdPath = Annotated[str, Path(alias="sessionID", pattern="^ses")]

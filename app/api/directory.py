@@ -1,55 +1,32 @@
 """A directory's paths, project, agents, commands, skills, plugins and tools; its configuration, providers and their keys. Secrets
 go in and never come out."""
 
-import orjson
 import os
-from app.api.deps import AppServices
-from app.api.deps import CurrentInstance
-from app.api.deps import CurrentWorkspace
-from app.api.deps import Directory
-from app.api.deps import Here
-from app.api.deps import Who
-from app.api.deps import json_bytes
-from app.api.deps import location_of
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Path
+from fastapi.responses import Response
+
+from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directory, Here, Who, json_bytes, location_of
 from app.api.errors import documented
 from app.api.json_route import router
-from app.api.roles import ADMIN_READS
-from app.api.roles import AdminsOnly
-from app.api.roles import MANAGES
-from app.api.roles import READS
-from app.api.roles import WRITES
-from app.config import masking
+from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES, AdminsOnly
+from app.config import patch
 from app.intake.command import all_commands
 from app.plugin.loading import ExtensionStatus
-from app.provider.selection import ConnectedProviders
-from app.provider.selection import ProviderList
-from app.provider.selection import auth_methods
-from app.provider.selection import config_providers
-from app.provider.selection import provider_list
+from app.provider.selection import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.base import Wire
 from app.schema.config import Config
-from app.schema.model import Agent
-from app.schema.model import Auth
-from app.schema.model import Command
-from app.schema.model import ProviderAuthMethod
-from app.schema.model import Skill
-from app.schema.model import WellKnownAuth
+from app.schema.model import Agent, Auth, Command, ProviderAuthMethod, Skill, WellKnownAuth
 from app.schema.part import ModelRef
-from app.schema.project import Project
-from app.schema.project import ProjectCommands
-from app.schema.project import ProjectDirectory
-from app.schema.project import ProjectIcon
+from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
 from app.server import Server
-from app.users.principal import Principal
+from app.users.users import Principal
 from app.util import environment
 from app.util.secrets import masked
 from app.vcs.worktrees import init_repository
-from collections.abc import Mapping
-from fastapi import Path
-from fastapi.responses import Response
-from typing import Annotated
-from typing import Any
-
 
 project = router("/project", tags=["project"])
 routes = router("", 400, 403)
@@ -174,27 +151,27 @@ auth = router("/auth", 400, tags=["auth"])
 
 @configuration.get("/config", tags=["config"], response_model=Config, dependencies=READS)
 async def get(who: Who, instance: CurrentInstance) -> Response:
-    return json_bytes(orjson.dumps(masking.masked(instance.config, may_manage=who.may_manage)))
+    return json_bytes(orjson.dumps(patch.masked(instance.config, may_manage=who.may_manage)))
 
 
 @configuration.patch("/config", tags=["config"], response_model=Config, dependencies=MANAGES)
 async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; what is not named stays as it is."""
     await workspace.patch_config(body)
-    return json_bytes(orjson.dumps(masking.masked((await workspace.config()).config)))
+    return json_bytes(orjson.dumps(patch.masked((await workspace.config()).config)))
 
 
 @global_config.get("", operation_id="global.config.get", response_model=Config, dependencies=ADMIN_READS)
 async def get_global(app: AppServices, who: Who) -> Response:
     """The user's own configuration, which holds in all directories."""
     config = await app.global_config.get()
-    return json_bytes(orjson.dumps(masking.masked(config, may_manage=who.may_manage)))
+    return json_bytes(orjson.dumps(patch.masked(config, may_manage=who.may_manage)))
 
 
 @global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
 async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
     """Change the user's own configuration file; what is not named stays as it is."""
-    return json_bytes(orjson.dumps(masking.masked(await app.global_config.patch(body))))
+    return json_bytes(orjson.dumps(patch.masked(await app.global_config.patch(body))))
 
 
 @configuration.get("/config/providers", tags=["config"], operation_id="config.providers", dependencies=READS)

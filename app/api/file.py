@@ -2,69 +2,58 @@
 messages of all sessions, found by their words."""
 
 import os
-from app.api.deps import AppServices
-from app.api.deps import CurrentInstance
-from app.api.deps import CurrentWorkspace
-from app.api.deps import Directory
-from app.api.deps import Here
-from app.api.deps import PageCursors
-from app.api.deps import Who
-from app.api.deps import location_of
-from app.api.deps import search_place_of
-from app.api.deps import workspace_of
-from app.api.errors import BadRequestError
-from app.api.errors import Responses
-from app.api.errors import answer
-from app.api.errors import documented
+from functools import partial
+from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
+
+from fastapi import Depends, Query
+from fastapi.responses import Response
+
+from app.api.deps import (
+    AppServices,
+    CurrentInstance,
+    CurrentWorkspace,
+    Directory,
+    Here,
+    PageCursors,
+    Who,
+    location_of,
+    search_place_of,
+    workspace_of,
+)
+from app.api.errors import BadRequestError, Responses, answer, documented
 from app.api.json_route import router
-from app.api.roles import READS
-from app.api.roles import WRITES
-from app.browse.content import list_directory
-from app.browse.content import view_file
-from app.browse.reach import AllowedPaths
-from app.browse.reach import folder_nodes
-from app.browse.reach import folders_towards
-from app.browse.search import FileSearch
-from app.browse.search import best
-from app.browse.search import find_text
+from app.api.roles import READS, WRITES
+from app.browse.content import list_directory, view_file
+from app.browse.reach import AllowedPaths, folder_nodes, folders_towards
+from app.browse.search import FileSearch, best, find_text
 from app.project.location import Location
 from app.schema.base import SessionID
-from app.schema.errors import BadRequest
-from app.schema.errors import DirectoryForbidden
-from app.schema.project import ChangedFile
-from app.schema.project import FileNode
-from app.schema.project import Symbol
-from app.schema.project import TextMatch
-from app.schema.project import ViewedFile
+from app.schema.errors import BadRequest, DirectoryForbidden
+from app.schema.project import (
+    ChangedFile,
+    CreatedWorktree,
+    FileNode,
+    Symbol,
+    TextMatch,
+    VcsApplied,
+    VcsApplyError,
+    VcsFileDiff,
+    VcsFileStatus,
+    VcsInfo,
+    VcsPatch,
+    ViewedFile,
+    WorktreeCreateInput,
+    WorktreeDirectory,
+)
 from app.schema.session import FoundParts
-from app.schema.vcs import VcsApplied
-from app.schema.vcs import VcsApplyError
-from app.schema.vcs import VcsFileDiff
-from app.schema.vcs import VcsFileStatus
-from app.schema.vcs import VcsInfo
-from app.schema.vcs import VcsPatch
-from app.schema.worktree import CreatedWorktree
-from app.schema.worktree import WorktreeCreateInput
-from app.schema.worktree import WorktreeDirectory
 from app.server import Server
-from app.session.search import MAX_WORDS
-from app.session.search import find_parts
-from app.session.search import words_of
+from app.session.search import MAX_WORDS, find_parts, words_of
 from app.storage.text_search import TextFilter
 from app.users.users import Principal
 from app.vcs import comparison
 from app.vcs.comparison import changed_in_checkout
-from app.vcs.default_branch import default_branch
 from app.workspace.workspace import Workspace
-from fastapi import Depends
-from fastapi import Query
-from fastapi.responses import Response
-from functools import partial
-from typing import Annotated
-from typing import Literal
-from urllib.parse import unquote
-from urllib.parse import urlsplit
-
 
 routes = router("", 400, 403)
 vcs = router("/vcs", 400, 403, tags=["vcs"])

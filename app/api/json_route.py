@@ -1,32 +1,24 @@
 """Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, no accident further in."""
 
-import orjson
 import warnings
-from app.api.errors import documented
-from app.api.roles import ADMIN
-from app.api.roles import Gate
-from app.api.roles import TAKEN
-from app.api.security import BODY
-from app.util.bounds import DEEPEST
-from app.util.bounds import has_more_values
-from app.util.bounds import is_deeper
-from collections.abc import Callable
-from collections.abc import Coroutine
-from collections.abc import Sequence
-from fastapi import APIRouter
-from fastapi import Depends
-from fastapi import Request
-from fastapi import params
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from importlib import import_module
 from json import JSONDecodeError
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Depends, Request, params
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 from starlette.routing import Match
 from starlette.types import Scope
-from typing import Any
 
+from app.api.errors import documented
+from app.api.roles import ADMIN, TAKEN, Gate
+from app.api.security import BODY
+from app.util.bounds import DEEPEST, has_more_values, is_deeper
 
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 """FastAPI gives the adapter of a body an alias that has no effect, and silences the warning where it makes the adapter. Ours are

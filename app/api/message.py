@@ -32,8 +32,7 @@ from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import Part
-from app.schema.permission import PermissionRequest, ReplyInput, RespondInput
-from app.schema.question import AnswerInput, QuestionRequest
+from app.schema.permission import AnswerInput, PermissionRequest, QuestionRequest, ReplyInput, RespondInput
 from app.server import Server
 from app.session.rows import PromptedSession
 from app.session.service import check_part_is_at, check_part_size

@@ -1,36 +1,23 @@
 """Sessions for others: share links, created and revoked by users of the server, read by anyone with the link (`/s/` needs no
 password), and documents: `GET /session/{sessionID}/export` and `POST /session/import`."""
 
-from app.api.audit import CREATED
-from app.api.deps import AppServices
-from app.api.deps import CurrentInstance
-from app.api.deps import SessionIdPath
-from app.api.deps import SessionInstance
-from app.api.deps import SessionPlace
-from app.api.deps import Who
-from app.api.deps import public_base
-from app.api.errors import documented
-from app.api.json_route import router
-from app.api.roles import READS
-from app.api.roles import WRITES
-from app.schema.message import SharedConversation
-from app.schema.session import Session
-from app.session.share import SharingDisabled
-from app.session.share import may_share
-from app.transfer.document import SessionDocument
-from app.transfer.exports import DocumentFormat
-from app.transfer.importer import Destination
-from app.transfer.imports import DocumentImport
-from app.transfer.imports import ImportedSessions
-from fastapi import Path
-from fastapi import Query
-from fastapi import Request
-from fastapi.responses import Response
-from fastapi.responses import StreamingResponse
-from typing import Annotated
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
+from fastapi import Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from app.api.audit import CREATED
+from app.api.deps import AppServices, CurrentInstance, SessionIdPath, SessionInstance, SessionPlace, Who, public_base
+from app.api.errors import documented
+from app.api.json_route import router
+from app.api.roles import READS, WRITES
+from app.schema.message import SharedConversation
+from app.schema.session import Session
+from app.session.share import SharingDisabled, may_share
+from app.transfer.document import SessionDocument
+from app.transfer.exports import DocumentFormat
+from app.transfer.importing import Destination, ImportedSessions
 
 routes = router("", 404, tags=["session"])
 documents = router("/session", 400, 507, tags=["session"])

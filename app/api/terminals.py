@@ -7,53 +7,28 @@ binary messages of its own are typed. With `cursor` it is sent what was printed 
 
 import asyncio
 import re
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NamedTuple
+
+from fastapi import APIRouter, Path, Query, Request, WebSocket
+from pydantic import Field
+from starlette.websockets import WebSocketDisconnect
+
 from app.api.audit import CREATED
-from app.api.deps import AppServices
-from app.api.deps import CurrentWorkspace
-from app.api.deps import Directory
-from app.api.deps import Here
-from app.api.deps import Who
-from app.api.errors import NotFoundError
-from app.api.errors import Refusal
-from app.api.errors import answer
-from app.api.errors import documented
+from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
+from app.api.errors import NotFoundError, Refusal, answer, documented
 from app.api.json_route import router
-from app.api.roles import ANSWERS
-from app.api.roles import Permitted
-from app.api.roles import READS
-from app.api.roles import WRITES
-from app.api.roles import principal_of
-from app.api.roles import require_access
-from app.api.roles import services_of
+from app.api.roles import ANSWERS, READS, WRITES, Permitted, principal_of, require_access, services_of
 from app.pty.programs import installed_shells
-from app.pty.pseudo_terminal import InputFull
-from app.pty.terminal import OutputPosition
-from app.pty.terminal import Terminal
+from app.pty.terminal import InputFull, OutputPosition, Terminal
 from app.schema.errors import ServiceError
-from app.schema.terminal import Pty
-from app.schema.terminal import PtyInput
-from app.schema.terminal import PtyShell
-from app.schema.terminal import PtyTicket
-from app.schema.terminal import PtyUpdate
+from app.schema.terminal import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.server import Server
 from app.users.login import TICKET_SECONDS
 from app.users.users import Principal
 from app.workspace.workspace import Workspace
-from collections.abc import Coroutine
-from contextlib import suppress
-from dataclasses import replace
-from fastapi import APIRouter
-from fastapi import Path
-from fastapi import Query
-from fastapi import Request
-from fastapi import WebSocket
-from pydantic import Field
-from starlette.websockets import WebSocketDisconnect
-from typing import Annotated
-from typing import Any
-from typing import Literal
-from typing import NamedTuple
-
 
 routes = router("/pty", 400, tags=["pty"])
 sockets = APIRouter()

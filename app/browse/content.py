@@ -7,22 +7,16 @@ import mimetypes
 import os
 import re
 import stat
-from app.browse.reach import AllowedPaths
-from app.browse.reach import FileForbidden
-from app.sandbox.git import Git
-from app.schema.browse import FileNode
-from app.schema.errors import ServiceError
-from app.schema.project import FilePatch
-from app.schema.project import PatchHunk
-from app.schema.project import ViewedFile
-from app.tool.builtin.read import SNIFFED_BYTES
-from app.tool.builtin.read import attachment_mime
-from app.tool.builtin.read import is_binary
-from app.tool.search import ripgrep
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.browse.reach import AllowedPaths, FileForbidden
+from app.sandbox.git import Git
+from app.schema.errors import ServiceError
+from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
+from app.tool import search
+from app.tool.builtin.read import SNIFFED_BYTES, attachment_mime, is_binary
 
 MAX_BYTES = 10 * 1024 * 1024
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from app.permission.paths import Boundary
 from app.project.location import Location
-from app.schema.browse import FileNode
 from app.schema.errors import BadRequest, ServiceError
+from app.schema.project import FileNode
 from app.util.project_files import HeldDirectory, path_of
 
 

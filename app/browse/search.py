@@ -3,23 +3,21 @@
 import asyncio
 import base64
 import heapq
-import orjson
 import os
-from app.schema.browse import MatchedText
-from app.schema.browse import Submatch
-from app.schema.browse import TextMatch
-from app.schema.errors import BadRequest
-from app.tool import search
-from app.tool.base import ToolError
-from app.tool.search import SearchPlace
-from app.util.project_files import HeldDirectory
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
-from typing import Literal
+from typing import Any, Literal
 
+import orjson
+
+from app.schema.errors import BadRequest
+from app.schema.project import MatchedText, Submatch, TextMatch
+from app.tool import search
+from app.tool.base import ToolError
+from app.tool.search import SearchPlace
+from app.util.project_files import HeldDirectory
 
 MAX_FILES = 200_000
 SECONDS = 10.0

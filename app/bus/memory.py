@@ -6,29 +6,12 @@ Publishing raises nothing and waits for nobody.
 
 import asyncio
 import logging
-from app.bus.base import Audience
-from app.bus.base import ENDED
-from app.bus.base import Event
-from app.bus.base import EventId
-from app.bus.base import PartDelta
-from app.bus.base import StreamingParts
-from app.bus.frames import EventFrame
-from app.bus.frames import Format
-from app.bus.frames import Frame
-from app.bus.frames import PIECE_BYTES
-from app.bus.frames import PartFrame
-from app.bus.frames import PartMerger
-from app.bus.frames import merge_waiting
-from app.bus.frames import pieces
 from collections import deque
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 
+from app.bus.base import ENDED, Audience, Event, EventId, PartDelta, StreamingParts
+from app.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, PartFrame, PartMerger, merge_waiting, pieces
 
 log = logging.getLogger(__name__)
 

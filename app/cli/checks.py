@@ -10,54 +10,41 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 from app import __version__
-from app.bus.redis_server import RedisUnusable
-from app.bus.redis_server import find_redis
+from app.bus.redis_link import RedisUnusable, find_redis
 from app.config.flags import Flags
 from app.config.loader import load
-from app.context.system import InstructionScope
-from app.context.system import read_files
+from app.context.system import InstructionScope, read_files
 from app.formatter.formatters import Formatters
 from app.lsp.kinds import programs_found
-from app.project.discovery import ProjectInfo
-from app.project.discovery import discover
+from app.project.discovery import ProjectInfo, discover
 from app.sandbox.git import Git
 from app.sandbox.machine import SandboxUnusable
-from app.sandbox.sandbox import OFF
-from app.sandbox.sandbox import open_sandbox
+from app.sandbox.sandbox import OFF, open_sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.config import Config
 from app.schema.errors import ServiceError
 from app.session.lease import DEAD_AFTER_MS
 from app.settings import Settings
 from app.snapshot import maintenance as snapshots
-from app.snapshot.snapshots import Snapshots
-from app.snapshot.snapshots import snapshot_dir
+from app.snapshot.snapshots import Snapshots, snapshot_dir
+from app.storage import maintenance
 from app.storage import maintenance as database
-from app.storage import server_facts
-from app.storage.engine import Connection
-from app.storage.engine import DatabaseUnusable
-from app.storage.engine import Engine
-from app.storage.engine import StorageError
-from app.storage.engine import make_engine
-from app.storage.engine import require_writable
-from app.storage.engine import transaction
+from app.storage.engine import Connection, DatabaseUnusable, Engine, StorageError, make_engine, require_writable, transaction
 from app.storage.maintenance import Finding
-from app.storage.migrate import HEAD
-from app.storage.migrate import revision
+from app.storage.migrate import HEAD, revision
 from app.storage.postgres import locks_of
-from app.storage.repositories import lease_rows
+from app.storage.repositories import work_rows
+from app.util.data_files import volume_id
 from app.util.environment import minimal
 from app.util.git_obstacles import obstacle
 from app.util.project_files import HeldDirectory
-from app.util.server_locks import volume_id
-from collections.abc import Iterator
-from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
-from pathlib import Path
-from typing import Any
-
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")
 

@@ -14,15 +14,15 @@ from uuid import uuid4
 
 import typer
 
-from app.backup.contents import DATABASE
+from app.backup.manifest import DATABASE
 from app.cli.support import Attach, Where, database_must_do, fail, settings, with_server
 from app.schema.errors import ServiceError
 from app.settings import Settings
-from app.snapshot.errors import SnapshotFailed
-from app.tool.web.pinned import PinnedRequests
-from app.transfer.opencode.data_directory import NoOpenCodeData, default_directory, readers_of
-from app.transfer.sources import UnreadableSource, read_source
-from app.util.server_locks import ServerLocks
+from app.snapshot.lock import SnapshotFailed
+from app.tool.web import PinnedRequests
+from app.transfer.importing import UnreadableSource, read_source
+from app.transfer.opencode.database import NoOpenCodeData, default_directory, readers_of
+from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
     from app.api_client.client import ApiClient

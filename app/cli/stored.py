@@ -3,24 +3,19 @@
 import asyncio
 import re
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
-from app.cli.support import database_must_do
-from app.cli.support import fail
-from app.cli.support import settings
-from app.schema.session import PruneReport
-from app.schema.session import UsageReport
-from app.schema.session import UsageTotal
+
+from app.cli.support import database_must_do, fail, settings
+from app.schema.session import PruneReport, UsageReport, UsageTotal
 from app.settings import Settings
+from app.storage.maintenance import Finding
 from app.util import clock
 from app.util.data_files import ServerLocks
-from app.util.finding import Finding
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from contextlib import closing
-from pathlib import Path
-from typing import Annotated
-from typing import TYPE_CHECKING
-
 
 if TYPE_CHECKING:
     from app.runs.retention import Retention

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from app.schema.agent import Command
 from app.schema.config import Config
+from app.schema.model import Command
 from app.schema.permission import Action, Rule, Ruleset
-from app.util import paths
+from app.util import environment
 
 
 def ruleset(permission: Mapping[str, Any] | Action, home: Path | None = None) -> Ruleset:

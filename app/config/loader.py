@@ -3,46 +3,33 @@
 import getpass
 import json
 import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
 from app.config import markdown
 from app.config.errors import ConfigInvalidError
 from app.config.flags import Flags
-from app.config.keys import Extension
-from app.config.keys import SUFFIXES
-from app.config.keys import distinct
-from app.config.keys import unused_keys
-from app.config.parse import Substitution
-from app.config.parse import deep_merge
-from app.config.parse import merge_layer
-from app.config.parse import parse_layer
-from app.config.parse import parse_literal
-from app.config.parse import programs_apart
-from app.config.parse import servers_apart
-from app.config.parse import validate
-from app.config.sources import ConfigDirectory
-from app.config.sources import ConfigStamp
-from app.config.sources import ConfigWatch
-from app.config.sources import Sources
-from app.config.sources import changed
-from app.config.sources import essential
-from app.config.sources import locate
-from app.schema.config import Config
-from app.schema.config import with_legacy_tools
+from app.config.keys import SUFFIXES, Extension, distinct, unused_keys
+from app.config.parse import (
+    Substitution,
+    deep_merge,
+    merge_layer,
+    parse_layer,
+    parse_literal,
+    programs_apart,
+    servers_apart,
+    validate,
+)
+from app.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, changed, essential, locate
+from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
 from app.util import environment
 from app.util.project_files import ProjectBounds
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from functools import cache
-from functools import reduce
-from importlib import resources
-from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,17 @@
 
 import json
 import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
 from app.config.errors import ConfigFrontmatterError
 from app.config.parse import validate
 from app.config.sources import ConfigWatch
-from app.schema.config import AgentConfig
-from app.schema.config import CommandConfig
+from app.schema.config import AgentConfig, CommandConfig
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
 from app.util.bounds import DEEPEST
-from collections.abc import Iterator
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-from typing import NamedTuple
-
 
 MAX_FRONTMATTER = 64 * 1024
 MAX_VALUES = 10_000

@@ -6,32 +6,22 @@ OpenCode writes `<directory>/config.json`, which it never reads; this server wri
 import os
 import re
 import stat
-from app.config import jsonc
-from app.config.errors import ConfigInvalidError
-from app.config.errors import describe
-from app.config.parse import Substitution
-from app.config.parse import difference
-from app.config.parse import parse_layer
-from app.config.sources import ConfigWatch
-from app.config.sources import FOLDER
-from app.schema.config import Config
-from app.schema.errors import BadRequest
-from app.util import environment
-from app.util import secrets
-from app.util.project_files import FileRefused
-from app.util.project_files import ProjectBounds
-from app.util.project_files import Within
-from app.util.project_files import anywhere
-from app.util.project_files import open_folder
-from app.util.secrets import MASK
-from app.util.secrets import all_masked
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from pydantic import ValidationError
 from secrets import token_hex
 from typing import Any
 
+from pydantic import ValidationError
+
+from app.config import jsonc
+from app.config.errors import ConfigInvalidError, describe
+from app.config.parse import Substitution, difference, parse_layer
+from app.config.sources import FOLDER, ConfigWatch
+from app.schema.config import Config
+from app.schema.errors import BadRequest
+from app.util import environment, secrets
+from app.util.project_files import FileRefused, ProjectBounds, Within, anywhere, open_folder
+from app.util.secrets import MASK, all_masked
 
 # Their keys are the user's own patterns and names: nothing there is a secret.
 _PLAIN = ("permission", "keybinds", "tools", "template", "prompt", "description")

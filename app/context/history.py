@@ -1,41 +1,40 @@
 """Converts a stored conversation to the messages of a model request. Pure."""
 
-from app.agent.definitions import prompt_text
-from app.provider.base import AssistantTurn
-from app.provider.base import FileBlock
-from app.provider.base import ModelMessage
-from app.provider.base import ReasoningBlock
-from app.provider.base import TextBlock
-from app.provider.base import ToolCallBlock
-from app.provider.base import ToolResultBlock
-from app.provider.base import ToolTurn
-from app.provider.base import UserTurn
-from app.provider.transform import rename_calls
-from app.schema.agent import Agent
-from app.schema.errors import MessageAbortedError
-from app.schema.message import AssistantMessage
-from app.schema.message import MessageWithParts
-from app.schema.message import UserMessage
-from app.schema.model import Model
-from app.schema.part import CompactionPart
-from app.schema.part import Completed
-from app.schema.part import Failed
-from app.schema.part import FilePart
-from app.schema.part import Part
-from app.schema.part import Pending
-from app.schema.part import ReasoningPart
-from app.schema.part import Running
-from app.schema.part import StepStartPart
-from app.schema.part import SubtaskPart
-from app.schema.part import TextPart
-from app.schema.part import ToolPart
-from app.util import ids
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
+from app.agent.definitions import prompt_text
+from app.provider.base import (
+    AssistantTurn,
+    FileBlock,
+    ModelMessage,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolTurn,
+    UserTurn,
+)
+from app.provider.transform import rename_calls
+from app.schema.errors import MessageAbortedError
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.model import Agent, Model
+from app.schema.part import (
+    CompactionPart,
+    Completed,
+    Failed,
+    FilePart,
+    Part,
+    Pending,
+    ReasoningPart,
+    Running,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from app.util import ids
 
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"

@@ -5,37 +5,33 @@ import logging
 import os
 import sys
 import time
-from app.agent.definitions import prompt_text
-from app.config.flags import Flags
-from app.project.location import Location
-from app.schema.message import MessageWithParts
-from app.schema.message import UserMessage
-from app.schema.model import Agent
-from app.schema.model import Model
-from app.schema.tool_state import Completed
-from app.util import clock
-from app.util import paths
-from app.util.bounded_answer import IDENTITY
-from app.util.bounded_answer import require_identity
-from app.util.project_files import BoundedReader
-from app.util.project_files import MAX_ALL_BYTES
-from app.util.project_files import MAX_BYTES
-from app.util.project_files import ProjectBounds
-from app.util.project_files import Within
-from app.util.project_files import anywhere
-from app.util.project_files import read_bytes
-from app.util.project_files import warn_once
-from app.util.project_globs import matches
-from app.workspace.instance import Instance
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.agent.definitions import prompt_text
+from app.config.flags import Flags
+from app.project.location import Location
+from app.schema.message import MessageWithParts, UserMessage
+from app.schema.model import Agent, Model
+from app.schema.part import Completed
+from app.util import clock
+from app.util.bounds import IDENTITY, require_identity
+from app.util.environment import home, opencode_config_dir
+from app.util.project_files import (
+    MAX_ALL_BYTES,
+    MAX_BYTES,
+    BoundedReader,
+    ProjectBounds,
+    Within,
+    anywhere,
+    matches,
+    read_bytes,
+    warn_once,
+)
+from app.workspace.instance import Instance
 
 if TYPE_CHECKING:
     import httpx2
@@ -306,9 +302,9 @@ def _files(candidates: Iterable[tuple[str | Path, str]]) -> list[str]:
 
 
 def _global(flags: Flags) -> list[str]:
-    candidates: list[tuple[str | Path, str]] = [(environment.opencode_config_dir(), "AGENTS.md")]
+    candidates: list[tuple[str | Path, str]] = [(opencode_config_dir(), "AGENTS.md")]
     if not flags.disable_claude_code_prompt:
-        candidates.append((environment.home(), ".claude/CLAUDE.md"))
+        candidates.append((home(), ".claude/CLAUDE.md"))
     if flags.config_dir:
         candidates.append((flags.config_dir, "AGENTS.md"))
     return _files(candidates)[:1]
@@ -334,7 +330,7 @@ def _configured(scope: InstructionScope, refuse: Callable[[OSError], None] = _le
 def _bases(pattern: str, scope: InstructionScope) -> list[Path]:
     """The directories that a pattern is relative to."""
     if pattern.startswith("~/"):
-        return [environment.home()]
+        return [home()]
     if Path(pattern).is_absolute():
         return [Path("/")]
     if scope.flags.disable_project_config:

@@ -22,10 +22,9 @@ from app.provider.base import (
     ToolTurn,
     UserTurn,
 )
-from app.provider.call_options import OUTPUT_TOKEN_MAX, call_options
-from app.schema.agent import Agent
+from app.provider.options import OUTPUT_TOKEN_MAX, call_options
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.schema.part import Tokens
 from app.workspace.instance import Instance
 

@@ -5,6 +5,12 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
 from app.config.flags import Flags
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
@@ -12,19 +18,7 @@ from app.schema.config import FormatterConfig
 from app.schema.project import FormatterStatus
 from app.tool import process
 from app.tool.transcript import Transcript
-from app.util.project_files import find_program
-from app.util.project_programs import above
-from app.util.project_programs import has_file
-from app.util.project_programs import text_of
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from app.util.project_files import above, find_program, has_file, text_of
 
 
 @dataclass(frozen=True, slots=True)

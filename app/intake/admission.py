@@ -1,52 +1,36 @@
 """Prompts of the second API: admitted to a session, once however often they are sent, and begun unless told otherwise."""
 
 import mimetypes
-from app.agent.definitions import default_agent
-from app.agent.definitions import find
+from urllib.parse import unquote, urlsplit
+
+from app.agent.definitions import default_agent, find
 from app.agent.definitions import find as find_agent
 from app.intake.prompt_queue import PromptQueue
-from app.intake.prompts import AcceptedPrompt
-from app.intake.prompts import Prompts
+from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import default_model_of
-from app.permission.service import PermissionCheck
-from app.permission.service import Permissions
-from app.schema.base import Metadata
-from app.schema.base import PermissionID
-from app.schema.base import Wire
-from app.schema.errors import BadRequest
-from app.schema.errors import Conflict
-from app.schema.message import PromptInput
-from app.schema.message import UserMessage
-from app.schema.part import AgentPartInput
-from app.schema.part import FilePartInput
-from app.schema.part import FileSource
-from app.schema.part import PartInput
-from app.schema.part import SourceText
-from app.schema.part import TextPartInput
-from app.schema.permission import Action
-from app.schema.permission import CallRef
-from app.schema.permission import PermissionRequest
-from app.schema.permission import PermissionV2Source
-from app.schema.session import DEFAULT_VARIANT
-from app.schema.session import Session
-from app.schema.timeline import PromptAgentAttachment
-from app.schema.timeline import PromptFile
-from app.schema.timeline import PromptFileAttachment
-from app.schema.timeline import PromptSource
-from app.schema.timeline import PromptV2
-from app.schema.timeline import SentPrompt
-from app.schema.timeline import SessionInputAdmitted
-from app.schema.timeline import SessionPromptInput
+from app.permission.service import PermissionCheck, Permissions
+from app.schema.base import Metadata, PermissionID, Wire
+from app.schema.errors import BadRequest, Conflict
+from app.schema.message import PromptInput, UserMessage
+from app.schema.part import AgentPartInput, FilePartInput, FileSource, PartInput, SourceText, TextPartInput
+from app.schema.permission import Action, CallRef, PermissionRequest, PermissionV2Source
+from app.schema.session import DEFAULT_VARIANT, Session
+from app.schema.timeline import (
+    PromptAgentAttachment,
+    PromptFile,
+    PromptFileAttachment,
+    PromptSource,
+    PromptV2,
+    SentPrompt,
+    SessionInputAdmitted,
+    SessionPromptInput,
+)
 from app.session.live import LiveSessions
-from app.session.rows import PromptedSession
-from app.session.rows import model_of_session
-from app.timeline.service import Admission
-from app.timeline.service import Timeline
+from app.session.rows import PromptedSession, model_of_session
+from app.timeline.service import Admission, Timeline
 from app.turn import hooks
 from app.util import ids
 from app.workspace.instance import Instance
-from urllib.parse import unquote
-from urllib.parse import urlsplit
 
 
 class Admissions:

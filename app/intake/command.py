@@ -2,36 +2,26 @@
 
 import asyncio
 import re
+from asyncio.subprocess import DEVNULL
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 from app.agent.definitions import default_agent
 from app.agent.definitions import find as find_agent
 from app.intake.user_message import default_model_of
-from app.mcp.values import Content
-from app.mcp.values import McpFailure
-from app.mcp.values import ServerPrompt
+from app.mcp.values import Content, McpFailure, ServerPrompt
 from app.provider.selection import parse_model
 from app.sandbox.sandbox import Sandbox
 from app.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest
-from app.schema.message import CommandInput
-from app.schema.message import PromptInput
-from app.schema.model import Agent
-from app.schema.model import Command
-from app.schema.part import AgentPartInput
-from app.schema.part import FilePartInput
-from app.schema.part import ModelRef
-from app.schema.part import PartInput
-from app.schema.part import SubtaskPartInput
-from app.schema.part import TextPartInput
-from app.tool.mcp_tool import sanitised
+from app.schema.message import CommandInput, PromptInput
+from app.schema.model import Agent, Command
+from app.schema.part import AgentPartInput, FilePartInput, ModelRef, PartInput, SubtaskPartInput, TextPartInput
+from app.tool.external import sanitised
 from app.tool.process import run as run_process
 from app.tool.transcript import Transcript
 from app.util import environment
 from app.workspace.instance import Instance
-from asyncio.subprocess import DEVNULL
-from collections.abc import Mapping
-from collections.abc import Sequence
-from pathlib import Path
-
 
 _TOKEN = re.compile(r'\[Image \d+\]|"[^"]*"|\'[^\']*\'|[^\s"\']+')
 _PLACEHOLDER = re.compile(r"\$(\d+)")

@@ -3,57 +3,46 @@
 import asyncio
 import base64
 import mimetypes
-import orjson
 import os
 import stat
-from app.mcp.values import McpFailure
-from app.permission.rules import evaluate
-from app.schema.errors import BadRequest
-from app.schema.errors import unknown
-from app.schema.event import ErrorOfSession
-from app.schema.event import EventSessionError
-from app.schema.message import UserMessage
-from app.schema.part import AgentPart
-from app.schema.part import AgentPartInput
-from app.schema.part import FileContent
-from app.schema.part import FilePart
-from app.schema.part import FilePartInput
-from app.schema.part import Part
-from app.schema.part import PartInput
-from app.schema.part import ResourceSource
-from app.schema.part import SubtaskPart
-from app.schema.part import SubtaskPartInput
-from app.schema.part import TextPart
-from app.schema.part import TextPartInput
-from app.session.store import Store
-from app.tool.base import Tool
-from app.tool.base import ToolContext
-from app.tool.base import ToolError
-from app.tool.base import ToolResult
-from app.tool.builtin.find import ListParameters
-from app.tool.builtin.find import ListTool
-from app.tool.builtin.read import ReadParameters
-from app.tool.builtin.read import ReadTool
-from app.tool.text_file import FileTimes
-from app.tool.text_file import Stamp
-from app.tool.truncation import OutputStore
-from app.turn.tool_calls import UnattendedHost
-from app.util import ids
-from app.util.project_files import DirectoryReplaced
-from app.util.project_files import path_of
-from app.workspace.instance import Instance
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from typing import assert_never
-from urllib.parse import SplitResult
-from urllib.parse import parse_qs
-from urllib.parse import unquote
-from urllib.parse import unquote_to_bytes
-from urllib.parse import urlsplit
+from typing import Any, assert_never
+from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
 
+import orjson
+
+from app.mcp.values import McpFailure
+from app.permission.rules import evaluate
+from app.schema.errors import BadRequest, unknown
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import UserMessage
+from app.schema.part import (
+    AgentPart,
+    AgentPartInput,
+    FileContent,
+    FilePart,
+    FilePartInput,
+    Part,
+    PartInput,
+    ResourceSource,
+    SubtaskPart,
+    SubtaskPartInput,
+    TextPart,
+    TextPartInput,
+)
+from app.session.store import Store
+from app.tool.base import Tool, ToolContext, ToolError, ToolResult
+from app.tool.builtin.find import ListParameters, ListTool
+from app.tool.builtin.read import ReadParameters, ReadTool
+from app.tool.text_file import FileTimes, Stamp
+from app.tool.truncation import OutputStore
+from app.turn.tool_calls import UnattendedHost
+from app.util import ids
+from app.util.project_files import DirectoryReplaced, path_of
+from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
 

@@ -6,47 +6,28 @@ message, so that of several servers one begins it.
 
 import asyncio
 import logging
-from app.intake.prompts import AcceptedPrompt
-from app.intake.prompts import Prompts
-from app.intake.user_message import Intake
-from app.intake.user_message import PreparedPrompt
-from app.intake.user_message import TooManyPrompts
-from app.intake.user_message import renewed
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.intake.prompts import AcceptedPrompt, Prompts
+from app.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, renewed
 from app.runs.turns import NoAnswer
-from app.schema.errors import Conflict
-from app.schema.errors import NotFound
-from app.schema.errors import ServiceError
-from app.schema.errors import SessionBusy
-from app.schema.message import MessagePath
-from app.schema.message import MessageWithParts
-from app.schema.message import PromptInput
-from app.schema.message import QueuedPrompt
-from app.schema.message import QueuedTime
-from app.session.live import LiveSession
-from app.session.live import LiveSessions
-from app.session.live import WorkKind
+from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
+from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
+from app.session.live import LiveSession, LiveSessions, WorkKind
 from app.session.rows import PromptedSession
-from app.session.session_tx import NotQueued
-from app.session.session_tx import SessionTx
+from app.session.session_tx import NotQueued, SessionTx
 from app.session.store import Store
 from app.storage.engine import StorageError
 from app.storage.repositories import work_rows
 from app.turn import ends
-from app.util import clock
-from app.util import ids
+from app.util import clock, ids
 from app.util.project_files import HeldDirectory
-from app.util.tasks import FailureLog
-from app.util.tasks import TaskSet
-from app.util.tasks import every
+from app.util.tasks import FailureLog, TaskSet, every
 from app.workspace.instance import Instance
 from app.workspace.instances import Instances
-from collections.abc import Mapping
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
-from typing import Any
-
 
 log = logging.getLogger(__name__)
 

@@ -2,48 +2,28 @@
 
 import asyncio
 import logging
-from app.intake.user_message import Intake
-from app.intake.user_message import PreparedPrompt
-from app.intake.user_message import StoredPrompt
-from app.permission.inheritance import child_rules
-from app.runs.turns import MOST_RUNNING
-from app.runs.turns import NoAnswer
-from app.runs.turns import TurnWork
-from app.runs.turns import Turns
-from app.schema.agent import Agent
-from app.schema.errors import NotFound
-from app.schema.errors import SessionBusy
-from app.schema.message import AssistantMessage
-from app.schema.message import MessageWithParts
-from app.schema.message import PromptInput
-from app.schema.message import UserMessage
-from app.schema.part import ModelRef
-from app.schema.part import Part
-from app.schema.part import TextPart
-from app.schema.part import TextPartInput
-from app.schema.part import ToolPart
-from app.schema.permission import Rule
-from app.schema.permission import Ruleset
-from app.schema.session import Session
-from app.schema.tool_state import Completed
-from app.schema.tool_state import Running
-from app.session.live import LiveSession
-from app.session.live import LiveSessions
-from app.session.live import busy_in
-from app.session.rows import PromptedSession
-from app.session.service import new_session
-from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.tool.base import SubagentRequest
-from app.tool.base import ToolError
-from app.tool.base import ToolResult
-from app.turn.tool_calls import ToolRun
-from app.turn.turn_context import TurnServices
-from app.workspace.instance import Instance
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from app.intake.user_message import Intake, PreparedPrompt, StoredPrompt
+from app.permission.rules import child_rules
+from app.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
+from app.schema.errors import NotFound, SessionBusy
+from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
+from app.schema.model import Agent
+from app.schema.part import Completed, ModelRef, Part, Running, TextPart, TextPartInput, ToolPart
+from app.schema.permission import Rule, Ruleset
+from app.schema.session import Session
+from app.session.fork import new_session
+from app.session.live import LiveSession, LiveSessions, busy_in
+from app.session.rows import PromptedSession
+from app.session.session_tx import SessionTx
+from app.session.store import Store
+from app.tool.base import SubagentRequest, ToolError, ToolResult
+from app.turn.tool_calls import ToolRun
+from app.turn.turn_context import TurnServices
+from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from app.intake.command import Commands
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
 from app.project.registry import Projects
-from app.schema.agent import Agent
 from app.schema.errors import Conflict
 from app.schema.event import CommandRun, EventCommandExecuted
 from app.schema.message import (
@@ -24,12 +23,12 @@ from app.schema.message import (
     ShellInput,
     SummarizeInput,
 )
-from app.schema.model import Model
+from app.schema.model import Agent, Model
 from app.schema.part import ModelRef, ToolPart
 from app.schema.session import Busy, RevertInput, Session
 from app.session.live import LiveSessions, SessionWork, WorkKind
-from app.session.prompted_session import model_of_session
 from app.session.revert import Reverts
+from app.session.rows import model_of_session
 from app.session.store import Store
 from app.storage.repositories import message_rows
 from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult

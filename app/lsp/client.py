@@ -9,34 +9,25 @@ import logging
 import os
 import threading
 import time
-from app.sandbox.scope import Program
-from app.tool.process import end_group
-from app.tool.process import marked
-from app.tool.process import yield_processor
-from app.util import processes
-from app.util.bounds import AnswerPassedLimit
-from app.util.bounds import require_few_values
-from app.util.processes import PipeReader
-from app.util.tasks import forget_failure
-from cattrs import Converter
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
-from lsprotocol import converters
-from lsprotocol import types
 from pathlib import Path
+from typing import Any, BinaryIO
+
+from cattrs import Converter
+from lsprotocol import converters, types
 from pygls.client import JsonRPCClient
 from pygls.exceptions import JsonRpcException
 from pygls.io_ import run_async
-from pygls.protocol import JsonRPCNotification
-from pygls.protocol import JsonRPCProtocol
-from pygls.protocol import JsonRPCRequestMessage
-from pygls.protocol import JsonRPCResponseMessage
-from typing import Any
-from typing import BinaryIO
+from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestMessage, JsonRPCResponseMessage
 
+from app.sandbox.scope import Program
+from app.tool.process import end_group, marked, yield_processor
+from app.util import processes
+from app.util.bounds import AnswerPassedLimit, require_few_values
+from app.util.processes import PipeReader
+from app.util.tasks import forget_failure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_UNREAD_BYTES = 8 * 1024 * 1024

@@ -2,27 +2,20 @@
 
 import asyncio
 import logging
-from app.lsp.kinds import ServerKind
-from app.lsp.kinds import language_of
-from app.lsp.said import Diagnosis
-from app.lsp.said import asked
-from app.lsp.said import can_be_asked
-from app.sandbox.scope import Program
-from app.schema.project import FileErrors
-from app.util.tasks import TaskSet
 from collections import OrderedDict
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from app.lsp.kinds import ServerKind, language_of
+from app.lsp.said import Diagnosis, asked, can_be_asked
+from app.sandbox.scope import Program
+from app.schema.project import FileErrors
+from app.util.tasks import TaskSet
 
 if TYPE_CHECKING:
     from app.lsp.client import LspClient

@@ -3,37 +3,23 @@
 import asyncio
 import os
 import time
-from app.config.flags import Flags
-from app.lsp import said
-from app.lsp.kinds import ServerKind
-from app.lsp.kinds import configured
-from app.lsp.server import LanguageServer
-from app.lsp.server import LspTarget
-from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import Program
-from app.sandbox.scope import SandboxWorkspace
-from app.schema.config import LspConfig
-from app.schema.event import AnnouncedEvent
-from app.schema.event import DiagnosedFile
-from app.schema.event import EventLspClientDiagnostics
-from app.schema.event import EventLspUpdated
-from app.schema.event import Nothing
-from app.schema.project import FileErrors
-from app.schema.project import LSPStatus
-from app.schema.project import Symbol
-from app.util.tasks import TaskSet
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from functools import cached_property
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.config.flags import Flags
+from app.lsp import said
+from app.lsp.kinds import ServerKind, configured
+from app.lsp.server import LanguageServer, LspTarget
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import Program, SandboxWorkspace
+from app.schema.config import LspConfig
+from app.schema.event import AnnouncedEvent, DiagnosedFile, EventLspClientDiagnostics, EventLspUpdated, Nothing
+from app.schema.project import FileErrors, LSPStatus, Symbol
+from app.util.tasks import TaskSet
 
 ANSWER_SECONDS = 3.0
 """That a call waits for all servers together."""

@@ -1,80 +1,65 @@
 """The SDK's client for a configured server, its answers in our words. Importing this imports the SDK, which takes most of a
 second."""
 
-import httpx2
 import json
 import logging
-from app import __version__
-from app.mcp import stdio
-from app.mcp.values import Content
-from app.mcp.values import Credentials
-from app.mcp.values import McpFailure
-from app.mcp.values import McpTarget
-from app.mcp.values import McpWatch
-from app.mcp.values import Offers
-from app.mcp.values import ServerPrompt
-from app.mcp.values import ServerResource
-from app.mcp.values import ServerTool
-from app.mcp.values import SignIn
-from app.mcp.values import SignInNeeded
-from app.mcp.values import takes_sign_in
-from app.schema.config import McpLocalConfig
-from app.schema.config import McpOAuthConfig
-from app.schema.config import McpRemoteConfig
-from app.schema.file import FileContent
-from app.telemetry.telemetry import put_trace
-from app.util.bounded_answer import AnswerPassedLimit
-from app.util.bounded_answer import EventBytes
-from app.util.bounded_answer import IDENTITY
-from app.util.bounded_answer import body_of
-from app.util.bounded_answer import require_few_values
-from app.util.bounded_answer import require_identity
-from collections.abc import AsyncIterable
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from contextlib import AbstractAsyncContextManager
-from contextlib import AsyncExitStack
-from contextlib import asynccontextmanager
-from mcp import Client
-from mcp import MCPError
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar, assert_never
+
+import httpx2
+from mcp import Client, MCPError
 from mcp.client._transport import TransportStreams
-from mcp.client.auth import AuthorizationCodeResult
-from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared.auth import OAuthClientInformationFull
-from mcp.shared.auth import OAuthClientMetadata
-from mcp.shared.auth import OAuthMetadata
-from mcp.shared.auth import OAuthToken
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 from mcp.shared.auth_utils import calculate_token_expiry
-from mcp_types import AudioContent
-from mcp_types import BlobResourceContents
-from mcp_types import CallToolResult
-from mcp_types import ContentBlock
-from mcp_types import EmbeddedResource
-from mcp_types import GetPromptResult
-from mcp_types import ImageContent
-from mcp_types import Implementation
-from mcp_types import PaginatedResult
-from mcp_types import Prompt
-from mcp_types import PromptListChangedNotification
-from mcp_types import ReadResourceResult
-from mcp_types import Resource
-from mcp_types import ResourceLink
-from mcp_types import ResourceListChangedNotification
-from mcp_types import TextContent
-from mcp_types import TextResourceContents
-from mcp_types import Tool
-from mcp_types import ToolListChangedNotification
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    GetPromptResult,
+    ImageContent,
+    Implementation,
+    PaginatedResult,
+    Prompt,
+    PromptListChangedNotification,
+    ReadResourceResult,
+    Resource,
+    ResourceLink,
+    ResourceListChangedNotification,
+    TextContent,
+    TextResourceContents,
+    Tool,
+    ToolListChangedNotification,
+)
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import AnyUrl
-from pydantic import BaseModel
-from typing import Any
-from typing import TypeVar
-from typing import assert_never
+from pydantic import AnyUrl, BaseModel
+
+from app import __version__
+from app.mcp import stdio
+from app.mcp.values import (
+    Content,
+    Credentials,
+    McpFailure,
+    McpTarget,
+    McpWatch,
+    Offers,
+    ServerPrompt,
+    ServerResource,
+    ServerTool,
+    SignIn,
+    SignInNeeded,
+    takes_sign_in,
+)
+from app.schema.config import McpLocalConfig, McpOAuthConfig, McpRemoteConfig
+from app.schema.part import FileContent
+from app.telemetry.telemetry import put_trace
+from app.util.bounds import IDENTITY, AnswerPassedLimit, EventBytes, body_of, require_few_values, require_identity
 
 
 async def ask_uncompressed(request: httpx2.Request) -> None:

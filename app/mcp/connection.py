@@ -1,34 +1,27 @@
 """One connection to an MCP server, from its opening to its end, in a task of its own: what the SDK opens must be closed by the
 task that opened it."""
 
-import anyio
 import asyncio
 import math
 import time
-from app.mcp.values import Content
-from app.mcp.values import McpFailure
-from app.mcp.values import McpTarget
-from app.mcp.values import McpTimeout
-from app.mcp.values import McpWatch
-from app.mcp.values import Offers
-from app.mcp.values import SignInNeeded
-from app.mcp.values import takes_sign_in
-from app.schema.project import MCPStatus
-from app.schema.project import MCPStatusConnected
-from app.schema.project import MCPStatusDisabled
-from app.schema.project import MCPStatusFailed
-from app.schema.project import MCPStatusNeedsAuth
-from app.schema.project import MCPStatusNeedsClientRegistration
-from app.util.secrets import redacted
-from collections.abc import Awaitable
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
+
+from app.mcp.values import Content, McpFailure, McpTarget, McpTimeout, McpWatch, Offers, SignInNeeded, takes_sign_in
+from app.schema.project import (
+    MCPStatus,
+    MCPStatusConnected,
+    MCPStatusDisabled,
+    MCPStatusFailed,
+    MCPStatusNeedsAuth,
+    MCPStatusNeedsClientRegistration,
+)
+from app.util.secrets import redacted
 
 if TYPE_CHECKING:
     from mcp import Client

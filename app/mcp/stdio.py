@@ -1,35 +1,28 @@
 """An MCP server that runs as a local program, over its standard input and output: a message a line. The SDK's own way has no
 bound on a line."""
 
-import anyio
 import asyncio
 import os
 import signal
-from anyio import BrokenResourceError
-from anyio import CancelScope
-from anyio import ClosedResourceError
-from anyio.streams.memory import MemoryObjectReceiveStream
-from anyio.streams.memory import MemoryObjectSendStream
-from app.mcp.values import McpFailure
-from app.mcp.values import McpTarget
-from app.mcp.values import McpWatch
-from app.sandbox.scope import Program
-from app.schema.config import McpLocalConfig
-from app.util import bounded_answer
-from app.util import processes
-from app.util.bounded_answer import require_few_values
-from app.util.bounds import AnswerPassedLimit
-from app.util.processes import PipeReader
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+import anyio
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
-from pathlib import Path
-from typing import TextIO
 
+from app.mcp.values import McpFailure, McpTarget, McpWatch
+from app.sandbox.scope import Program
+from app.schema.config import McpLocalConfig
+from app.util import bounds, processes
+from app.util.bounds import AnswerPassedLimit, require_few_values
+from app.util.processes import PipeReader
 
 MOST_UNREADABLE = 100
 """Lines that are no messages; some programs print a greeting, but one that prints for ever is no server."""
@@ -44,15 +37,7 @@ _STDERR_MOMENT = 0.2
 @asynccontextmanager
 async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
     """Raises McpFailure when the program cannot be started; tells the watch when its output ends, with its last words."""
-<<<<<<< ours
-    command = config.command[0]
     mark = processes.new()
-||||||| base
-    command = config.command[0]
-    mark = marks.new()
-=======
-    mark = marks.new()
->>>>>>> theirs
     async with _stderr() as errors:
         try:
             program = await asyncio.to_thread(_program, target, config)
@@ -61,34 +46,14 @@ async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) ->
         except (OSError, ValueError) as error:
             raise McpFailure(f"{config.command[0]} could not be started: {error}") from error
         finally:
-<<<<<<< ours
-            with CancelScope(shield=True):  # the SDK ends the process group, but not what left it
-                await asyncio.to_thread(processes.end, lambda found: found == mark)
-||||||| base
-            with CancelScope(shield=True):  # the SDK ends the process group, but not what left it
-                await asyncio.to_thread(marks.end, lambda found: found == mark)
-=======
             with CancelScope(shield=True):  # what left the process group has not ended with it
-                await asyncio.to_thread(marks.end, lambda found: found == mark)
->>>>>>> theirs
+                await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 def _program(target: McpTarget, config: McpLocalConfig) -> Program:
     env = {**target.environment, **config.environment}
     cwd = _working_directory(target, config.cwd) if config.cwd else None
-<<<<<<< ours
-    program = target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
-    command, *arguments = program.argv
-    outside = {**(program.env or {}), processes.VARIABLE: mark}
-    return StdioServerParameters(command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace")
-||||||| base
-    program = target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
-    command, *arguments = program.argv
-    outside = {**(program.env or {}), marks.VARIABLE: mark}
-    return StdioServerParameters(command=command, args=arguments, env=outside, cwd=program.cwd, encoding_error_handler="replace")
-=======
     return target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
->>>>>>> theirs
 
 
 def _working_directory(target: McpTarget, cwd: str) -> Path:
@@ -110,7 +75,7 @@ async def _conversation(program: Program, mark: str, errors: "_Stderr", watch: M
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=errors.sink,
-        env={**get_default_environment(), **(program.env or {}), marks.VARIABLE: mark},
+        env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
         cwd=program.cwd,
         start_new_session=True,
         limit=bounds.MAX_EVENT_BYTES,

@@ -1,24 +1,20 @@
 """What it takes to connect to an MCP server, and what one offers and answers, in our words."""
 
 import asyncio
-from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxWorkspace
-from app.schema.config import McpLocalConfig
-from app.schema.config import McpRemoteConfig
-from app.schema.part import FileContent
-from app.util.private_json import PrivateJson
-from app.util.secrets import secrets_of
-from app.util.secrets import words_of_secrets
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ValidationError
-from typing import Any
-from typing import TypeGuard
-from urllib.parse import parse_qs
-from urllib.parse import urlsplit
+from typing import Any, TypeGuard
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxWorkspace
+from app.schema.config import McpLocalConfig, McpRemoteConfig
+from app.schema.part import FileContent
+from app.util.data_files import PrivateJson
+from app.util.secrets import secrets_of, words_of_secrets
 
 
 class McpFailure(Exception):

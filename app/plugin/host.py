@@ -2,20 +2,19 @@
 
 import asyncio
 import logging
-import orjson
-from app.bus.memory import Listener
-from app.bus.memory import MemoryBus
-from app.config.loader import LoadedConfig
-from app.plugin.api import PluginInput
-from app.plugin.loading import Plugins
-from app.plugin.loading import load_all
-from app.plugin.runner import HOOK_SECONDS
-from app.plugin.runner import HookRunner
-from app.project.location import Location
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
+
+from app.bus.memory import Listener, MemoryBus
+from app.config.loader import LoadedConfig
+from app.plugin.api import PluginInput
+from app.plugin.loading import Plugins, load_all
+from app.plugin.runner import HOOK_SECONDS, HookRunner
+from app.project.location import Location
 
 
 @dataclass(frozen=True)

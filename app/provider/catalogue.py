@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from app.config.merge import deep_merge
+from app.config.parse import deep_merge
 from app.provider.base import Npm, Usage
 from app.provider.options import Variants, derive_variants
 from app.schema.model import (

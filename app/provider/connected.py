@@ -6,40 +6,22 @@ the server has a key of, is as the operator says: the project's may describe its
 Any other provider is the project's own.
 """
 
-from app.config.loader import LoadedConfig
-from app.config.parse import deep_merge
-from app.config.parse import difference
-from app.provider.catalogue import Catalogue
-from app.provider.catalogue import RawEntry
-from app.provider.catalogue import make_model
-from app.provider.catalogue import merge_entry
-from app.provider.catalogue import scripted_info
-from app.schema.config import Config
-from app.schema.model import ApiAuth
-from app.schema.model import Auth
-from app.schema.model import Model
-from app.schema.model import ProviderInfo
-from app.util.environment import is_servers_own
-from app.util.private_json import PrivateFileStamp
-from app.util.private_json import PrivateJson
-from app.util.secrets import masked
-from app.util.secrets import secrets_of
-from app.util.secrets import without_secrets
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from pydantic import TypeAdapter
-from pydantic import ValidationError
-from typing import Any
-from typing import Literal
+from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from app.config.loader import LoadedConfig
+from app.config.parse import deep_merge, difference
+from app.provider.catalogue import Catalogue, RawEntry, make_model, merge_entry, scripted_info
+from app.schema.config import Config
+from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
+from app.util.data_files import PrivateFileStamp, PrivateJson
+from app.util.environment import is_servers_own
+from app.util.secrets import masked, secrets_of, without_secrets
 
 # Stored credentials.
 

@@ -2,19 +2,15 @@
 efforts a client can choose: variant name → the options it adds to a call."""
 
 import re
-from app.config.flags import Flags
-from app.config.parse import deep_merge
-from app.provider.base import Npm
-from app.provider.base import UnusableOption
-from app.schema.model import Agent
-from app.schema.model import Model
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from app.config.flags import Flags
+from app.config.parse import deep_merge
+from app.provider.base import Npm, UnusableOption
+from app.schema.model import Agent, Model
 
 # Variants.
 

@@ -2,63 +2,51 @@
 what is sent and answered, observers, a user's budget."""
 
 import asyncio
-import orjson
 import os
 import time
-from app.provider.base import AnswerTooLarge
-from app.provider.base import ApiFailure
-from app.provider.base import Ask
-from app.provider.base import ContextOverflow
-from app.provider.base import FileBlock
-from app.provider.base import Finish
-from app.provider.base import InvalidToolCall
-from app.provider.base import Metadata
-from app.provider.base import ModelMessage
-from app.provider.base import ModelRequest
-from app.provider.base import Npm
-from app.provider.base import Provider
-from app.provider.base import ReasoningBlock
-from app.provider.base import ReasoningDelta
-from app.provider.base import ReasoningEnd
-from app.provider.base import ReasoningStart
-from app.provider.base import StreamEvent
-from app.provider.base import StreamStart
-from app.provider.base import TextBlock
-from app.provider.base import TextDelta
-from app.provider.base import TextEnd
-from app.provider.base import TextStart
-from app.provider.base import ToolCall
-from app.provider.base import ToolCallBlock
-from app.provider.base import ToolInputStart
-from app.provider.base import ToolResultBlock
-from app.provider.catalogue import tokens_and_cost
-from app.provider.transform import prepare
-from app.schema.model import Model
-from app.schema.model import ProviderInfo
-from app.telemetry.observer import ModelCallEnd
-from app.telemetry.observer import ModelCallRecord
-from app.telemetry.observer import ModelContents
-from app.telemetry.observer import NOBODY
-from app.telemetry.observer import Observer
-from app.users.accounts import ModelAccount
-from app.users.budgets import BudgetUsedUp
-from app.users.budgets import Budgets
-from collections.abc import AsyncGenerator
-from collections.abc import Callable
-from collections.abc import Coroutine
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from dataclasses import replace
-from functools import cache
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-from typing import Literal
-from typing import assert_never
+from typing import Any, Literal, assert_never
 
+import orjson
+
+from app.provider.base import (
+    AnswerTooLarge,
+    ApiFailure,
+    Ask,
+    ContextOverflow,
+    FileBlock,
+    Finish,
+    InvalidToolCall,
+    Metadata,
+    ModelMessage,
+    ModelRequest,
+    Npm,
+    Provider,
+    ReasoningBlock,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEvent,
+    StreamStart,
+    TextBlock,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolCallBlock,
+    ToolInputStart,
+    ToolResultBlock,
+)
+from app.provider.catalogue import tokens_and_cost
+from app.provider.transform import prepare
+from app.schema.model import Model, ProviderInfo
+from app.telemetry.observer import NOBODY, ModelCallEnd, ModelCallRecord, ModelContents, Observer
+from app.users.accounts import Budgets, BudgetUsedUp, ModelAccount
 
 # What each call passes.
 

@@ -8,42 +8,28 @@ stored. So they get each event when it is whole and has been looked at.
 """
 
 import asyncio
-import httpx2
 import json
-import orjson
 import os
 import re
 import ssl
-from abc import ABC
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import httpx2
+import orjson
+
 from app import __version__
 from app.provider import errors
 from app.provider.answers import parse_json
-from app.provider.base import ModelRequest
-from app.provider.base import StreamEvent
-from app.provider.base import StreamStart
+from app.provider.base import ModelRequest, StreamEvent, StreamStart
 from app.provider.errors import no_stream
-from app.util import bounded_answer
-from app.util.bounded_answer import AnswerPassedLimit
-from app.util.bounded_answer import MAX_ERROR_BYTES
-from app.util.bounded_answer import require_few_values
-from app.util.bounded_answer import require_identity
-from app.util.bounds import IDENTITY
+from app.util import bounds
+from app.util.bounds import IDENTITY, MAX_ERROR_BYTES, AnswerPassedLimit, require_few_values, require_identity
 from app.util.environment import system_tls
 from app.util.secrets import secrets_of
-from collections.abc import AsyncGenerator
-from collections.abc import AsyncIterator
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
-from contextlib import suppress
-from importlib import import_module
-from typing import Any
-from typing import ClassVar
-from typing import Generic
-from typing import Protocol
-from typing import TYPE_CHECKING
-from typing import TypeVar
-
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -4,21 +4,15 @@ machine."""
 import os
 import re
 import shutil
-from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import Program
-from app.sandbox.scope import SandboxWorkspace
-from app.schema.errors import BadRequest
-from app.schema.errors import DirectoryForbidden
-from app.schema.pty import PtyShell
-from app.schema.terminal import PtyInput
-from app.tool.process.environment import UNSUITABLE_SHELLS
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import Program, SandboxWorkspace
+from app.schema.errors import BadRequest, DirectoryForbidden
+from app.schema.terminal import PtyInput, PtyShell
+from app.tool.process import UNSUITABLE_SHELLS
 
 _LIST = Path("/etc/shells")
 _COMMON = ("/bin/bash", "/bin/zsh", "/bin/sh")

@@ -6,21 +6,15 @@ import fcntl
 import os
 import struct
 import termios
-from app.sandbox.scope import Program
-from app.schema.pty import PtySize
-from app.schema.terminal import Pty
-from app.schema.terminal import PtyUpdate
-from app.tool.process.process import end_group
-from app.tool.process.process import marked
-from app.tool.process.process import yield_processor
-from app.util import marks
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 
+from app.sandbox.scope import Program
+from app.schema.terminal import Pty, PtySize, PtyUpdate
+from app.tool.process import end_group, marked, yield_processor
+from app.util import processes
 
 LIMIT_BYTES = 2 * 1024 * 1024
 PIECE_BYTES = 128 * 1024

@@ -13,8 +13,8 @@ from app.schema.errors import ServiceError
 from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, OfDirectory
 from app.session.live import LiveSessions
 from app.storage.directory_state import DISPOSED, EVERYWHERE, DirectoryState, DirectoryStates
-from app.storage.repositories import lease_rows
-from app.users.principal import is_within
+from app.storage.repositories import work_rows
+from app.users.users import is_within
 from app.util.tasks import TaskSet, every
 from app.workspace.instances import Instances
 from app.workspace.workspace import CONFIGURATION

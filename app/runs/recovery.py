@@ -10,41 +10,25 @@
 import asyncio
 import logging
 import time
-from app.pending.requests import PendingRequests
-from app.runs.turns import TurnWork
-from app.runs.turns import Turns
-from app.schema.errors import MessageError
-from app.schema.errors import ServiceError
-from app.schema.message import AssistantMessage
-from app.schema.message import MessagePath
-from app.schema.message import MessageWithParts
-from app.schema.part import ToolPart
-from app.session.lease import Interruption
-from app.session.lease import Leases
-from app.session.live import LiveSessions
-from app.session.store import Store
-from app.storage.repositories import message_rows
-from app.storage.repositories import session_rows
-from app.storage.repositories import work_rows
-from app.turn import ends
-from app.turn.ends import TurnFailure
-from app.turn.ends import mark_for_resumption
-from app.turn.ends import mark_interrupted
-from app.turn.ends import to_message_error
-from app.util import processes
-from app.util.tasks import TaskSet
-from app.util.tasks import every
-from app.workspace.instance import Instance
-from app.workspace.instances import Instances
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from app.pending.requests import PendingRequests
+from app.runs.turns import Turns, TurnWork
+from app.schema.errors import MessageError, ServiceError
+from app.schema.message import AssistantMessage, MessagePath, MessageWithParts
+from app.schema.part import ToolPart
+from app.session.lease import Interruption, Leases
+from app.session.live import LiveSessions
+from app.session.store import Store
+from app.storage.repositories import message_rows, session_rows, work_rows
+from app.turn import ends
+from app.turn.ends import TurnFailure, mark_for_resumption, mark_interrupted, to_message_error
+from app.util import processes
+from app.util.tasks import TaskSet, every
+from app.workspace.instance import Instance
+from app.workspace.instances import Instances
 
 log = logging.getLogger(__name__)
 

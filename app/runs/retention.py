@@ -4,36 +4,25 @@ A tree stays while anything runs in it, and where it is shared or pinned. Its de
 """
 
 import logging
-from app.project.location import Location
-from app.schema.errors import NotFound
-from app.schema.errors import SessionBusy
-from app.schema.session import PruneReport
-from app.schema.session import Session
-from app.session.live import LiveSessions
-from app.session.live import SessionWork
-from app.session.live import WorkKind
-from app.session.service import SessionService
-from app.session.session_tasks import SessionTasks
-from app.session.store import Store
-from app.snapshot.maintenance import collect_repositories
-from app.storage.engine import Connection
-from app.storage.engine import Database
-from app.storage.repositories import session_rows
-from app.storage.repositories import work_rows
-from app.util import clock
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
-from typing import Literal
+from typing import Any, Literal
 
+from app.project.location import Location
+from app.schema.errors import NotFound, SessionBusy
+from app.schema.session import PruneReport, Session
+from app.session.live import LiveSessions, SessionWork, WorkKind
+from app.session.service import SessionService
+from app.session.store import Store
+from app.session.summary import SessionTasks
+from app.snapshot.maintenance import collect_repositories
+from app.storage.engine import Connection, Database
+from app.storage.repositories import session_rows, work_rows
+from app.util import clock
 
 log = logging.getLogger(__name__)
 

@@ -5,32 +5,32 @@ rewriting here is idempotent. Unknown keys are errors in `Config`, server, provi
 are kept in provider options and variants, and are dropped elsewhere.
 """
 
-from app.schema.base import WHEN_USED
-from app.schema.base import describe_absence
-from app.schema.model import AgentMode
-from app.schema.permission import Action
 from collections.abc import Mapping
-from pydantic import AfterValidator
-from pydantic import BaseModel
-from pydantic import BeforeValidator
-from pydantic import ConfigDict
-from pydantic import Discriminator
-from pydantic import Field
-from pydantic import GetJsonSchemaHandler
-from pydantic import StrictBool
-from pydantic import StrictFloat
-from pydantic import StrictInt
-from pydantic import StrictStr
-from pydantic import Tag
-from pydantic import WithJsonSchema
-from pydantic import model_validator
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
-from typing import Annotated
-from typing import Any
-from typing import Literal
 from typing_extensions import TypeAliasType
 
+from app.schema.base import WHEN_USED, describe_absence
+from app.schema.model import AgentMode
+from app.schema.permission import Action
 
 RULE_KEYS = ("read", "edit", "glob", "grep", "list", "bash", "task", "external_directory", "lsp")
 ACTION_KEYS = ("todowrite", "todoread", "question", "webfetch", "websearch", "codesearch", "doom_loop")

@@ -9,47 +9,43 @@ session's revert is marked as `unfinished`: if the server is killed, its next st
 """
 
 import logging
-from app.project.location import Location
-from app.schema.errors import unknown
-from app.schema.event import AnnouncedEvent
-from app.schema.event import CommittedRevert
-from app.schema.event import ErrorOfSession
-from app.schema.event import EventSessionError
-from app.schema.event import EventSessionNextRevertCleared
-from app.schema.event import EventSessionNextRevertCommitted
-from app.schema.event import EventSessionNextRevertStaged
-from app.schema.event import SessionMoment
-from app.schema.event import StagedRevert
-from app.schema.message import MessageWithParts
-from app.schema.part import Part
-from app.schema.session import FileDiff
-from app.schema.session import NotReverted
-from app.schema.session import Revert
-from app.schema.session import RevertInput
-from app.schema.session import Session
-from app.session.revert_target import RevertTarget
-from app.session.revert_target import find_target
-from app.session.revert_target import first_trees
-from app.session.revert_target import outer_trees
-from app.session.revert_target import reported_edits
-from app.session.revert_target import revert_state
-from app.session.revert_target import unknown_changes
-from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.session.summary import relative
-from app.session.summary import totals
-from app.session.usage import NOTHING
-from app.session.usage import sums_of
-from app.session.usage import sums_of_messages
-from app.snapshot.lock import SnapshotFailed
-from app.snapshot.restore import NotRestored
-from app.snapshot.restore import RestoreReport
-from app.snapshot.snapshots import Snapshots
-from app.storage.engine import StorageError
-from app.util import clock
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.project.location import Location
+from app.schema.errors import unknown
+from app.schema.event import (
+    AnnouncedEvent,
+    CommittedRevert,
+    ErrorOfSession,
+    EventSessionError,
+    EventSessionNextRevertCleared,
+    EventSessionNextRevertCommitted,
+    EventSessionNextRevertStaged,
+    SessionMoment,
+    StagedRevert,
+)
+from app.schema.message import MessageWithParts
+from app.schema.part import Part
+from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
+from app.session.revert_target import (
+    RevertTarget,
+    find_target,
+    first_trees,
+    outer_trees,
+    reported_edits,
+    revert_state,
+    unknown_changes,
+)
+from app.session.session_tx import SessionTx
+from app.session.store import Store
+from app.session.summary import relative, totals
+from app.session.usage import NOTHING, sums_of, sums_of_messages
+from app.snapshot.lock import SnapshotFailed
+from app.snapshot.restore import NotRestored, RestoreReport
+from app.snapshot.snapshots import Snapshots
+from app.storage.engine import StorageError
+from app.util import clock
 
 log = logging.getLogger(__name__)
 

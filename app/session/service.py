@@ -1,56 +1,38 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
-import orjson
-from app.permission.rules import inherited_rules
-from app.permission.rules import with_rules_appended
-from app.permission.rules import within_limits
-from app.project.location import Location
-from app.schema.base import Wire
-from app.schema.errors import BadRequest
-from app.schema.errors import MessageNotFound
-from app.schema.errors import NotFound
-from app.schema.errors import ServiceError
-from app.schema.errors import SessionNotFound
-from app.schema.errors import TooLarge
-from app.schema.event import AnnouncedEvent
-from app.schema.event import EventSessionNextAgentSwitched
-from app.schema.event import EventSessionNextModelSwitched
-from app.schema.event import SwitchedAgent
-from app.schema.event import SwitchedModel
-from app.schema.message import AssistantMessage
-from app.schema.message import UserMessage
-from app.schema.part import Part
-from app.schema.permission import Ruleset
-from app.schema.session import CreateInput
-from app.schema.session import ProjectSummary
-from app.schema.session import Session
-from app.schema.session import SessionModel
-from app.schema.session import UpdateInput
-from app.session.fork import new_session
-from app.session.live import LiveSessions
-from app.session.rows import json_array
-from app.session.rows import part_row
-from app.session.rows import session_values
-from app.session.session_tx import SessionTx
-from app.session.session_tx import UNKNOWN_BASIS
-from app.session.store import Page
-from app.session.store import Store
-from app.session.usage import NOTHING
-from app.session.usage import sums_of
-from app.storage import tables
-from app.storage.engine import Connection
-from app.storage.repositories import directory_rows
-from app.storage.repositories import message_rows
-from app.storage.repositories import session_rows
-from app.storage.repositories.session_rows import SessionFilter
-from app.storage.tables import parsed
-from app.util import clock
-from app.util import ids
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
+
+import orjson
+
+from app.permission.rules import inherited_rules, with_rules_appended, within_limits
+from app.project.location import Location
+from app.schema.base import Wire
+from app.schema.errors import BadRequest, MessageNotFound, NotFound, ServiceError, SessionNotFound, TooLarge
+from app.schema.event import (
+    AnnouncedEvent,
+    EventSessionNextAgentSwitched,
+    EventSessionNextModelSwitched,
+    SwitchedAgent,
+    SwitchedModel,
+)
+from app.schema.message import AssistantMessage, UserMessage
+from app.schema.part import Part
+from app.schema.permission import Ruleset
+from app.schema.session import CreateInput, ProjectSummary, Session, SessionModel, UpdateInput
+from app.session.fork import new_session
+from app.session.live import LiveSessions
+from app.session.rows import json_array, part_row, session_values
+from app.session.session_tx import UNKNOWN_BASIS, SessionTx
+from app.session.store import Page, Store
+from app.session.usage import NOTHING, sums_of
+from app.storage import tables
+from app.storage.engine import Connection
+from app.storage.repositories import directory_rows, message_rows, session_rows
+from app.storage.repositories.session_rows import SessionFilter
+from app.storage.tables import parsed
+from app.util import clock, ids
 
 
 class MessageReverted(ServiceError):

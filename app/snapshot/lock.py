@@ -8,18 +8,15 @@ import asyncio
 import fcntl
 import os
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
 from app.schema.errors import ServiceError
 from app.storage.postgres import Locks
 from app.util.tasks import forget_failure
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Generic
-from typing import TypeVar
-from weakref import WeakValueDictionary
 
 
 class SnapshotFailed(ServiceError):

@@ -11,9 +11,9 @@ from app.sandbox.git import Git, GitResult
 from app.sandbox.sandbox import OFF
 from app.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
 from app.snapshot.repository import Repository
-from app.storage.locks import Locks
-from app.util.finding import Finding
-from app.util.held_directory import HeldDirectory
+from app.storage.maintenance import Finding
+from app.storage.postgres import Locks
+from app.util.project_files import HeldDirectory
 
 _REMEASURE_SECONDS = 60
 _KEPT_IF_FULL_SECONDS = (3 * 24 * 3600, 24 * 3600)

@@ -4,24 +4,16 @@ links out of it."""
 import hashlib
 import os
 import stat
-from app.snapshot.capture import Absent
-from app.snapshot.capture import Captured
-from app.snapshot.capture import DirectoryOnDisk
-from app.snapshot.capture import NotCaptured
-from app.snapshot.capture import OnDisk
-from app.snapshot.trees import Entry
-from app.util.project_files import HeldDirectory
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from contextlib import contextmanager
-from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import assert_never
 
+from app.snapshot.capture import Absent, Captured, DirectoryOnDisk, NotCaptured, OnDisk
+from app.snapshot.trees import Entry
+from app.util.project_files import HeldDirectory
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 

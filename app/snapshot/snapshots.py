@@ -10,58 +10,50 @@ import asyncio
 import hashlib
 import os
 import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path, PurePath
+from typing import TypeVar, assert_never
+
 from app.sandbox.git import Git
 from app.schema.session import FileDiff
 from app.snapshot import extent
-from app.snapshot.capture import MOST_PATHS
-from app.snapshot.capture import OnDisk
-from app.snapshot.capture import PathState
-from app.snapshot.capture import Staging
-from app.snapshot.capture import StatCache
-from app.snapshot.capture import Worktree
-from app.snapshot.capture import placeholder_reason
-from app.snapshot.capture import rule_states
-from app.snapshot.capture import searched
-from app.snapshot.lock import CoalescedRun
-from app.snapshot.lock import SnapshotFailed
-from app.snapshot.lock import collection_lock
-from app.snapshot.lock import repository_lock
+from app.snapshot.capture import (
+    MOST_PATHS,
+    OnDisk,
+    PathState,
+    Staging,
+    StatCache,
+    Worktree,
+    placeholder_reason,
+    rule_states,
+    searched,
+)
+from app.snapshot.lock import CoalescedRun, SnapshotFailed, collection_lock, repository_lock
 from app.snapshot.maintenance import SnapshotQuota
-from app.snapshot.repository import Repository
-from app.snapshot.repository import Signature
-from app.snapshot.restore import Delete
-from app.snapshot.restore import IGNORED
-from app.snapshot.restore import NotRestored
-from app.snapshot.restore import OTHER_REPOSITORY
-from app.snapshot.restore import OUTSIDE
-from app.snapshot.restore import Refuse
-from app.snapshot.restore import RestoreReport
-from app.snapshot.restore import RestoreStep
-from app.snapshot.restore import RestoreTarget
-from app.snapshot.restore import Restorer
-from app.snapshot.restore import Skip
-from app.snapshot.restore import UNREADABLE
-from app.snapshot.restore import Write
-from app.snapshot.restore import decide_restore
+from app.snapshot.repository import Repository, Signature
+from app.snapshot.restore import (
+    IGNORED,
+    OTHER_REPOSITORY,
+    OUTSIDE,
+    UNREADABLE,
+    Delete,
+    NotRestored,
+    Refuse,
+    Restorer,
+    RestoreReport,
+    RestoreStep,
+    RestoreTarget,
+    Skip,
+    Write,
+    decide_restore,
+)
 from app.snapshot.trees import Entry
-from app.storage.postgres import Locks
-from app.storage.postgres import ProcessLocks
+from app.storage.postgres import Locks, ProcessLocks
 from app.util import clock
 from app.util.tasks import TaskSet
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import replace
-from itertools import islice
-from pathlib import Path
-from pathlib import PurePath
-from typing import TypeVar
-from typing import assert_never
-
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64

@@ -5,16 +5,16 @@ when a laptop wakes up is not what anybody asked for.
 """
 
 import asyncio
-import orjson
-from app.bus.base import Event
-from app.bus.listener import Listener
-from app.bus.memory import MemoryBus
-from app.schema.errors import ServiceError
-from app.schema.terminal import SteeringRequest
-from app.storage.writer import Writer
 from collections import deque
 from typing import Final
 
+import orjson
+
+from app.bus.base import Event
+from app.bus.memory import Listener, MemoryBus
+from app.schema.errors import ServiceError
+from app.schema.terminal import SteeringRequest
+from app.storage.writer import Writer
 
 LINGER_SECONDS = 60.0
 """How long a queue is kept that nobody fetches from."""

@@ -4,25 +4,15 @@ import asyncio
 import logging
 import math
 import time
-from app import __version__
-from app.telemetry.observer import ModelCallRecord
-from app.telemetry.observer import Observer
-from app.telemetry.observer import ToolCallRecord
-from app.telemetry.observer import TurnEnd
-from app.telemetry.observer import TurnRecord
-from app.util.tasks import FailureLog
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from prometheus_client import CollectorRegistry
-from prometheus_client import Counter
-from prometheus_client import Gauge
-from prometheus_client import Histogram
-from prometheus_client import ProcessCollector
-from prometheus_client import disable_created_metrics
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
+from app import __version__
+from app.telemetry.observer import ModelCallRecord, Observer, ToolCallRecord, TurnEnd, TurnRecord
+from app.util.tasks import FailureLog
 
 OTHER = "other"
 LONGEST = 200

@@ -1,32 +1,22 @@
 """The interface of a tool, the services of the turn that calls it, and its result."""
 
-from abc import ABC
-from abc import abstractmethod
-from app.permission.rules import Subject
-from app.sandbox.scope import SandboxWorkspace
-from app.schema.model import Agent
-from app.schema.model import Model
-from app.schema.part import FileContent
-from app.schema.permission import Answer
-from app.schema.permission import EDITING_TOOLS
-from app.schema.permission import QuestionInfo
-from app.schema.project import FileErrors
-from app.schema.session import Todo
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import RootModel
-from typing import Any
-from typing import Generic
-from typing import Protocol
-from typing import TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, RootModel
+
+from app.permission.rules import Subject
+from app.sandbox.scope import SandboxWorkspace
+from app.schema.model import Agent, Model
+from app.schema.part import FileContent
+from app.schema.permission import EDITING_TOOLS, Answer, QuestionInfo
+from app.schema.project import FileErrors
+from app.schema.session import Todo
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from app.schema.lsp import FileErrors
+from app.schema.project import FileErrors
 from app.tool import text_file
 from app.tool.base import ToolContext, ToolError, ToolPermission
 from app.tool.boundary import project_of, relative_name, require_in_place, root_of

@@ -5,35 +5,22 @@ import hashlib
 import logging
 import re
 import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field, create_model
+
 from app.mcp.servers import McpServers
-from app.mcp.values import McpFailure
-from app.mcp.values import McpTimeout
-from app.mcp.values import Offers
-from app.mcp.values import ServerTool
+from app.mcp.values import McpFailure, McpTimeout, Offers, ServerTool
 from app.plugin import runner
 from app.plugin.api import PluginCommandEnd
 from app.plugin.api import PluginTool as Definition
 from app.plugin.api import PluginToolResult as CustomResult
 from app.sandbox.sandbox import Sandbox
 from app.tool import process
-from app.tool.base import Arguments
-from app.tool.base import ExternalTool
-from app.tool.base import Tool
-from app.tool.base import ToolContext
-from app.tool.base import ToolError
-from app.tool.base import ToolPermission
-from app.tool.base import ToolResult
-from app.tool.base import ToolTimeout
+from app.tool.base import Arguments, ExternalTool, Tool, ToolContext, ToolError, ToolPermission, ToolResult, ToolTimeout
 from app.tool.transcript import Transcript
 from app.util.bounds import plain_json
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from pydantic import BaseModel
-from pydantic import Field
-from pydantic import create_model
-from typing import Any
-
 
 log = logging.getLogger(__name__)
 

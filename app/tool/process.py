@@ -8,24 +8,17 @@ import asyncio
 import os
 import shutil
 import signal
+from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import IO
+
 from app.sandbox.scope import Program
 from app.util import processes
 from app.util.environment import is_servers_own
 from app.util.processes import PipeReader
-from asyncio.subprocess import DEVNULL
-from asyncio.subprocess import Process
-from asyncio.subprocess import STDOUT
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from contextlib import asynccontextmanager
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from pathlib import PurePath
-from typing import IO
-
 
 TERM_GRACE_SECONDS = 0.2
 """Seconds between SIGTERM and SIGKILL."""

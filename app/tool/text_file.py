@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from app.storage.locks import Locks, ProcessLocks
+from app.storage.postgres import Locks, ProcessLocks
 from app.tool.base import ToolError
 from app.util import clock
-from app.util.held_directory import HeldDirectory
+from app.util.project_files import HeldDirectory
 
 Root = HeldDirectory | Path
 ROOT = Path("/")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from app.util.system_tls import system_tls
+from app.util.environment import system_tls
 
 if TYPE_CHECKING:
     from http.cookiejar import CookieJar

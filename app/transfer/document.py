@@ -17,7 +17,7 @@ from app.schema.message import MESSAGE, AssistantMessage, MessageWithParts
 from app.schema.part import PART, StepFinishPart, StepStartPart
 from app.schema.session import FileDiff, Session, SessionMetadata, Title, Todo
 from app.util import ids
-from app.util.json_bounds import DEEPEST, has_more_values, is_deeper
+from app.util.bounds import DEEPEST, has_more_values, is_deeper
 
 
 class SessionHistory(Wire):

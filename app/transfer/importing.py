@@ -12,24 +12,22 @@ from typing import Annotated, Any, BinaryIO
 import orjson
 from pydantic import Field
 
-from app.permission.inheritance import within_limits
+from app.permission.rules import within_limits
 from app.project.location import Location
 from app.schema.base import SessionID, Wire
 from app.schema.errors import MessageAbortedError, MessageData, ServiceError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.session import Revert, Session
 from app.session import rows
-from app.session.quota import ProjectQuota
-from app.session.session_sums import session_sums, sums_of_messages
 from app.session.session_tx import SessionTx
 from app.session.store import Store
+from app.session.usage import ProjectQuota, session_sums, sums_of_messages
 from app.snapshot.snapshots import Snapshots
-from app.storage.repositories import lease_rows, session_rows
+from app.storage.repositories import session_rows, work_rows
 from app.storage.writer import Tx
-from app.tool.web.fetch import FetchFailed, fetch
-from app.tool.web.pinned import AddressDenied, PinnedRequests
+from app.tool.web import AddressDenied, FetchFailed, PinnedRequests, fetch
 from app.transfer.document import SessionDocument, SessionHistory, read_document
-from app.turn.interrupted import interrupted_part
+from app.turn.ends import interrupted_part
 from app.util import clock
 
 STDIN = "-"

@@ -1,30 +1,29 @@
 """Sessions as Markdown, for people. Pure. Texts, calls and files stand in fences: nothing in them ends the block."""
 
-import orjson
 import re
-from app.schema.message import AssistantMessage
-from app.schema.message import MessageWithParts
-from app.schema.part import AgentPart
-from app.schema.part import CompactionPart
-from app.schema.part import Completed
-from app.schema.part import Failed
-from app.schema.part import FilePart
-from app.schema.part import Part
-from app.schema.part import PatchPart
-from app.schema.part import ReasoningPart
-from app.schema.part import RetryPart
-from app.schema.part import SubtaskPart
-from app.schema.part import TextPart
-from app.schema.part import ToolPart
-from app.schema.part import ToolState
-from app.schema.session import FileDiff
-from app.schema.session import Session
-from app.tool.changes import compare
-from collections.abc import Iterator
-from collections.abc import Sequence
-from datetime import UTC
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
+import orjson
+
+from app.schema.message import AssistantMessage, MessageWithParts
+from app.schema.part import (
+    AgentPart,
+    CompactionPart,
+    Completed,
+    Failed,
+    FilePart,
+    Part,
+    PatchPart,
+    ReasoningPart,
+    RetryPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+    ToolState,
+)
+from app.schema.session import FileDiff, Session
+from app.tool.changes import compare
 
 _TICKS = re.compile("`+")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|&])")

@@ -1,56 +1,32 @@
 """Compaction: summarises a conversation if the model's window is full, or if the user asks for it."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
 from app.agent.definitions import prompt_text
 from app.context import window
 from app.context.history import to_model_messages
 from app.context.system import assemble
-from app.context.window import cut_middle
-from app.context.window import estimate
-from app.context.window import estimate_messages
-from app.context.window import request_options
-from app.context.window import shortened
-from app.provider.base import ContextOverflow
-from app.provider.base import ModelMessage
-from app.provider.base import ModelRequest
-from app.provider.base import TextBlock
-from app.provider.base import UserTurn
-from app.schema.event import EventSessionCompacted
-from app.schema.event import OfSession
-from app.schema.message import AssistantMessage
-from app.schema.message import MessageWithParts
-from app.schema.message import UserMessage
-from app.schema.model import Agent
-from app.schema.model import Model
-from app.schema.part import CompactionPart
-from app.schema.part import ModelRef
-from app.schema.part import Span
-from app.schema.part import TextPart
-from app.schema.part import ToolPart
-from app.schema.tool_state import Completed
+from app.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
+from app.provider.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
+from app.schema.event import EventSessionCompacted, OfSession
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.model import Agent, Model
+from app.schema.part import CompactionPart, Completed, ModelRef, Span, TextPart, ToolPart
 from app.session.live import compacting
-from app.session.rows import message_row
-from app.session.rows import part_row
+from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
 from app.storage.writer import Row
-from app.turn import ends
-from app.turn import hooks
-from app.turn.decide import is_final
-from app.turn.decide import last_assistant
-from app.turn.ends import TurnFailure
-from app.turn.ends import to_message_error
+from app.turn import ends, hooks
+from app.turn.decide import is_final, last_assistant
+from app.turn.ends import TurnFailure, to_message_error
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import TurnContext
-from app.util import clock
-from app.util import ids
-from collections.abc import AsyncIterator
-from collections.abc import Iterator
-from collections.abc import Sequence
-from contextlib import asynccontextmanager
-from functools import partial
-
+from app.util import clock, ids
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
 NO_HELP = "The conversation does not fit the model's context window even after it was compacted."

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
-from app.schema.part import CompactionPart, SubtaskPart, ToolPart
-from app.schema.tool_state import Failed
+from app.schema.part import CompactionPart, Failed, SubtaskPart, ToolPart
 from app.tool.structured_output import STRUCTURED_OUTPUT
 
 MAX_EMPTY_STEPS = 3

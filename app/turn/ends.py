@@ -25,11 +25,10 @@ from app.schema.errors import (
 )
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
-from app.schema.part import Part, ReasoningPart, Span, TextPart, ToolPart
-from app.schema.tool_state import Ended, Failed, Pending, Running
+from app.schema.part import Ended, Failed, Part, Pending, ReasoningPart, Running, Span, TextPart, ToolPart
+from app.session.live import compacting
 from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
-from app.session.status import compacting
 from app.session.store import Store
 from app.session.usage import StepUsage
 from app.storage.engine import StorageError

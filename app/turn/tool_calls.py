@@ -2,40 +2,39 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pydantic import ValidationError
+
 from app.context import system
-from app.permission.service import PermissionCheck
-from app.permission.service import PermissionNotGranted
-from app.permission.service import PermissionRejected
-from app.provider.base import InvalidToolCall
-from app.provider.base import ToolCall
-from app.provider.base import ToolSpec
+from app.permission.service import PermissionCheck, PermissionNotGranted, PermissionRejected
+from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
 from app.question.service import QuestionRejected
-from app.schema.event import EventFileEdited
-from app.schema.event import FileRef
-from app.schema.model import Agent
-from app.schema.model import Model
-from app.schema.part import ToolPart
-from app.schema.permission import Answer
-from app.schema.permission import CallRef
-from app.schema.permission import PermissionRequest
-from app.schema.permission import QuestionInfo
-from app.schema.permission import QuestionRequest
+from app.schema.event import EventFileEdited, FileRef
+from app.schema.model import Agent, Model
+from app.schema.part import Pending, ToolPart
+from app.schema.permission import Answer, CallRef, PermissionRequest, QuestionInfo, QuestionRequest
 from app.schema.project import FileErrors
 from app.schema.session import Todo
-from app.schema.tool_state import Pending
 from app.storage.engine import StorageError
 from app.storage.writer import Lease
-from app.telemetry.observer import ToolCallEnd
-from app.telemetry.observer import ToolCallRecord
-from app.tool.base import FileFormatter
-from app.tool.base import LanguageQuestion
-from app.tool.base import SubagentRequest
-from app.tool.base import Tool
-from app.tool.base import ToolContext
-from app.tool.base import ToolError
-from app.tool.base import ToolPermission
-from app.tool.base import ToolResult
-from app.tool.base import ToolTimeout
+from app.telemetry.observer import ToolCallEnd, ToolCallRecord
+from app.tool.base import (
+    FileFormatter,
+    LanguageQuestion,
+    SubagentRequest,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolPermission,
+    ToolResult,
+    ToolTimeout,
+)
 from app.tool.structured_output import STRUCTURED_OUTPUT
 from app.tool.text_file import json_text
 from app.turn import hooks
@@ -43,15 +42,6 @@ from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext
 from app.util import ids
 from app.workspace.instance import Instance
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from pydantic import ValidationError
-from typing import Any
-from weakref import WeakKeyDictionary
-
 
 log = logging.getLogger(__name__)
 

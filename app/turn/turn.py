@@ -2,56 +2,33 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, assert_never
+
 from app.agent.definitions import find as find_agent
-from app.agent.definitions import prompt_text
-from app.agent.definitions import subagents_for
-from app.context import system
-from app.context import window
-from app.context.history import remind
-from app.context.history import to_model_messages
+from app.agent.definitions import prompt_text, subagents_for
+from app.context import system, window
+from app.context.history import remind, to_model_messages
 from app.context.window import request_options
-from app.provider.base import AssistantTurn
-from app.provider.base import ModelRequest
-from app.provider.base import TextBlock
-from app.provider.base import ToolCall
-from app.provider.base import ToolSpec
-from app.provider.base import UserTurn
+from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec, UserTurn
 from app.schema.errors import MessageError
-from app.schema.message import AssistantMessage
-from app.schema.message import JsonSchemaFormat
-from app.schema.message import MessagePath
-from app.schema.message import MessageWithParts
-from app.schema.message import UserMessage
-from app.schema.model import Agent
-from app.schema.model import Model
-from app.schema.part import AgentPart
-from app.schema.part import ModelRef
-from app.schema.part import ToolPart
+from app.schema.message import AssistantMessage, JsonSchemaFormat, MessagePath, MessageWithParts, UserMessage
+from app.schema.model import Agent, Model
+from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy
 from app.storage.writer import StaleLease
 from app.tool.base import Tool
-from app.tool.builtin.task import TaskTool
+from app.tool.builtin.conversation import TaskTool
 from app.tool.external import mcp_tools
-from app.tool.structured_output import STRUCTURED_OUTPUT
-from app.tool.structured_output import StructuredOutputTool
-from app.turn import compaction
-from app.turn import decide
-from app.turn import ends
-from app.turn import hooks
-from app.turn.decide import AskModel
-from app.turn.decide import RunSubtask
+from app.tool.structured_output import STRUCTURED_OUTPUT, StructuredOutputTool
+from app.turn import compaction, decide, ends, hooks
+from app.turn.decide import AskModel, RunSubtask
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
-from app.turn.turn_context import StepTrees
-from app.turn.turn_context import TurnContext
-from app.turn.turn_context import prompt_without_diffs
+from app.turn.turn_context import StepTrees, TurnContext, prompt_without_diffs
 from app.util import ids
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
-from typing import assert_never
-
 
 log = logging.getLogger(__name__)
 

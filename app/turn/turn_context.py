@@ -2,60 +2,33 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
 from app.context.system import InstructionPages
 from app.permission.service import Permissions
 from app.question.service import Questions
-from app.schema.errors import MessageError
-from app.schema.errors import NotFound
-from app.schema.message import AssistantMessage
-from app.schema.message import AssistantTime
-from app.schema.message import MessagePath
-from app.schema.message import MessageWithParts
-from app.schema.message import UserMessage
-from app.schema.message import UserTime
+from app.schema.errors import MessageError, NotFound
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.model import Model
-from app.schema.part import ModelRef
-from app.schema.part import Part
-from app.schema.part import PatchPart
-from app.schema.part import TextPart
-from app.schema.session import Busy
-from app.schema.session import Retry
-from app.schema.session import Session
+from app.schema.part import ModelRef, Part, PatchPart, TextPart
+from app.schema.session import Busy, Retry, Session
 from app.session.live import LiveSession
-from app.session.rows import message_row
-from app.session.rows import part_row
+from app.session.rows import message_row, part_row
 from app.session.session_tx import SessionTx
 from app.session.store import Store
-from app.session.summary import SessionTasks
-from app.session.summary import Summaries
-from app.session.summary import goes_up_to
-from app.telemetry.observer import NOBODY
-from app.telemetry.observer import Observer
-from app.telemetry.observer import TurnRecord
-from app.tool.base import SubagentRequest
-from app.tool.base import ToolResult
+from app.session.summary import SessionTasks, Summaries, goes_up_to
+from app.telemetry.observer import NOBODY, Observer, TurnRecord
+from app.tool.base import SubagentRequest, ToolResult
 from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
-from app.turn.decide import last_assistant
-from app.turn.decide import last_user
-from app.turn.ends import Deadline
-from app.turn.ends import TurnFailure
-from app.turn.ends import put_error
-from app.turn.ends import to_message_error
+from app.turn.decide import last_assistant, last_user
+from app.turn.ends import Deadline, TurnFailure, put_error, to_message_error
 from app.turn.titles import Titles
-from app.util import clock
-from app.util import ids
+from app.util import clock, ids
 from app.workspace.instance import Instance
-from collections.abc import Awaitable
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
-from typing import NamedTuple
-from typing import Protocol
-from typing import TYPE_CHECKING
-from typing import TypeVar
-
 
 if TYPE_CHECKING:
     from app.turn.tool_calls import ToolRun

@@ -10,30 +10,19 @@ import os
 import shutil
 import stat
 import tempfile
-from app.browse.reach import AllowedPaths
-from app.project.discovery import branch
-from app.project.location import Location
-from app.sandbox.git import Git
-from app.sandbox.git import GitResult
-from app.sandbox.git import TOO_MUCH_OUTPUT
-from app.schema.browse import ChangedFile
-from app.schema.errors import ServiceError
-from app.schema.errors import TooLarge
-from app.schema.project import VcsFileDiff
-from app.schema.project import VcsFileStatus
-from app.tool.text_file import json_text
-from app.tool.text_file import open_file
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from app.browse.reach import AllowedPaths
+from app.project.discovery import branch
+from app.project.location import Location
+from app.sandbox.git import TOO_MUCH_OUTPUT, Git, GitResult
+from app.schema.errors import ServiceError, TooLarge
+from app.schema.project import ChangedFile, VcsFileDiff, VcsFileStatus
+from app.tool.text_file import json_text, open_file
 
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands."""

@@ -11,6 +11,12 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
 from app.browse.reach import AllowedPaths
 from app.runs.directories import BusyDirectories
 from app.sandbox.git import Git
@@ -18,20 +24,8 @@ from app.sandbox.sandbox import Sandbox
 from app.schema.errors import ServiceError
 from app.tool import text_file
 from app.tool.base import ToolError
-from app.tool.text_file import FileLocks
-from app.tool.text_file import open_file
-from app.tool.text_file import remove_folder
+from app.tool.text_file import FileLocks, open_file, remove_folder
 from app.util.project_files import HeldDirectory
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
-
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024
 """Of all files that a patch names, before it."""

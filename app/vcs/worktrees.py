@@ -9,39 +9,28 @@ import asyncio
 import logging
 import os
 import re
-from app.project.location import Location
-from app.project.registry import Projects
-from app.runs.directories import BusyDirectories
-from app.runs.directories import Disposal
-from app.sandbox.git import Git
-from app.sandbox.git import GitResult
-from app.sandbox.git import NOT_STARTED
-from app.sandbox.sandbox import Sandbox
-from app.schema.errors import ServiceError
-from app.schema.event import AnnouncedEvent
-from app.schema.event import EventWorktreeFailed
-from app.schema.event import EventWorktreeReady
-from app.schema.event import WorktreeFailure
-from app.schema.event import WorktreeName
-from app.schema.project import CreatedWorktree
-from app.schema.project import WorktreeCreateInput
-from app.session.fork import make_slug
-from app.session.summary import SessionTasks
-from app.storage.postgres import Locks
-from app.tool.process.process import run
-from app.tool.process.transcript import Transcript
-from app.vcs import worktree_git
-from app.vcs.comparison import GitFailed
-from app.vcs.comparison import default_branch
-from app.workspace.instances import Instances
-from app.workspace.workspace import Workspace
-from app.workspace.workspaces import WorktreePlaces
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.project.location import Location
+from app.project.registry import Projects
+from app.runs.directories import BusyDirectories, Disposal
+from app.sandbox.git import NOT_STARTED, Git, GitResult
+from app.sandbox.sandbox import Sandbox
+from app.schema.errors import ServiceError
+from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
+from app.schema.project import CreatedWorktree, WorktreeCreateInput
+from app.session.fork import make_slug
+from app.session.summary import SessionTasks
+from app.storage.postgres import Locks
+from app.tool.process import run
+from app.tool.transcript import Transcript
+from app.vcs import worktree_git
+from app.vcs.comparison import GitFailed, default_branch
+from app.workspace.instances import Instances
+from app.workspace.workspace import Workspace
+from app.workspace.workspaces import WorktreePlaces
 
 log = logging.getLogger(__name__)
 

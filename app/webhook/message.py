@@ -23,7 +23,7 @@ from app.schema.event import (
     EventServerHeartbeat,
     EventServerResync,
 )
-from app.tool.web.pinned import AddressDenied, PinnedRequests
+from app.tool.web import AddressDenied, PinnedRequests
 from app.util import clock
 
 if TYPE_CHECKING:

@@ -1,47 +1,23 @@
 """The webhooks that clients make, see, change and remove: an owner their own, admins all."""
 
 import asyncio
-import orjson
 import secrets as random
-from app.schema.errors import BadRequest
-from app.schema.errors import Conflict
-from app.schema.errors import NotFound
-from app.schema.errors import TooMany
-from app.schema.webhook import NewWebhook
-from app.schema.webhook import Webhook
-from app.schema.webhook import WebhookDelivery
-from app.schema.webhook import WebhookFailure
-from app.schema.webhook import WebhookInput
-from app.schema.webhook import WebhookPatch
-from app.schema.webhook import WebhookTime
-from app.storage.engine import Connection
-from app.storage.engine import Database
-from app.storage.repositories import journal_rows
-from app.storage.repositories import webhook_rows
-from app.tool.web import AddressDenied
-from app.tool.web import PinnedRequests
-from app.users.tokens import ServerSecret
-from app.users.users import Principal
-from app.users.users import Role
-from app.util import clock
-from app.util import ids
-from app.webhook.message import WebhookMessage
-from app.webhook.message import WebhookSender
-from app.webhook.message import is_secret
-from app.webhook.message import message
-from app.webhook.message import message_id
-from app.webhook.message import new_secret
-from app.webhook.message import problem
-from app.webhook.worker import WebhookOwners
-from app.webhook.worker import WebhookWorker
-from app.webhook.worker import WorkerServices
-from app.webhook.worker import delivery_row
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
+from app.schema.errors import BadRequest, Conflict, NotFound, TooMany
+from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookFailure, WebhookInput, WebhookPatch, WebhookTime
+from app.storage.engine import Connection, Database
+from app.storage.repositories import journal_rows, webhook_rows
+from app.tool.web import AddressDenied, PinnedRequests
+from app.users.tokens import ServerSecret
+from app.users.users import Principal, Role
+from app.util import clock, ids
+from app.webhook.message import WebhookMessage, WebhookSender, is_secret, message, message_id, new_secret, problem
+from app.webhook.worker import WebhookOwners, WebhookWorker, WorkerServices, delivery_row
 
 RESOLVE_SECONDS = 5.0
 TEST = "webhook.test"

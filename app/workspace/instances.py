@@ -2,64 +2,37 @@
 
 import asyncio
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
 from app.agent.definitions import define
 from app.config.keys import commands
 from app.config.loader import LoadedConfig
 from app.formatter.formatters import Formatters
-from app.lsp.servers import LanguageServers
-from app.lsp.servers import LspSettings
-from app.mcp.servers import McpServers
-from app.mcp.servers import McpSettings
+from app.lsp.servers import LanguageServers, LspSettings
+from app.mcp.servers import McpServers, McpSettings
 from app.plugin.host import PluginHost
 from app.plugin.loading import Plugins
 from app.provider.base import Provider
 from app.provider.catalogue import Catalogue
-from app.provider.connected import AuthStore
-from app.provider.connected import ProviderSettings
-from app.provider.connected import ServerKeys
-from app.provider.connected import assemble
-from app.provider.connected import connect
-from app.provider.connected import key_variables
-from app.provider.registry import MAX_ANSWER_BYTES
-from app.provider.registry import Providers
-from app.provider.registry import shared_scripted
-from app.provider.selection import Connected
-from app.provider.selection import ProviderModelNotFoundError
-from app.provider.selection import default_model
-from app.provider.selection import find
-from app.sandbox.scope import SandboxWorkspace
-from app.sandbox.scope import Walls
+from app.provider.connected import AuthStore, ProviderSettings, ServerKeys, assemble, connect, key_variables
+from app.provider.registry import MAX_ANSWER_BYTES, Providers, shared_scripted
+from app.provider.selection import Connected, ProviderModelNotFoundError, default_model, find
+from app.sandbox.scope import SandboxWorkspace, Walls
 from app.schema.config import Config
-from app.schema.model import Agent
-from app.schema.model import Auth
-from app.schema.model import Model
+from app.schema.model import Agent, Auth, Model
 from app.snapshot.snapshots import Snapshots
 from app.storage.postgres import ProcessLocks
-from app.telemetry.observer import NOBODY
-from app.telemetry.observer import Observer
+from app.telemetry.observer import NOBODY, Observer
 from app.tool.external import custom_tools
-from app.users.accounts import ModelAccount
-from app.users.accounts import ModelAccounts
-from app.users.users import OPERATOR
-from app.users.users import Principal
+from app.users.accounts import ModelAccount, ModelAccounts
+from app.users.users import OPERATOR, Principal
 from app.util.tasks import TaskSet
-from app.workspace.instance import Instance
-from app.workspace.instance import InstanceExtensions
-from app.workspace.instance import InstanceModels
-from app.workspace.instance import Resources
-from app.workspace.instance import Trees
-from app.workspace.workspace import NoUndo
-from app.workspace.workspace import Workspace
+from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources, Trees
+from app.workspace.workspace import NoUndo, Workspace
 from app.workspace.workspaces import Workspaces
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
-from pathlib import Path
 
 
 @dataclass(frozen=True)

@@ -3,42 +3,28 @@
 import asyncio
 import logging
 import time
-from app.config.flags import Flags
-from app.config.loader import LoadedConfig
-from app.config.loader import load
-from app.config.loader import load_global
-from app.config.patch import patch
-from app.config.patch import patch_global
-from app.config.sources import ConfigWatch
-from app.config.sources import changed
-from app.config.well_known import OrganisationConfig
-from app.config.well_known import Organisations
-from app.project.discovery import ProjectInfo
-from app.project.discovery import branch
-from app.project.location import Location
-from app.sandbox.git import Git
-from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxWorkspace
-from app.sandbox.scope import Walls
-from app.schema.config import Config
-from app.schema.errors import ServiceError
-from app.snapshot.snapshots import Snapshots
-from app.snapshot.snapshots import snapshot_dir
-from app.storage.directory_state import DirectoryStates
-from app.storage.postgres import Locks
-from app.tool.search import SearchPlace
-from app.util.project_files import DirectoryReplaced
-from app.util.project_files import HeldDirectory
-from app.util.project_files import ProjectBounds
-from app.util.project_files import is_below
-from app.util.project_files import read_bytes
-from app.util.project_files import warn_once
 from collections.abc import Callable
-from dataclasses import dataclass
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from app.config.flags import Flags
+from app.config.loader import LoadedConfig, load, load_global
+from app.config.patch import patch, patch_global
+from app.config.sources import ConfigWatch, changed
+from app.config.well_known import OrganisationConfig, Organisations
+from app.project.discovery import ProjectInfo, branch
+from app.project.location import Location
+from app.sandbox.git import Git
+from app.sandbox.sandbox import Sandbox
+from app.sandbox.scope import SandboxWorkspace, Walls
+from app.schema.config import Config
+from app.schema.errors import ServiceError
+from app.snapshot.snapshots import Snapshots, snapshot_dir
+from app.storage.directory_state import DirectoryStates
+from app.storage.postgres import Locks
+from app.tool.search import SearchPlace
+from app.util.project_files import DirectoryReplaced, HeldDirectory, ProjectBounds, is_below, read_bytes, warn_once
 
 log = logging.getLogger(__name__)
 

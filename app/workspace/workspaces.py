@@ -4,30 +4,21 @@ import asyncio
 import os
 import shutil
 import time
-from app.bus.memory import MemoryBus
-from app.project.discovery import OUTSIDE_GIT
-from app.project.discovery import checkout_of
-from app.project.discovery import discover
-from app.project.registry import Projects
-from app.sandbox.scope import Walls
-from app.schema.errors import BadRequest
-from app.schema.errors import DirectoryForbidden
-from app.schema.event import BranchName
-from app.schema.event import EventVcsBranchUpdated
-from app.storage.directory_state import DirectoryStates
-from app.users.users import Principal
-from app.users.users import is_within
-from app.users.users import may_enter
-from app.users.users import roots_of
-from app.util.project_files import HeldDirectory
-from app.util.project_files import ProjectBounds
-from app.util.shared_threads import work_in
-from app.workspace.workspace import Workspace
-from app.workspace.workspace import WorkspaceSettings
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from weakref import WeakSet
+
+from app.bus.memory import MemoryBus
+from app.project.discovery import OUTSIDE_GIT, checkout_of, discover
+from app.project.registry import Projects
+from app.sandbox.scope import Walls
+from app.schema.errors import BadRequest, DirectoryForbidden
+from app.schema.event import BranchName, EventVcsBranchUpdated
+from app.storage.directory_state import DirectoryStates
+from app.users.users import Principal, is_within, may_enter, roots_of
+from app.util.project_files import HeldDirectory, ProjectBounds
+from app.util.shared_threads import work_in
+from app.workspace.workspace import Workspace, WorkspaceSettings
 
 
 class WorktreePlaces:

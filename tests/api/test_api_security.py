@@ -16,7 +16,7 @@ from running_app import RunningApp, running_app
 from app.api.security import is_loopback
 from app.main import create_app
 from app.settings import Settings
-from app.users import rate_limits
+from app.users import login
 
 ROOT = Path(__file__).parents[2]
 OURS = "http://127.0.0.1:4096"
@@ -242,7 +242,7 @@ WRONG_LOGINS: list[dict[str, str]] = [
 def password(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the throttle of wrong logins."""
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
-    monkeypatch.setattr(rate_limits, "LIMIT", "10000/minute")
+    monkeypatch.setattr(login, "LIMIT", "10000/minute")
 
 
 async def test_wrong_logins(tmp_path: Path, password: None) -> None:

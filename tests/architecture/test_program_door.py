@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-
 APP = Path(__file__).parents[2] / "app"
 STARTERS = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "stdio_client", "run_process", "open_process"}
 MODULES = {"subprocess", "pty"}

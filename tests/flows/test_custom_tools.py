@@ -1,26 +1,16 @@
 """Tools that plugins and files of the configuration's folders bring, in whole turns."""
 
 import asyncio
-import pytest
-from app.util.bounds import DEEPEST
-from collections.abc import AsyncIterator
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from plugin_files import PluginFiles
-from running_app import RunningApp
-from running_app import running_app
-from sandboxed import needs_sandbox
-from turns import call
-from turns import configured
-from turns import pending
-from turns import priced
-from turns import requests
-from turns import say
-from turns import tools
-from turns import until
 from typing import Any
 
+import pytest
+from plugin_files import PluginFiles
+from running_app import RunningApp, running_app
+from sandboxed import needs_sandbox
+from turns import call, configured, pending, priced, requests, say, tools, until
 
 DICE = """
     from pydantic import BaseModel, Field

@@ -1,47 +1,46 @@
 """What providers do wrong, and what comes of it: another try, or a stored error."""
 
 import asyncio
-import pytest
 import sqlite3
-from app.provider.base import ApiFailure
-from app.provider.base import ModelRequest
-from app.provider.base import StreamEvent
-from app.provider.base import StreamStart
-from app.provider.base import TextDelta
-from app.provider.base import TextEnd
-from app.provider.base import TextStart
-from app.provider.base import ToolCall
-from app.provider.base import ToolInputStart
-from app.provider.scripted import ScriptedProvider
-from app.provider.scripted import ScriptedTurn
-from app.provider.scripted import TITLE
-from app.provider.scripted import parse_turn
-from app.util.data_files import ServerLocks
 from collections.abc import AsyncGenerator
 from contextlib import closing
-from itertools import count
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
-from refused_commits import RefusedCommits
-from refused_commits import refused_commits
-from running_app import RunningApp
-from running_app import running_app
-from turns import assert_finished
-from turns import bash
-from turns import call
-from turns import configured
-from turns import priced
-from turns import requests
-from turns import say
-from turns import statuses
-from turns import talking
-from turns import texts
-from turns import titled
-from turns import tools
-from turns import types
-from turns import until
 from typing import Any
 
+import pytest
+from refused_commits import RefusedCommits, refused_commits
+from running_app import RunningApp, running_app
+from turns import (
+    assert_finished,
+    bash,
+    call,
+    configured,
+    priced,
+    requests,
+    say,
+    statuses,
+    talking,
+    texts,
+    titled,
+    tools,
+    types,
+    until,
+)
+
+from app.provider.base import (
+    ApiFailure,
+    ModelRequest,
+    StreamEvent,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+)
+from app.provider.scripted import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
+from app.util.data_files import ServerLocks
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}
 

@@ -1,15 +1,14 @@
 """A session's events in the second API: read, left off and read on, they tell each thing once, whatever the journal still has."""
 
 import asyncio
-import pytest
-from app.session import replay
-from app.timeline.events import place
 from pathlib import Path
-from running_app import RunningApp
-from running_app import running_app
 from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
 from user_logins import user
 
+from app.session import replay
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
 TURNS = [[{"text": "One."}, READ], [{"text": "Two."}]]

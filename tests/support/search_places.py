@@ -1,10 +1,10 @@
 """Where tests search."""
 
-from app.sandbox.sandbox import OFF
-from app.sandbox.sandbox import Sandbox
+from pathlib import Path
+
+from app.sandbox.sandbox import OFF, Sandbox
 from app.tool.search import SearchPlace
 from app.util.project_files import HeldDirectory
-from pathlib import Path
 
 
 def search_place(folder: Path, sandbox: Sandbox = OFF) -> SearchPlace:

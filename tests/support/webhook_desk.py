@@ -2,38 +2,27 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storage_parts import writing
+
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
 from app.session.live_parts import SessionPublisher
 from app.storage.engine import Database
-from app.storage.repositories import journal_rows
-from app.storage.repositories import webhook_rows
+from app.storage.repositories import journal_rows, webhook_rows
 from app.storage.statements import Statements
 from app.storage.writer import Writer
 from app.tool.web import PinnedRequests
-from app.users.tokens import EventCursors
-from app.users.tokens import ServerSecret
-from app.users.users import OPERATOR
-from app.users.users import Principal
-from app.users.users import Users
+from app.users.tokens import EventCursors, ServerSecret
+from app.users.users import OPERATOR, Principal, Users
 from app.util import clock
-from app.webhook.message import SendResult
-from app.webhook.message import WebhookMessage
-from app.webhook.worker import WebhookOwners
-from app.webhook.worker import WebhookWorker
-from app.webhook.worker import WorkerServices
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from collections.abc import Iterator
-from contextlib import asynccontextmanager
-from contextlib import contextmanager
-from contextlib import suppress
-from dataclasses import dataclass
-from dataclasses import field
-from pathlib import Path
-from storage_parts import writing
-from typing import Any
-
+from app.webhook.message import SendResult, WebhookMessage
+from app.webhook.worker import WebhookOwners, WebhookWorker, WorkerServices
 
 PATIENCE = 60.0
 START = 1_700_000_000.0

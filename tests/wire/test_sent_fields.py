@@ -7,38 +7,29 @@ names it, or stands in docs/compatibility-descriptions.md with the reason why it
 import ast
 import inspect
 import json
-import pytest
 import re
 import textwrap
-from api_parity import Json
-from api_parity import content
-from api_parity import nameless
-from api_parity import operations
-from api_parity import query_names
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_parity import Json, content, nameless, operations, query_names
+from described_bodies import example, fitting_bodies, spoiled_bodies
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from running_app import RunningApp, running_app
+from starlette.routing import BaseRoute
+
 from app import main
-from app.config.keys import UNUSED
-from app.config.keys import unused_keys
+from app.config.keys import UNUSED, unused_keys
 from app.project.location import Location
 from app.schema import config
 from app.schema.config import Config
 from app.schema.session import CreateInput
-from collections.abc import AsyncIterator
-from collections.abc import Iterator
-from described_bodies import example
-from described_bodies import fitting_bodies
-from described_bodies import spoiled_bodies
-from fastapi import FastAPI
-from fastapi.dependencies.models import Dependant
-from fastapi.routing import APIRoute
-from functools import cache
-from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ValidationError
-from running_app import RunningApp
-from running_app import running_app
-from starlette.routing import BaseRoute
-from typing import Any
-
 
 ROOT = Path(__file__).parents[2]
 DESCRIPTIONS = {"1.1.34": "opencode_api.json", "1.18.33": "opencode_api_1.18.33.json"}

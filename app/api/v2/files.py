@@ -3,54 +3,25 @@ listed when its program has exited, until it is removed."""
 
 import asyncio
 import mimetypes
-from app.api.deps import AppServices
-from app.api.deps import Who
-from app.api.deps import search_place_of
-from app.api.deps import workspace_of
-from app.api.errors import ForbiddenError
-from app.api.errors import PtyNotFoundError
-from app.api.errors import Responses
-from app.api.errors import TaggedAnswer
-from app.api.errors import TaggedError
-from app.api.errors import answer
-from app.api.errors import described
-from app.api.file import files
-from app.api.file import paths_in
-from app.api.roles import ANSWERS
-from app.api.roles import READS
-from app.api.roles import WRITES
-from app.api.terminals import OutputCursor
-from app.api.terminals import PtyIdPath
-from app.api.terminals import Ticket
-from app.api.terminals import UpgradeRequired
-from app.api.terminals import issue_ticket
-from app.api.terminals import open_terminal
-from app.api.v2.shapes import Located
-from app.api.v2.shapes import Place
-from app.api.v2.shapes import PlaceLocation
-from app.api.v2.shapes import PlaceWorkspace
-from app.api.v2.shapes import T
-from app.api.v2.shapes import located
-from app.api.v2.shapes import router
-from app.browse.content import list_directory
-from app.browse.content import read
+from pathlib import Path as FilePath
+from typing import Annotated, Literal
+
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
+
+from app.api.deps import AppServices, Who, search_place_of, workspace_of
+from app.api.errors import ForbiddenError, PtyNotFoundError, Responses, TaggedAnswer, TaggedError, answer, described
+from app.api.file import files, paths_in
+from app.api.roles import ANSWERS, READS, WRITES
+from app.api.terminals import OutputCursor, PtyIdPath, Ticket, UpgradeRequired, issue_ticket, open_terminal
+from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
+from app.browse.content import list_directory, read
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.project import FileNode
-from app.schema.pty import Pty
-from app.schema.pty import PtyInput
-from app.schema.pty import PtyTicket
-from app.schema.pty import PtyUpdate
+from app.schema.terminal import Pty, PtyInput, PtyTicket, PtyUpdate
 from app.server import Server
-from app.users.principal import Principal
-from fastapi import Path
-from fastapi import Query
-from fastapi import Request
-from fastapi.responses import Response
-from pathlib import Path as FilePath
-from typing import Annotated
-from typing import Literal
-
+from app.users.users import Principal
 
 routes = router("", ForbiddenError, tags=["fs"])
 terminals = router("/pty", ForbiddenError, tags=["pty"])

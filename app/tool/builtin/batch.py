@@ -1,15 +1,13 @@
 import asyncio
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
 from app.permission.service import PermissionRejected
 from app.question.service import QuestionRejected
 from app.schema.base import Wire
-from app.tool.base import Tool
-from app.tool.base import ToolContext
-from app.tool.base import ToolResult
-from dataclasses import dataclass
-from pydantic import Field
-from typing import Annotated
-from typing import Any
-
+from app.tool.base import Tool, ToolContext, ToolResult
 
 MAX_CALLS = 25
 

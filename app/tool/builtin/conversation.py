@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.schema.agent import Agent, Skill
 from app.schema.base import Wire
-from app.schema.question import Answer, QuestionInfo, QuestionOption
+from app.schema.model import Agent, Skill
+from app.schema.permission import Answer, QuestionInfo, QuestionOption
 from app.schema.session import Todo
 from app.tool.base import SubagentRequest, Tool, ToolContext, ToolError, ToolPermission, ToolResult
 

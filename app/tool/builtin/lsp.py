@@ -1,24 +1,14 @@
 import asyncio
+from typing import Annotated, Any, Literal
+
 import orjson
+from pydantic import Field
+
 from app.schema.base import Wire
 from app.tool import text_file
-from app.tool.base import LanguageQuestion
-from app.tool.base import Tool
-from app.tool.base import ToolContext
-from app.tool.base import ToolError
-from app.tool.base import ToolPermission
-from app.tool.base import ToolResult
-from app.tool.boundary import ask_if_outside
-from app.tool.boundary import locate
-from app.tool.boundary import relative_name
-from app.tool.boundary import require_in_place
-from app.tool.boundary import root_of
+from app.tool.base import LanguageQuestion, Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.util.bounds import plain_json
-from pydantic import Field
-from typing import Annotated
-from typing import Any
-from typing import Literal
-
 
 Operation = Literal[
     "goToDefinition",

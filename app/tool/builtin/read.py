@@ -4,32 +4,19 @@ import asyncio
 import base64
 import os
 import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from pydantic import Field
+
 from app.schema.base import Wire
 from app.schema.part import FileContent
 from app.tool import text_file
-from app.tool.base import Tool
-from app.tool.base import ToolContext
-from app.tool.base import ToolError
-from app.tool.base import ToolPermission
-from app.tool.base import ToolResult
-from app.tool.boundary import ask_if_outside
-from app.tool.boundary import locate
-from app.tool.boundary import relative_name
-from app.tool.boundary import require_in_place
-from app.tool.boundary import root_of
-from app.tool.text_file import FileTimes
-from app.tool.text_file import Root
-from app.tool.text_file import Stamp
-from app.tool.text_file import names_in
-from app.tool.text_file import open_file
-from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import replace
-from pathlib import Path
-from pydantic import Field
-from typing import Annotated
-from typing import BinaryIO
-
+from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
+from app.tool.text_file import FileTimes, Root, Stamp, names_in, open_file
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000

@@ -23,7 +23,7 @@ from app.snapshot.lock import SnapshotFailed
 from app.snapshot.maintenance import complete_trees
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.storage import tables
-from app.storage.locks import Locks
+from app.storage.postgres import Locks
 from app.storage.repositories import session_rows
 from app.storage.writer import Tx, Writer
 from app.transfer.document import SessionDocument, SessionHistory

@@ -1,15 +1,18 @@
 """What the SDK's results become."""
 
+from mcp_types import (
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ReadResourceResult,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
+
 from app.mcp import client
 from app.schema.part import FileContent
-from mcp_types import BlobResourceContents
-from mcp_types import CallToolResult
-from mcp_types import EmbeddedResource
-from mcp_types import ReadResourceResult
-from mcp_types import ResourceLink
-from mcp_types import TextContent
-from mcp_types import TextResourceContents
-from mcp_types import Tool
 
 
 def test_texts_stand_apart_and_links_are_named() -> None:

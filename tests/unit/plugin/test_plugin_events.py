@@ -3,15 +3,14 @@
 import asyncio
 import json
 import logging
-import pytest
-from app.bus.base import Event
-from app.bus.memory import DISCONNECT_ABOVE
-from app.bus.memory import Listener
-from app.bus.memory import MemoryBus
-from app.plugin.host import forward
-from app.plugin.runner import HookRunner
-from app.plugin.runner import NamedHooks
 from typing import Any
+
+import pytest
+
+from app.bus.base import Event
+from app.bus.memory import DISCONNECT_ABOVE, Listener, MemoryBus
+from app.plugin.host import forward
+from app.plugin.runner import HookRunner, NamedHooks
 
 
 def event(name: str, size: int = 0, directory: str = "/here") -> Event:

@@ -1,13 +1,9 @@
 import pytest
+
 from app.config.flags import Flags
 from app.provider.base import Npm
-from app.provider.options import CallOptions
-from app.provider.options import call_options
-from app.schema.model import Agent
-from app.schema.model import Capabilities
-from app.schema.model import Model
-from app.schema.model import ModelApi
-from app.schema.model import ModelLimit
+from app.provider.options import CallOptions, call_options
+from app.schema.model import Agent, Capabilities, Model, ModelApi, ModelLimit
 
 
 def model(model_id: str, provider: str = "p", package: str = Npm.OPENAI_COMPATIBLE, **more: object) -> Model:

@@ -1,15 +1,13 @@
 """Calls that count against a budget."""
 
-from app.provider.base import ModelRequest
-from app.provider.base import StreamEvent
-from app.provider.base import StreamStart
-from app.provider.base import TextDelta
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+from fake_provider import ask
+
+from app.provider.base import ModelRequest, StreamEvent, StreamStart, TextDelta
 from app.provider.registry import metered
 from app.users.accounts import Budgets
-from collections.abc import AsyncGenerator
-from fake_provider import ask
-from typing import Any
-from typing import cast
 
 
 class Endless:

@@ -1,33 +1,27 @@
 """What a revert takes back, decided from the conversation alone."""
 
-import pytest
-from app.schema.message import AssistantMessage
-from app.schema.message import AssistantTime
-from app.schema.message import MessagePath
-from app.schema.message import MessageWithParts
-from app.schema.message import UserMessage
-from app.schema.message import UserTime
-from app.schema.part import Completed
-from app.schema.part import CompletedTime
-from app.schema.part import Ended
-from app.schema.part import Failed
-from app.schema.part import ModelRef
-from app.schema.part import Part
-from app.schema.part import PatchPart
-from app.schema.part import Running
-from app.schema.part import Started
-from app.schema.part import StepFinishPart
-from app.schema.part import StepStartPart
-from app.schema.part import TextPart
-from app.schema.part import Tokens
-from app.schema.part import ToolPart
-from app.session.revert_target import NO_SNAPSHOT
-from app.session.revert_target import RevertTarget
-from app.session.revert_target import find_target
-from app.session.revert_target import reported_edits
-from app.session.revert_target import unknown_changes
 from typing import Any
 
+import pytest
+
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
+from app.schema.part import (
+    Completed,
+    CompletedTime,
+    Ended,
+    Failed,
+    ModelRef,
+    Part,
+    PatchPart,
+    Running,
+    Started,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Tokens,
+    ToolPart,
+)
+from app.session.revert_target import NO_SNAPSHOT, RevertTarget, find_target, reported_edits, unknown_changes
 
 MODEL = ModelRef(provider_id="scripted", model_id="scripted")
 A, B, C = "a" * 40, "b" * 40, "c" * 40
@@ -199,4 +193,3 @@ def test_edits_before_the_part_are_not_listed() -> None:
     found = find_target([user("msg_0"), answer("msg_a", "msg_0", *parts)], "msg_a", "prt_2")
     assert found is not None
     assert reported_edits(found) == {"/w/y": A}
-

@@ -1,14 +1,10 @@
 """A fork is a copy with ids of its own, of all or of what stands before a message."""
 
 import pytest
-from app.schema.permission import Rule
 from database_meter import metered
-from session_parts import PLACE
-from session_parts import Sessions
-from session_parts import assistant
-from session_parts import session
-from session_parts import text_part
-from session_parts import user
+from session_parts import PLACE, Sessions, assistant, session, text_part, user
+
+from app.schema.permission import Rule
 
 
 @pytest.fixture
@@ -86,4 +82,3 @@ async def test_a_longer_history_takes_no_more_statements(talked: Sessions) -> No
     for n in range(5, 45):
         await talked.put(user(f"msg_{n:03}"), text_part(f"prt_{n}", "more", f"msg_{n:03}"))
     assert await statements() <= of_four_messages <= 16
-

@@ -1,11 +1,15 @@
 """A session runs in one place: a lease that another live server holds is respected, a dead one's is taken over."""
 
 import asyncio
-import pytest
 import time
+from pathlib import Path
+
+import pytest
+from session_parts import Sessions, more_sessions, user
+from storage_parts import open_storage, saying
+
 from app.schema.errors import SessionBusy
-from app.session.lease import DEAD_AFTER_MS
-from app.session.lease import Leases
+from app.session.lease import DEAD_AFTER_MS, Leases
 from app.session.session_tx import SessionTx
 from app.storage.engine import Connection
 from app.storage.repositories import work_rows
@@ -13,12 +17,6 @@ from app.storage.tables import LEASE
 from app.storage.writer import StaleLease
 from app.util import clock
 from app.util.data_files import ServerLocks
-from pathlib import Path
-from session_parts import Sessions
-from session_parts import more_sessions
-from session_parts import user
-from storage_parts import open_storage
-from storage_parts import saying
 
 
 @pytest.fixture
@@ -277,4 +275,3 @@ async def test_a_run_that_follows_a_cancelled_acquisition_keeps_its_own_lease(se
         await sessions.storage.writer.barrier()
     (row,) = await sessions.storage.rows(LEASE)
     assert (row.owner, row.generation) == (lease.owner, lease.generation) and sessions.leases.held("ses_1") == lease
-

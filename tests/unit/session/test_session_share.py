@@ -1,16 +1,13 @@
 """Sharing a session, reading it by its link, taking the link back."""
 
-import pytest
 import re
+
+import pytest
+from session_parts import PLACE, Sessions, session
+
 from app.config.flags import Flags
 from app.schema.config import Config
-from app.session.share import Shares
-from app.session.share import may_share
-from app.session.share import shares_automatically
-from session_parts import PLACE
-from session_parts import Sessions
-from session_parts import session
-
+from app.session.share import Shares, may_share, shares_automatically
 
 BASE = "https://here.example"
 
@@ -67,4 +64,3 @@ async def test_a_server_that_moved_gives_the_same_link_at_its_new_address(sessio
 def test_what_configuration_and_flags_say(config: dict[str, str], flags: dict[str, bool], may: bool, by_itself: bool) -> None:
     given = Config.model_validate(config), Flags(**flags)  # type: ignore[arg-type]
     assert (may_share(*given), shares_automatically(*given)) == (may, by_itself)
-

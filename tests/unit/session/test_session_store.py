@@ -1,27 +1,20 @@
 """The one door: what is committed is announced, what streams is seen before it is written."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import orjson
 import pytest
+from session_parts import DIRECTORY, Sessions, text_part, user
+
 from app.bus.base import PartDelta
-from app.schema.part import Completed
-from app.schema.part import CompletedTime
-from app.schema.part import Part
-from app.schema.part import Running
-from app.schema.part import Started
-from app.schema.part import Tokens
-from app.schema.part import ToolPart
+from app.schema.part import Completed, CompletedTime, Part, Running, Started, Tokens, ToolPart
 from app.session.live_parts import WRITE_BEHIND_SECONDS
 from app.session.session_tx import SessionTx
 from app.session.usage import Sums
 from app.storage.tables import PART
-from collections.abc import Callable
-from functools import partial
-from session_parts import DIRECTORY
-from session_parts import Sessions
-from session_parts import text_part
-from session_parts import user
-from typing import Any
 
 
 def _rename(title: str, tx: SessionTx) -> None:
@@ -207,4 +200,3 @@ async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sess
     sessions.database.gate.set()
     await sessions.store.barrier()
     assert sessions.storage.bus.order[-1] == "Hello" and len(sessions.storage.bus.order) == 2
-

@@ -1,23 +1,16 @@
 """Diffs are computed, stored and announced when the trees that they are made of differ, and not otherwise."""
 
 import asyncio
+from dataclasses import dataclass, field
+
 import orjson
 import pytest
+from session_parts import DIRECTORY, PLACE, TITLE_USAGE, Sessions, assistant, user
+
 from app.schema.errors import NotFound
-from app.schema.part import PatchPart
-from app.schema.part import StepFinishPart
-from app.schema.part import StepStartPart
-from app.schema.part import Tokens
+from app.schema.part import PatchPart, StepFinishPart, StepStartPart, Tokens
 from app.schema.session import FileDiff
 from app.session.summary import Summaries
-from dataclasses import dataclass
-from dataclasses import field
-from session_parts import DIRECTORY
-from session_parts import PLACE
-from session_parts import Sessions
-from session_parts import TITLE_USAGE
-from session_parts import assistant
-from session_parts import user
 
 
 @dataclass
@@ -151,4 +144,3 @@ async def test_what_is_deleted_meanwhile_stays_deleted(sessions: Sessions, delet
         await late
     with pytest.raises(NotFound):
         await summaries.set_title(PLACE, "ses_1", "msg_p", "Late", TITLE_USAGE)
-

@@ -2,20 +2,19 @@
 
 import ctypes
 import os
-import pytest
 import sys
 import threading
-from app.tool import text_file
-from app.tool.base import ToolError
-from app.tool.text_file import folder_of
-from app.tool.text_file import open_file
-from app.util.project_files import HeldDirectory
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from exchanging import exchanging
 from pathlib import Path
 
+import pytest
+from exchanging import exchanging
+
+from app.tool import text_file
+from app.tool.base import ToolError
+from app.tool.text_file import folder_of, open_file
+from app.util.project_files import HeldDirectory
 
 WANTED, MOST = 30, 100_000
 AT_FDCWD, RENAME_EXCHANGE = -100, 2

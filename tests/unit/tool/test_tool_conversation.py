@@ -2,33 +2,30 @@
 
 import asyncio
 import json
-import pytest
-from app.permission.service import PermissionDenied
-from app.permission.service import PermissionRejected
-from app.question.service import QuestionRejected
-from app.schema.model import Agent
-from app.schema.model import Skill
-from app.schema.session import Todo
-from app.tool.base import SubagentRequest
-from app.tool.base import ToolContext
-from app.tool.base import ToolError
-from app.tool.base import ToolResult
-from app.tool.builtin.batch import BatchParameters
-from app.tool.builtin.batch import BatchTool
-from app.tool.builtin.conversation import InvalidParameters
-from app.tool.builtin.conversation import InvalidTool
-from app.tool.builtin.conversation import QuestionParameters
-from app.tool.builtin.conversation import QuestionTool
-from app.tool.builtin.conversation import SkillParameters
-from app.tool.builtin.conversation import SkillTool
-from app.tool.builtin.conversation import TaskParameters
-from app.tool.builtin.conversation import TaskTool
-from app.tool.builtin.conversation import TodoReadParameters
-from app.tool.builtin.conversation import TodoReadTool
-from app.tool.builtin.conversation import TodoWriteParameters
-from app.tool.builtin.conversation import TodoWriteTool
 from pathlib import Path
 
+import pytest
+
+from app.permission.service import PermissionDenied, PermissionRejected
+from app.question.service import QuestionRejected
+from app.schema.model import Agent, Skill
+from app.schema.session import Todo
+from app.tool.base import SubagentRequest, ToolContext, ToolError, ToolResult
+from app.tool.builtin.batch import BatchParameters, BatchTool
+from app.tool.builtin.conversation import (
+    InvalidParameters,
+    InvalidTool,
+    QuestionParameters,
+    QuestionTool,
+    SkillParameters,
+    SkillTool,
+    TaskParameters,
+    TaskTool,
+    TodoReadParameters,
+    TodoReadTool,
+    TodoWriteParameters,
+    TodoWriteTool,
+)
 
 TODOS = [
     {"content": "é", "status": "pending", "priority": "high", "id": "1"},

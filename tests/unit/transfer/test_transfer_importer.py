@@ -1,29 +1,18 @@
 """What the importer stores, and that it stores all or nothing."""
 
 import pytest
+from conversation import assistant, text, tool, user
+from session_parts import PLACE, Sessions
+
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
-from app.schema.session import FileDiff
-from app.schema.session import Session
-from app.schema.session import Todo
+from app.schema.session import FileDiff, Session, Todo
 from app.session.service import new_session
-from app.session.usage import ProjectFull
-from app.session.usage import ProjectQuota
+from app.session.usage import ProjectFull, ProjectQuota
 from app.storage.engine import StorageError
-from app.storage.repositories import work_rows
-from app.transfer.document import SessionDocument
-from app.transfer.document import SessionHistory
-from app.transfer.importing import Destination
-from app.transfer.importing import Importer
-from app.transfer.importing import SessionExists
+from app.transfer.document import SessionDocument, SessionHistory
+from app.transfer.importing import Destination, Importer, SessionExists
 from app.util import ids
-from conversation import assistant
-from conversation import text
-from conversation import tool
-from conversation import user
-from session_parts import PLACE
-from session_parts import Sessions
-
 
 TODO = Todo(content="tidy", status="pending", priority="high", id="1")
 DIFF = FileDiff(file="a.txt", before="", after="x\n", additions=1, deletions=0)
@@ -84,4 +73,3 @@ async def filled(sessions: Sessions, document: SessionDocument) -> SessionDocume
     """The project has something in it."""
     await sessions.put(user(text("x" * 100)))
     return document
-

@@ -1,15 +1,14 @@
 """Where documents are read from: files, and addresses within their limits."""
 
-import orjson
-import pytest
-from app.tool.web import Address
-from app.tool.web import PinnedRequests
-from app.transfer.importing import UnreadableSource
-from app.transfer.importing import read_source
 from ipaddress import ip_address
 from pathlib import Path
+
+import orjson
+import pytest
 from web_page import web_page
 
+from app.tool.web import Address, PinnedRequests
+from app.transfer.importing import UnreadableSource, read_source
 
 DOCUMENT = '{"info": {}}'
 

@@ -1,18 +1,9 @@
 import pytest
+from conversation import completed, failed, pending, reasoning, running, step_start, text, tool
+
 from app.context.history import INTERRUPTED
-from app.schema.part import Failed
-from app.schema.part import Part
-from app.schema.part import Span
-from app.schema.part import ToolPart
+from app.schema.part import Failed, Part, Span, ToolPart
 from app.turn.ends import interrupted_part
-from conversation import completed
-from conversation import failed
-from conversation import pending
-from conversation import reasoning
-from conversation import running
-from conversation import step_start
-from conversation import text
-from conversation import tool
 
 
 @pytest.mark.parametrize("state", [pending(), running()])

@@ -1,56 +1,42 @@
 """Random conversations, as every adapter sends them: whatever happened in one, its next request is one that providers accept."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
-from app.context.history import remind
-from app.context.history import to_model_messages
-from app.context.window import LEFT_OUT
-from app.context.window import estimate_messages
-from app.context.window import shortened
+from conversation import (
+    agent,
+    assistant,
+    compaction,
+    completed,
+    failed,
+    file,
+    model,
+    pending,
+    reasoning,
+    running,
+    step_finish,
+    step_start,
+    subtask,
+    text,
+    tool,
+    user,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from long_form import LONG
+
+from app.context.history import remind, to_model_messages
+from app.context.window import LEFT_OUT, estimate_messages, shortened
 from app.provider.anthropic_messages import anthropic_body
-from app.provider.base import AssistantTurn
-from app.provider.base import ModelMessage
-from app.provider.base import ModelRequest
-from app.provider.base import Npm
-from app.provider.base import TextBlock
-from app.provider.base import ToolCallBlock
-from app.provider.base import ToolTurn
-from app.provider.base import UserTurn
+from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, Npm, TextBlock, ToolCallBlock, ToolTurn, UserTurn
 from app.provider.openai_chat import chat_body
 from app.provider.openai_responses import responses_body
 from app.provider.transform import prepare
 from app.schema.message import MessageWithParts
-from app.schema.model import Capabilities
-from app.schema.model import Modalities
-from app.schema.model import Model
-from app.schema.model import ModelApi
-from app.schema.part import AgentPart
-from app.schema.part import PatchPart
-from app.turn.ends import TurnFailure
-from app.turn.ends import aborted
-from app.turn.ends import to_message_error
-from collections.abc import Sequence
-from conversation import agent
-from conversation import assistant
-from conversation import compaction
-from conversation import completed
-from conversation import failed
-from conversation import file
-from conversation import model
-from conversation import pending
-from conversation import reasoning
-from conversation import running
-from conversation import step_finish
-from conversation import step_start
-from conversation import subtask
-from conversation import text
-from conversation import tool
-from conversation import user
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from long_form import LONG
-from typing import Any
-
+from app.schema.model import Capabilities, Modalities, Model, ModelApi
+from app.schema.part import AgentPart, PatchPart
+from app.turn.ends import TurnFailure, aborted, to_message_error
 
 SECRET = "not for the model"
 FOREIGN = {"anthropic": {"signature": SECRET}, "openai": {"itemId": SECRET, "reasoningEncryptedContent": SECRET}}

@@ -1,23 +1,14 @@
 import asyncio
+
 import pytest
+from conversation import assistant
+from session_parts import PLACE, Sessions
+
 from app.schema.message import AssistantMessage
-from app.schema.part import Completed
-from app.schema.part import Failed
-from app.schema.part import FileContent
-from app.schema.part import Part
-from app.schema.part import Pending
-from app.schema.part import ReasoningPart
-from app.schema.part import Running
-from app.schema.part import TextPart
-from app.schema.part import Tokens
-from app.schema.part import ToolPart
+from app.schema.part import Failed, Part, ReasoningPart, Running, TextPart, Tokens, ToolPart
 from app.storage.engine import StorageError
 from app.tool.base import ToolResult
-from app.turn.part_writer import ABORTED
-from app.turn.part_writer import PartWriter
-from conversation import assistant
-from session_parts import PLACE
-from session_parts import Sessions
+from app.turn.part_writer import ABORTED, PartWriter
 
 
 @pytest.fixture

@@ -1,22 +1,11 @@
 """Which old tool outputs are cleared."""
 
 import pytest
-from app.context.window import estimate
-from app.schema.message import AssistantMessage
-from app.schema.message import AssistantTime
-from app.schema.message import MessagePath
-from app.schema.message import MessageWithParts
-from app.schema.message import UserMessage
-from app.schema.message import UserTime
-from app.schema.part import Completed
-from app.schema.part import CompletedTime
-from app.schema.part import ModelRef
-from app.schema.part import ToolPart
-from app.turn.compaction import MINIMUM_TOKENS
-from app.turn.compaction import PROTECTED_TOKENS
-from app.turn.compaction import prunable_calls
-from app.turn.compaction import prune_limits
 
+from app.context.window import estimate
+from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
+from app.schema.part import Completed, CompletedTime, ModelRef, ToolPart
+from app.turn.compaction import MINIMUM_TOKENS, PROTECTED_TOKENS, prunable_calls, prune_limits
 
 MODEL = ModelRef(provider_id="p", model_id="m")
 TEN_THOUSAND = "x" * 40_000

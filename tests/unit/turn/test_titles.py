@@ -1,18 +1,11 @@
 import pytest
+from conversation import assistant, compaction, file, subtask, text, user
+
 from app.schema.message import MessageWithParts
-from app.schema.session import Session
-from app.schema.session import SessionTime
+from app.schema.session import Session, SessionTime
 from app.session.fork import default_title
 from app.turn.ends import aborted
-from app.turn.titles import MAX_LENGTH
-from app.turn.titles import clean
-from app.turn.titles import title_context
-from conversation import assistant
-from conversation import compaction
-from conversation import file
-from conversation import subtask
-from conversation import text
-from conversation import user
+from app.turn.titles import MAX_LENGTH, clean, title_context
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,19 @@
 import asyncio
 import json
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from bare_instance import bare_instance
+from conversation import assistant, text, user
+
 from app.schema.errors import NotFound
 from app.schema.message import UserSummary
 from app.schema.part import PatchPart
 from app.schema.session import FileDiff
 from app.session.summary import SessionTasks
 from app.turn import turn_context
-from app.turn.turn_context import StepTrees
-from app.turn.turn_context import TurnDiffs
-from app.turn.turn_context import prompt_without_diffs
-from bare_instance import bare_instance
-from collections.abc import Callable
-from conversation import assistant
-from conversation import text
-from conversation import user
-from typing import Any
+from app.turn.turn_context import StepTrees, TurnDiffs, prompt_without_diffs
 
 
 class Updates:

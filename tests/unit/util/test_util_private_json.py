@@ -1,18 +1,17 @@
 """Servers and commands of one user share the files: each change is made to what is there."""
 
-import pytest
-from app.mcp.values import CredentialStore
-from app.mcp.values import Credentials
-from app.provider.connected import AuthStore
-from app.schema.model import ApiAuth
-from app.users.tokens import TokenNameTaken
-from app.users.tokens import TokenStore
-from app.util.data_files import PrivateJson
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
+from app.mcp.values import Credentials, CredentialStore
+from app.provider.connected import AuthStore
+from app.schema.model import ApiAuth
+from app.users.tokens import TokenNameTaken, TokenStore
+from app.util.data_files import PrivateJson
 
 AT_ONCE = 8
 

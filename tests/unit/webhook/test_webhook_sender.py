@@ -2,25 +2,18 @@
 
 import asyncio
 import json
-import pytest
-from app.tool.web import PinnedRequests
-from app.webhook.message import SendResult
-from app.webhook.message import WebhookSender
-from app.webhook.message import is_secret
-from app.webhook.message import message
-from app.webhook.message import message_id
-from app.webhook.message import new_secret
-from app.webhook.message import problem
-from app.webhook.worker import GIVE_UP_AFTER_MS
-from app.webhook.worker import next_attempt
 from collections.abc import Iterator
+
+import pytest
 from doc_snippets import blocks
 from running_server import ROOT
 from standardwebhooks import Webhook as Verifier
 from webhook_desk import requests_to
-from webhook_receiver import Receiver
-from webhook_receiver import webhook_receiver
+from webhook_receiver import Receiver, webhook_receiver
 
+from app.tool.web import PinnedRequests
+from app.webhook.message import SendResult, WebhookSender, is_secret, message, message_id, new_secret, problem
+from app.webhook.worker import GIVE_UP_AFTER_MS, next_attempt
 
 MESSAGE = message("evt_1", "session.idle", 1_700_000_000_000, "/d", {"sessionID": "ses_1"})
 ANYWHERE = PinnedRequests(allow_private=True)
