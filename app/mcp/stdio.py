@@ -155,7 +155,7 @@ class _Pipes:
         except asyncio.IncompleteReadError:
             return b""
         except asyncio.LimitOverrunError as error:
-            raise AnswerPassedLimit(f"A line of the server has more than {bounded_answer.MAX_EVENT_BYTES} bytes") from error
+            raise AnswerPassedLimit(f"A line of the server has more than {bounds.MAX_EVENT_BYTES} bytes") from error
 
     async def _tell_end(self) -> None:
         """Unless who asks the server has gone before."""
