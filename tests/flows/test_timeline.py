@@ -16,7 +16,7 @@ from app.bus.base import Event
 from app.session import replay
 from app.storage.engine import Connection
 from app.timeline import service
-from app.timeline.events import place
+from app.timeline.events import place_of
 from app.timeline.service import _WholeHistory
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
@@ -245,7 +245,7 @@ async def test_what_is_told_of_an_event_is_read_once_for_all_who_listen(tmp_path
         for events in listening:
             await events.until("session.next.step.ended", count=2)
         whole = await history(app, session)
-    told_of = {place(seq).journal_seq for seq in seqs(whole)}
+    told_of = {place_of(seq).journal_seq for seq in seqs(whole)}
     assert [read.count(seq) for seq in told_of] == [1] * len(told_of)
     for events in listening[1::2]:
         assert [event.data for event in events.seen] == whole

@@ -9,7 +9,7 @@ from typing import Any
 from running_app import RunningApp, make_workspace
 
 from app.provider.base import ModelRequest
-from app.session.fork import is_default
+from app.session.fork import is_default_title
 
 PATIENCE = 60.0
 
@@ -112,7 +112,7 @@ async def titled(app: RunningApp, session_id: str) -> dict[str, Any]:
     """The session when it has a title of its own: that may come after the answer."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while is_default((found := await app.get(f"/session/{session_id}"))["title"]):
+            while is_default_title((found := await app.get(f"/session/{session_id}"))["title"]):
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"{session_id} got no title") from None
