@@ -212,8 +212,8 @@ def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]
     """What is read in it is of one moment. One that writes has the database for itself from its beginning, so that what it
     decides by stays true.
 
-    Begun by a statement of its own: an engine with SQLAlchemy's event "begin" asks its listeners three times for every statement,
-    which takes as long as the statement."""
+    Begun by a statement of its own: an engine with a listener for the event "begin" looks for listeners of each statement
+    too, which takes 9 µs a statement, as long as the statement itself."""
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
 
@@ -237,16 +237,6 @@ LIFETIME_MS = 30_000
 MOST = 1_000
 
 
-class EventTokens(Protocol):
-    async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
-        """A token for a stream of the principal, and when it expires (epoch milliseconds)."""
-        ...
-
-    async def redeem(self, token: str) -> Principal | None:
-        """Whose stream it opens. Only once. Takes no time that tells more than whether there is such a token."""
-        ...
-
-
 class OneTimeTokens(Generic[T]):
     """Of one server. Of too many that wait, the oldest goes."""
 
@@ -270,6 +260,8 @@ class OneTimeTokens(Generic[T]):
 
 
 class MemoryEventTokens:
+    """Each opens one stream of a principal. Takes no time that tells more than whether there is such a token."""
+
     def __init__(self) -> None:
         self._tokens = OneTimeTokens[Principal](LIFETIME_MS)
 
@@ -303,6 +295,9 @@ class StoredEventTokens:
         wanted = {"given": _hash(token), "lifetime": LIFETIME_MS}
         redeemed = await self._writer.commit(lambda tx: tx.execute(tx.sql.redeem_event_token, wanted).scalar_one_or_none())
         return _principal(redeemed) if redeemed else None
+
+
+EventTokens = MemoryEventTokens | StoredEventTokens
 
 
 def _principal(stored: str) -> Principal:

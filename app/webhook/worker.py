@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -25,7 +25,7 @@ from app.users.tokens import EventCursors
 from app.users.users import OPERATOR, Principal, Role, Users
 from app.util import clock
 from app.util.tasks import FailureLog
-from app.webhook.message import SendResult, WebhookMessage, matches, message, message_id
+from app.webhook.message import SendResult, WebhookMessage, WebhookSender, matches, message, message_id
 
 # When a message that was not accepted is sent again. Pure; times in epoch milliseconds.
 
@@ -104,12 +104,6 @@ STORE_SKIPPED = 500
 AFTER_FAILURE_SECONDS = 2.0
 
 
-class Sender(Protocol):
-    async def send(self, url: str, secret: str, message: WebhookMessage) -> SendResult: ...
-
-    async def close(self) -> None: ...
-
-
 class ClaimLost(Exception):
     """Another server delivers the webhook, or it was removed."""
 
@@ -135,7 +129,7 @@ class WorkerServices:
 class WebhookWorker:
     """`run` returns when the webhook is switched off, removed, or delivered by another server."""
 
-    def __init__(self, webhook: Any, secret: str | None, sender: Sender, services: WorkerServices) -> None:
+    def __init__(self, webhook: Any, secret: str | None, sender: WebhookSender, services: WorkerServices) -> None:
         """`webhook`: its row. `secret`: None if this server cannot decrypt it."""
         self._webhook = webhook
         self._secret = secret
