@@ -268,7 +268,10 @@ class Server:
         self.states = DirectoryStates(self.database, self.writer, self.leases.owner if self.is_shared else None)
         self.projects = Projects(self.database, self.writer)
         self.auth, self.known = AuthStore(data_dir), Catalogue()
-        self.toolbox = self._make_toolbox()
+        # Commands see no key of a known provider.
+        key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
+        tools = ToolSettings(self.flags, key_names, settings.allow_private_addresses)
+        self.toolbox = Toolbox(tools, self.sandbox, self.database.locks)
         self.workspaces = self._make_workspaces(home)
         self.instances = Instances(
             self.workspaces,
@@ -290,12 +293,6 @@ class Server:
             self.workspaces.admits,
             " on this server. A terminal is reached through the server that made it." if self.is_shared else "",
         )
-
-    def _make_toolbox(self) -> Toolbox:
-        """Commands see no key of a known provider."""
-        key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
-        settings = ToolSettings(self.flags, key_names, self.settings.allow_private_addresses)
-        return Toolbox(settings, self.sandbox, self.database.locks)
 
     def _make_workspaces(self, home: Path) -> Workspaces:
         settings, users = self.settings, self.users
@@ -330,7 +327,10 @@ class Server:
         settings, store, live = self.settings, self.store, self.live
         self.outputs = OutputStore(settings.data_dir / "tool-output")
         self.instruction_pages = InstructionPages()
-        self.intake = self._make_intake()
+        toolbox = self.toolbox
+        files = FileReader(store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
+        self.intake = Intake(store, Resolver(files), limits, self.quota)
         self.prompts = Prompts(self._turn_services(), self.intake, live, settings.max_running_sessions)
         self.queue = PromptQueue(store, self.prompts, self.intake, live, self.instances, most=settings.max_waiting_prompts)
         self.actions = SessionActions(
@@ -339,18 +339,12 @@ class Server:
             intake=self.intake,
             live=live,
             reverts=self.reverts,
-            commands=Commands(self.toolbox.shell, self.toolbox.environment, self.sandbox),
+            commands=Commands(toolbox.shell, toolbox.environment, self.sandbox),
             projects=self.projects,
         )
         self.deletion = Deletion(self.sessions, live, self.tasks)
         self.disposal = Disposal(self.instances, live, self.states, self.terminals)
         self.retention = Retention(self.database, store, self.sessions, live, settings.data_dir)
-
-    def _make_intake(self) -> Intake:
-        toolbox, settings = self.toolbox, self.settings
-        files = FileReader(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
-        limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
-        return Intake(self.store, Resolver(files), limits, self.quota)
 
     def _turn_services(self) -> TurnServices:
         return TurnServices(
@@ -481,7 +475,8 @@ class Server:
         if ended := await asyncio.to_thread(marks.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
-        await self._look_for_users()
+        # Reads their roots, which sessions that are recovered may work in.
+        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(session_rows.has_owned_sessions)
         await self.workspaces.start()
         await self.bus.start()
         await self.replicas.start()
@@ -489,7 +484,10 @@ class Server:
         if self.choices.recovers_all:
             await self.recovery.run()
         self.recovery.watch()
-        await self._resume_queues()
+        if self.choices.recovers_all and self.is_shared:
+            self.queue.watch()
+        elif self.choices.recovers_all:
+            await self.queue.resume()
         self.live.watch()
         if self.locks:
             self.locks.remove_unlocked()
@@ -528,18 +526,6 @@ class Server:
         part that cannot be stopped leaves no other one open: what it raised is raised in the end. So is what was started is
         stopped where `start` failed."""
         await self._running.aclose()
-
-    async def _resume_queues(self) -> None:
-        if not self.choices.recovers_all:
-            return
-        if self.is_shared:
-            self.queue.watch()
-        else:
-            await self.queue.resume()
-
-    async def _look_for_users(self) -> None:
-        """Reads their roots, which sessions that are recovered may work in."""
-        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(session_rows.has_owned_sessions)
 
     def _hold_lock(self) -> None:
         try:

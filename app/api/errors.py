@@ -241,14 +241,11 @@ def first_form(error: Exception, path: str) -> Response:
 
 
 def _invalid(error: RequestValidationError, *, holds_key: bool) -> Response:
-    issues = [_issue(issue) for issue in error.errors()[:MAX_ISSUES]]
+    # `path` names the field, without FastAPI's leading `body` or `query`.
+    found = error.errors()[:MAX_ISSUES]
+    issues = [{"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]} for issue in found]
     received = None if holds_key else _echo(error.body)
-    return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[error.errors()[0]["loc"][0]]))
-
-
-def _issue(issue: Any) -> dict[str, Any]:
-    """`path` names the field, without FastAPI's leading `body` or `query`."""
-    return {"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]}
+    return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[found[0]["loc"][0]]))
 
 
 def _echo(body: Any) -> Any:

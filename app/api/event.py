@@ -146,11 +146,6 @@ class WantedEvents:
     second: bool = False
     """In the second API's form."""
 
-    @classmethod
-    def of(cls, parts: str, ids: bool, *cursors: str | None) -> "WantedEvents":
-        deltas, resumes = parts == "delta", any(cursor is not None for cursor in cursors)
-        return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
-
 
 async def _wanted(
     parts: Parts = "full",
@@ -161,7 +156,8 @@ async def _wanted(
     token: Token = None,
 ) -> WantedEvents:
     """The token was looked at by the guard."""
-    return WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor)
+    deltas, resumes = parts == "delta", last_event_id is not None or cursor is not None
+    return WantedEvents(deltas, ids or is_opencode(user_agent) or deltas or resumes, last_event_id or cursor or None)
 
 
 Wanted = Annotated[WantedEvents, Depends(_wanted)]

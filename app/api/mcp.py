@@ -21,7 +21,6 @@ from app.mcp import signing_in
 from app.mcp.redirect import CALLBACK_PATH
 from app.mcp.servers import McpServers
 from app.mcp.sign_in import state_of
-from app.mcp.values import ServerResource
 from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 from app.schema.mcp import McpResource, MCPStatus, MCPStatusConnected
@@ -133,13 +132,12 @@ async def resources(servers: Servers) -> dict[str, McpResource]:
     """Of the servers that are connected, by `<server>:<name>` in the letters of a command's name."""
     offers = await servers.offers()
     found = [one for offered in offers for one in offered.resources]
-    return {f"{sanitised(one.server)}:{sanitised(one.name)}": _resource(one) for one in found}
-
-
-def _resource(resource: ServerResource) -> McpResource:
-    return McpResource(
-        name=resource.name, uri=resource.uri, description=resource.description, mime_type=resource.mime, client=resource.server
-    )
+    return {
+        f"{sanitised(one.server)}:{sanitised(one.name)}": McpResource(
+            name=one.name, uri=one.uri, description=one.description, mime_type=one.mime, client=one.server
+        )
+        for one in found
+    }
 
 
 def _redirect_uri(request: Request) -> str:

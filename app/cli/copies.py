@@ -26,7 +26,7 @@ from app.util.server_locks import ServerLocks
 
 if TYPE_CHECKING:
     from app.api_client.client import ApiClient
-    from app.backup.manifest import BackupProgress, Manifest
+    from app.backup.manifest import Manifest
     from app.storage.engine import Database
     from app.transfer.opencode.records import SourceReader
     from app.transfer.opencode.report import ImportReport
@@ -98,8 +98,11 @@ def import_document(
 ) -> None:
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
 
+    given = settings()
+    requests = PinnedRequests(allow_private=given.allow_private_addresses)
+
     async def store(api: "ApiClient") -> Any:
-        return await api.upload("/session/import", await _document(source), ids=new_ids.value)
+        return await api.upload("/session/import", await read_source(source, requests, given.max_import_bytes), ids=new_ids.value)
 
     try:
         imported = with_server(attach, where, store)
@@ -109,12 +112,6 @@ def import_document(
         typer.echo(note, err=True)
     below = len(imported["sessions"]) - 1
     typer.echo(f"Imported session: {imported['info']['id']}{f' and {below} below it' if below else ''}")
-
-
-async def _document(source: str) -> bytes:
-    given = settings()
-    requests = PinnedRequests(allow_private=given.allow_private_addresses)
-    return await read_source(source, requests, given.max_import_bytes)
 
 
 BackupTarget = Annotated[
@@ -132,6 +129,7 @@ _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump tha
 
 def backup(target: BackupTarget) -> None:
     """Copy all that the server keeps to a file or directory, while it runs: database, snapshots, outputs, keys."""
+    from app.backup.making import back_up
     from app.cli.render import progress_bars
     from app.storage.engine import Database
 
@@ -140,14 +138,8 @@ def backup(target: BackupTarget) -> None:
     with _failures(), database_must_do():
         _require_something(here)
         with closing(Database(here.resolved_database_url)) as database, progress_bars() as progress:
-            manifest = asyncio.run(_back_up(here, database, path, progress))
+            manifest = asyncio.run(back_up(here.data_dir, database, path, progress))
     typer.echo(f"{path}: {_held(manifest)}")
-
-
-async def _back_up(here: Settings, database: "Database", path: Path, progress: "BackupProgress") -> "Manifest":
-    from app.backup.making import back_up
-
-    return await back_up(here.data_dir, database, path, progress)
 
 
 def _require_something(here: Settings) -> None:

@@ -83,18 +83,15 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
         found = mode(settings)
     server = http_server(application, settings)
     _freeze_gc()
-    _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state, *_of_root()])
+    advice = (
+        "It runs as root: as an ordinary user of its own it is safer, as the walls around commands are then not the only ones."
+    )
+    as_root = [advice] if os.geteuid() == 0 else []
+    _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state, *as_root])
     try:
         server.run(sockets=[bound])
     except KeyboardInterrupt:  # raised anew by uvicorn, when all is stopped
         raise typer.Exit(130) from None
-
-
-def _of_root() -> list[str]:
-    advice = (
-        "It runs as root: as an ordinary user of its own it is safer, as the walls around commands are then not the only ones."
-    )
-    return [advice] if os.geteuid() == 0 else []
 
 
 def _freeze_gc() -> None:

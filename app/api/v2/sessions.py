@@ -372,6 +372,6 @@ _ANSWERS = {**described(TooManyStreamsError), 200: {"description": "Event stream
 async def subscribe(
     request: Request, app: AppServices, who: Who, last_event_id: Cursor = None, cursor: CursorInQuery = None, token: Token = None
 ) -> EventSourceResponse:
-    cursors = [each for each in (last_event_id, cursor) if each is not None]
-    wanted = WantedEvents(deltas=True, ids=bool(cursors), cursor=next(filter(None, cursors), None), second=True)
+    resumes = last_event_id is not None or cursor is not None
+    wanted = WantedEvents(deltas=True, ids=resumes, cursor=last_event_id or cursor or None, second=True)
     return await open_stream(request, app, who, None, wanted)

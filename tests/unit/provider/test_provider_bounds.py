@@ -3,10 +3,11 @@
 import gzip
 from collections.abc import AsyncGenerator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of, sse
+from fake_provider import adapter as make
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
 from app.provider import answers, registry
@@ -35,6 +36,7 @@ from app.provider.base import (
 from app.provider.openai_chat import OpenAIChat
 from app.provider.openai_responses import OpenAIResponses
 from app.provider.registry import Connection
+from app.users.budgets import Budgets
 from app.util import bounded_answer
 from app.util.bounded_answer import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
 
@@ -44,7 +46,7 @@ HONEST = "h" * 1_000_000
 
 
 def provider(server: FakeServer, wire: str = "chat") -> Connection:
-    return connection(ADAPTERS[wire]("fake", api_key="k", base_url=server.url, headers={}, options={}), 1_500_000)
+    return connection(make(server, ADAPTERS[wire]), 1_500_000)
 
 
 def connection(adapter: Provider, most_bytes: int) -> Connection:
@@ -149,24 +151,37 @@ def test_a_body_has_a_size() -> None:
         count.add(b"x")
 
 
+class Endless(Provider):
+    is_closed = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        try:
+            while True:
+                yield TextDelta("text-1", "é" * 1000)
+        finally:
+            self.is_closed = True
+
+    async def close(self) -> None:
+        pass
+
+
 async def test_the_provider_s_stream_is_closed_when_a_limit_is_passed() -> None:
-    closed = []
-
-    class Endless(Provider):
-        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-            try:
-                while True:
-                    yield TextDelta("text-1", "é" * 1000)
-            finally:
-                closed.append(True)
-
-        async def close(self) -> None:
-            pass
-
+    endless = Endless()
     with pytest.raises(AnswerTooLarge, match="10000 bytes"):
-        async for _ in connection(Endless(), 10_000).stream(ask()):
+        async for _ in connection(endless, 10_000).stream(ask()):
             pass
-    assert closed
+    assert endless.is_closed
+
+
+async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> None:
+    class Unlimited:
+        async def require(self, name: str) -> None: ...
+
+    endless = Endless()
+    stream = registry.metered(endless.stream, "anna", cast(Budgets, Unlimited()), ask())
+    await anext(stream)
+    await stream.aclose()
+    assert endless.is_closed
 
 
 class Silent(Provider):
