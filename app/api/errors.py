@@ -28,6 +28,7 @@ from app.schema.errors import (
 )
 from app.server import ServerStopping
 from app.storage.engine import StorageError
+from app.storage.repositories.pages import UnknownAnchor
 from app.util.secrets import masked
 
 # As the first API describes them.
@@ -322,6 +323,8 @@ def second_form(error: Exception) -> Response:
             return _tagged_answer(400, _invalid_request(error))
         case TaggedError():
             return _tagged_answer(error.answer.status, error.answer)
+        case UnknownAnchor():
+            return _tagged_answer(InvalidCursorError.status, InvalidCursorError(message=error.message))
         case ServiceError(tag=str(tag)) if error.status != ForbiddenError.status:
             return rendered(error.status, masked({"_tag": tag, **error.data}), headers_of(error))
         case ServiceError():

@@ -21,6 +21,7 @@ from app.settings import Settings
 from app.snapshot.errors import SnapshotFailed
 from app.tool.web.pinned import PinnedRequests
 from app.transfer.opencode.data_directory import NoOpenCodeData, default_directory, readers_of
+from app.transfer.opencode.database import NewerOpenCode
 from app.transfer.sources import UnreadableSource, read_source
 from app.util.server_locks import ServerLocks
 
@@ -230,8 +231,6 @@ ReportOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would b
 def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = None, dry_run: ReportOnly = False) -> None:
     """Import the sessions of OpenCode, of any version before 2. Nothing is written to its directory, and it may be running, as
     this server may. Run it again to import what is new. 1 when something could not be read."""
-    from app.transfer.opencode.database import NewerOpenCode
-
     source = (directory or default_directory()).expanduser().absolute()
     only = project.expanduser().absolute() if project else None
     try:

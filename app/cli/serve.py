@@ -14,6 +14,7 @@ from app.cli.support import settings as read_settings
 from app.config.flags import Flags
 from app.settings import Settings
 from app.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
+from app.users.tokens import TokenStore
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +65,6 @@ def _require_data_dir(settings: Settings) -> None:
 
 def _login(settings: Settings) -> str | None:
     """The login option for curl; None if no login is needed."""
-    from app.users.tokens import TokenStore
-
     if Flags.from_env().server_password:
         return '-u "opencode:$OPENCODE_SERVER_PASSWORD" '
     has_tokens = settings.oidc_issuer is not None or TokenStore(settings.data_dir).in_use()

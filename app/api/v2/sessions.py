@@ -45,7 +45,7 @@ from app.schema.timeline import (
     described_types,
 )
 from app.session.revert_state import revert_state
-from app.storage.repositories.pages import PageBeside, UnknownAnchor
+from app.storage.repositories.pages import PageBeside
 from app.storage.repositories.session_rows import SessionFilter
 from app.timeline.entries import session_info
 from app.timeline.numbers import LARGEST
@@ -118,17 +118,11 @@ async def list_sessions(
     if cursor is not None:
         at = read_cursor(SessionCursor, cursor)
     beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
-    try:
-        found = [] if workspace else await app.store.sessions_beside(_filter(at, who.visible_owner), beside)
-    except UnknownAnchor as gone:
-        raise invalid_cursor(gone.message) from None
+    directories = None if at.directory is None else [at.directory]
+    wanted = SessionFilter(at.project, directories, path=at.subpath or None, owner=who.visible_owner, search=at.search)
+    found = [] if workspace else await app.store.sessions_beside(wanted, beside)
     ends = at.ends(found[0].id, found[-1].id) if found else PageEnds()
     return SessionsResponse(data=[session_info(session) for session in found], cursor=ends)
-
-
-def _filter(at: SessionCursor, owner: str | None) -> SessionFilter:
-    directories = None if at.directory is None else [at.directory]
-    return SessionFilter(at.project, directories, path=at.subpath or None, owner=owner, search=at.search)
 
 
 @routes.post("", responses=described(ForbiddenError, ConflictError), dependencies=WRITES)
@@ -290,10 +284,7 @@ async def messages(
     if cursor is not None:
         at = read_cursor(MessageCursor, cursor)
     beside = PageBeside(limit, at.order == "desc", at.anchor if cursor is not None else None, at.newer)
-    try:
-        page = await app.timeline.page(session_id, beside)
-    except UnknownAnchor as gone:
-        raise invalid_cursor(gone.message) from None
+    page = await app.timeline.page(session_id, beside)
     return SessionMessagesResponse(data=page.entries, cursor=at.ends(page.first, page.last))
 
 
