@@ -203,13 +203,16 @@ def listen(
 ) -> Listener:
     """Raises TooManyStreams."""
     require_place_for_stream(app)
+    audience = None  # of who hears of everything
+    if not who.may_see_all:
+        audience = Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
     return Listener(
         app.bus,
         directory,
         deltas=deltas,
         ids=ids,
         second=second,
-        audience=_audience(app, who),
+        audience=audience,
         user=who.name,
         session_id=session_id,
     )
@@ -251,13 +254,6 @@ async def _keep_open(request: Request, app: Server, who: Principal, listener: Li
             app.observer.cut_off()
 
 
-def _audience(app: Server, who: Principal) -> Audience | None:
-    """None for who hears of everything."""
-    if who.may_see_all:
-        return None
-    return Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
-
-
 class EventToken(Wire):
     """`expires` in epoch milliseconds."""
 
@@ -279,21 +275,17 @@ async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[
 
 
 async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> AsyncIterator[bytes]:
-    """The greeting and, for a client that comes back, what it has missed; then what comes."""
+    """The greeting and, for a client that comes back, what it has missed; then what comes. A cursor that was never given reads as
+    one that is too old."""
     if not wanted.ids:
         yield _frame(listener, EventServerConnected())
     elif wanted.cursor is None:
         yield await _greeting(app, listener)
     else:
-        async for piece in _missed(app, listener, _number(app, listener, wanted.cursor)):
+        user = listener.audience.owner if listener.audience else None
+        cursor = read_cursor(wanted.cursor) if user is None else app.event_cursors.for_user(user).open(wanted.cursor)
+        async for piece in _missed(app, listener, cursor):
             yield piece
-    async for piece in _published(app, listener):
-        yield piece
-    if wanted.ids and app.draining.has_begun:
-        yield _retry_hint(listener)
-
-
-async def _published(app: Server, listener: Listener) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.timeline import live
 
@@ -301,6 +293,10 @@ async def _published(app: Server, listener: Listener) -> AsyncIterator[bytes]:
             yield piece
     async for piece in listener:
         yield piece
+    if wanted.ids and app.draining.has_begun:
+        # A server that stops sends its clients elsewhere, or to the one that follows: soon, but not all at one moment. With a
+        # heartbeat, because a frame without data is more than simple readers expect.
+        yield b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
 async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
@@ -312,12 +308,6 @@ async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -
     else:
         for written in pieces([frame for frame in frames if not frame.event.is_second_only], listener.form):
             yield written
-
-
-def _retry_hint(listener: Listener) -> bytes:
-    """A server that stops sends its clients elsewhere, or to the one that follows: soon, but not all at one moment. With a
-    heartbeat, because a frame without data is more than simple readers expect."""
-    return b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
 async def _greeting(app: Server, listener: Listener) -> bytes:
@@ -332,7 +322,7 @@ async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator
     while a slow client is sent a long replay."""
     page = await _page(app, listener, cursor)
     greeting = Event.of(EventServerConnected(), journaled=False)
-    yield _written(listener, EventFrame(greeting, greeting.id(cursor)))
+    yield EventFrame(greeting, greeting.id(cursor)).written(listener.form)
     while True:
         if page.resync:
             yield _frame(listener, EventServerResync(), page.upto)
@@ -354,16 +344,5 @@ async def _page(app: Server, listener: Listener, cursor: int) -> ReplayPage:
     return page
 
 
-def _number(app: Server, listener: Listener, cursor: str) -> int:
-    """A cursor that was never given reads as one that is too old."""
-    if listener.audience is not None:
-        return app.event_cursors.for_user(listener.audience.owner).open(cursor)
-    return read_cursor(cursor)
-
-
 def _frame(listener: Listener, event: AnnouncedEvent, seq: int | None = None) -> bytes:
-    return _written(listener, listener.frame(Event(event.type, event.wire_json(), journaled=False, seq=seq)))
-
-
-def _written(listener: Listener, frame: EventFrame) -> bytes:
-    return frame.written(listener.form)
+    return listener.frame(Event(event.type, event.wire_json(), journaled=False, seq=seq)).written(listener.form)
