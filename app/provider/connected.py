@@ -41,10 +41,11 @@ class AuthStore:
     def all(self) -> dict[str, Auth]:
         stamp = self._file.stamp()
         if stamp != self._stamp:
-            self._entries, self._stamp = {}, stamp
+            entries: dict[str, Auth] = {}
             for provider_id, entry in self._file.read().items():
                 with suppress(ValidationError):
-                    self._entries[provider_id] = _AUTH.validate_python(entry)
+                    entries[provider_id] = _AUTH.validate_python(entry)
+            self._entries, self._stamp = entries, stamp
         return dict(self._entries)
 
     def get(self, provider_id: str) -> Auth | None:

@@ -269,8 +269,8 @@ class Providers:
 
     async def load(self, models: Iterable[Model]) -> None:
         """Imports the SDKs that these models are asked by, in a thread, before the first request needs them."""
-        wanted = sorted({adapter_of(model) for model in models} - {"scripted"})
-        await asyncio.to_thread(lambda: [_adapter_class(adapter).load() for adapter in wanted])
+        for adapter in sorted({adapter_of(model) for model in models} - {"scripted"}):
+            await asyncio.to_thread(_load, adapter)
 
     async def close(self) -> None:
         connections, self._connections = list(self._connections.values()), {}
@@ -299,6 +299,10 @@ class Providers:
 def _adapter_class(adapter: Adapter) -> Any:
     """Imports it on first use."""
     return getattr(import_module(f"app.provider.{adapter}"), _CLASS_OF[adapter])
+
+
+def _load(adapter: Adapter) -> None:
+    _adapter_class(adapter).load()
 
 
 def _make_adapter(model: Model, info: ProviderInfo) -> Provider:
