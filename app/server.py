@@ -3,13 +3,6 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
-
 from app.backup.placing import open_database
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
@@ -27,7 +20,8 @@ from app.lsp.servers import LspSettings
 from app.mcp.servers import McpSettings
 from app.mcp.values import CredentialStore
 from app.permission.service import Permissions
-from app.plugin.host import ApiAccess, PluginHost
+from app.plugin.host import ApiAccess
+from app.plugin.host import PluginHost
 from app.plugin.runner import HOOK_SECONDS
 from app.project.registry import Projects
 from app.provider.base import Provider
@@ -37,10 +31,13 @@ from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals
 from app.question.service import Questions
-from app.runs.directories import BusyDirectories, DirectoryFollower, Disposal
+from app.runs.directories import BusyDirectories
+from app.runs.directories import DirectoryFollower
+from app.runs.directories import Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery
-from app.runs.retention import Deletion, Retention
+from app.runs.retention import Deletion
+from app.runs.retention import Retention
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
 from app.session.fork import Forks
@@ -48,41 +45,73 @@ from app.session.lease import Leases
 from app.session.live import LiveSessions
 from app.session.live_parts import SessionPublisher
 from app.session.replay import Replay
-from app.session.replicas import HealthCheck, Replicas
+from app.session.replicas import HealthCheck
+from app.session.replicas import Replicas
 from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.store import Store
-from app.session.summary import SessionTasks, Summaries
+from app.session.summary import SessionTasks
+from app.session.summary import Summaries
 from app.session.usage import ProjectQuota
 from app.settings import Settings
-from app.steering.service import ControlQueues, Steering
+from app.steering.service import ControlQueues
+from app.steering.service import Steering
 from app.storage.directory_state import DirectoryStates
-from app.storage.repositories import journal_rows, session_rows
+from app.storage.repositories import journal_rows
+from app.storage.repositories import session_rows
 from app.storage.statements import statements
 from app.storage.writer import Writer
 from app.telemetry.telemetry import open_telemetry
-from app.tool.toolbox import Toolbox, ToolSettings
+from app.tool.toolbox import ToolSettings
+from app.tool.toolbox import Toolbox
 from app.tool.truncation import OutputStore
 from app.tool.web import PinnedRequests
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
-from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
-from app.users.login import Login, RateLimits, Throttle
-from app.users.oidc import OidcLogins, OidcSettings
-from app.users.tokens import EventCursors, MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
+from app.users.accounts import Budgets
+from app.users.accounts import DayLimits
+from app.users.accounts import ModelAccounts
+from app.users.accounts import UserKeys
+from app.users.login import Login
+from app.users.login import RateLimits
+from app.users.login import Throttle
+from app.users.oidc import OidcLogins
+from app.users.oidc import OidcSettings
+from app.users.tokens import EventCursors
+from app.users.tokens import MemoryEventTokens
+from app.users.tokens import ServerSecret
+from app.users.tokens import StoredEventTokens
+from app.users.tokens import TokenStore
 from app.users.users import Users
 from app.util import processes
-from app.util.data_files import ServerLocks, volume_id
+from app.util.data_files import ServerLocks
+from app.util.data_files import volume_id
 from app.util.shared_threads import THREADS
 from app.vcs.patching import Patching
-from app.vcs.worktrees import CommandSettings, Worktrees
+from app.vcs.worktrees import CommandSettings
+from app.vcs.worktrees import Worktrees
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.service import Webhooks
-from app.webhook.worker import WebhookOwners, WorkerServices
-from app.workspace.instances import Instances, ModelSources
-from app.workspace.workspace import GlobalConfig, WorkspaceSettings
-from app.workspace.workspaces import Branches, Workspaces
+from app.webhook.worker import WebhookOwners
+from app.webhook.worker import WorkerServices
+from app.workspace.instances import Instances
+from app.workspace.instances import ModelSources
+from app.workspace.workspace import GlobalConfig
+from app.workspace.workspace import WorkspaceSettings
+from app.workspace.workspaces import Branches
+from app.workspace.workspaces import Workspaces
+from collections.abc import Callable
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from functools import partial
+from pathlib import Path
+from typing import Any
+from typing import ClassVar
+from typing import TYPE_CHECKING
+
 
 if TYPE_CHECKING:
     from app.intake.admission import Admissions
@@ -250,7 +279,10 @@ class Server:
         self.states = DirectoryStates(self.database, self.writer, self.leases.owner if self.is_shared else None)
         self.projects = Projects(self.database, self.writer)
         self.auth, self.known = AuthStore(data_dir), Catalogue()
-        self.toolbox = self._make_toolbox()
+        # Commands see no key of a known provider.
+        key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
+        tools = ToolSettings(self.flags, key_names, settings.allow_private_addresses)
+        self.toolbox = Toolbox(tools, self.sandbox, self.database.locks)
         self.workspaces = self._make_workspaces(home)
         self.instances = Instances(
             self.workspaces,
@@ -272,12 +304,6 @@ class Server:
             self.workspaces.admits,
             " on this server. A terminal is reached through the server that made it." if self.is_shared else "",
         )
-
-    def _make_toolbox(self) -> Toolbox:
-        """Commands see no key of a known provider."""
-        key_names = frozenset(name for provider in self.known.providers.values() for name in provider["env"])
-        settings = ToolSettings(self.flags, key_names, self.settings.allow_private_addresses)
-        return Toolbox(settings, self.sandbox, self.database.locks)
 
     def _make_workspaces(self, home: Path) -> Workspaces:
         settings, users = self.settings, self.users
@@ -312,7 +338,9 @@ class Server:
         settings, store, live = self.settings, self.store, self.live
         self.outputs = OutputStore(settings.data_dir / "tool-output")
         self.instruction_pages = InstructionPages()
-        self.intake = self._make_intake()
+        toolbox = self.toolbox
+        parts = PromptParts(store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        self.intake = Intake(store, parts, self.quota, settings.max_part_bytes, settings.max_waiting_prompts)
         self.prompts = Prompts(self._turn_services(), self.intake, live, settings.max_running_sessions)
         self.queue = PromptQueue(store, self.prompts, self.intake, live, self.instances, most=settings.max_waiting_prompts)
         self.actions = SessionActions(
@@ -321,17 +349,12 @@ class Server:
             intake=self.intake,
             live=live,
             reverts=self.reverts,
-            commands=Commands(self.toolbox.shell, self.toolbox.environment, self.sandbox),
+            commands=Commands(toolbox.shell, toolbox.environment, self.sandbox),
             projects=self.projects,
         )
         self.deletion = Deletion(self.sessions, live, self.tasks)
         self.disposal = Disposal(self.instances, live, self.states, self.terminals)
         self.retention = Retention(self.database, store, self.sessions, live, settings.data_dir)
-
-    def _make_intake(self) -> Intake:
-        toolbox, settings = self.toolbox, self.settings
-        parts = PromptParts(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
-        return Intake(self.store, parts, self.quota, settings.max_part_bytes, settings.max_waiting_prompts)
 
     def _turn_services(self) -> TurnServices:
         return TurnServices(
@@ -456,7 +479,8 @@ class Server:
         if ended := await asyncio.to_thread(processes.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
-        await self._look_for_users()
+        # Reads their roots, which sessions that are recovered may work in.
+        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(session_rows.has_owned_sessions)
         await self.workspaces.start()
         await self.bus.start()
         await self.replicas.start()
@@ -464,7 +488,10 @@ class Server:
         if self.choices.recovers_all:
             await self.recovery.run()
         self.recovery.watch()
-        await self._resume_queues()
+        if self.choices.recovers_all and self.is_shared:
+            self.queue.watch()
+        elif self.choices.recovers_all:
+            await self.queue.resume()
         self.live.watch()
         if self.locks:
             self.locks.remove_unlocked()
@@ -503,18 +530,6 @@ class Server:
         part that cannot be stopped leaves no other one open: what it raised is raised in the end. So is what was started is
         stopped where `start` failed."""
         await self._running.aclose()
-
-    async def _resume_queues(self) -> None:
-        if not self.choices.recovers_all:
-            return
-        if self.is_shared:
-            self.queue.watch()
-        else:
-            await self.queue.resume()
-
-    async def _look_for_users(self) -> None:
-        """Reads their roots, which sessions that are recovered may work in."""
-        self.writer.has_owners = bool(await self.users.all()) or await self.database.read(session_rows.has_owned_sessions)
 
     def _hold_lock(self) -> None:
         try:

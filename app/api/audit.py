@@ -9,7 +9,7 @@ by route and status, and logged, with what failed, where it is a 5xx.
 import logging
 import os
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,13 +171,10 @@ class ObserveRequests:
             return
         answer = _ObservedAnswer(send, self._metrics)
         try:
-            with self._traced(scope):
+            with self._traces.request(Headers(scope=scope)) if self._traces else nullcontext():
                 await self._answer(scope, receive, answer)
         finally:
             answer.count(scope)
-
-    def _traced(self, scope: Scope) -> AbstractContextManager[None]:
-        return self._traces.request(Headers(scope=scope)) if self._traces else nullcontext()
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_ObservedAnswer") -> None:
         try:
@@ -203,7 +200,8 @@ class _ObservedAnswer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            if self._metrics and _is_event_stream(message):
+            types = (value for name, value in message.get("headers", ()) if name == b"content-type")
+            if self._metrics and any(value.startswith(b"text/event-stream") for value in types):
                 self._is_stream = True
                 self._metrics.sse_clients.inc()
         elif self._is_stream and self._metrics:
@@ -218,10 +216,6 @@ class _ObservedAnswer:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         route = getattr(scope.get("route"), "path_format", NO_ROUTE)
         self._metrics.requests.labels(method, route, self.status or 500).inc()
-
-
-def _is_event_stream(start: Message) -> bool:
-    return any(name == b"content-type" and value.startswith(b"text/event-stream") for name, value in start.get("headers", ()))
 
 
 def _log_answer(scope: Scope, status: int, failure: Exception | None) -> None:

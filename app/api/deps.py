@@ -94,29 +94,26 @@ def search_place_of(app: Server, who: Principal, workspace: Workspace) -> Search
 # The first API's.
 
 
-async def _workspace(request: Request, where: DirectoryQuery = None) -> Workspace:
-    return await workspace_of(services_of(request), principal_of(request.scope), await named_directory(request, where))
+async def _here(app: AppServices, who: Who, directory: Directory) -> Location:
+    return await location_of(app, who, directory)
 
 
-async def _here(request: Request, where: DirectoryQuery = None) -> Location:
-    return (await _workspace(request, where)).location
-
-
-async def _instance(request: Request, where: DirectoryQuery = None) -> Instance:
-    return await instance_of(services_of(request), principal_of(request.scope), await named_directory(request, where))
-
-
-async def _session_place(request: Request, session_id: SessionIdPath, where: DirectoryQuery = None) -> Location:
+async def _session_place(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> Location:
     """The place that a request names, else the one that the session was created in."""
-    app = services_of(request)
-    directory = await named_directory(request, where) or (await app.store.session(session_id)).directory
-    return await location_of(app, principal_of(request.scope), directory)
+    return await location_of(app, who, directory or (await app.store.session(session_id)).directory)
 
 
-async def _session_instance(request: Request, session_id: SessionIdPath, where: DirectoryQuery = None) -> Instance:
+async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> Instance:
     """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
-    app, directory = services_of(request), await named_directory(request, where)
-    return await instance_of_session(app, principal_of(request.scope), await app.store.session(session_id), directory)
+    return await instance_of_session(app, who, await app.store.session(session_id), directory)
+
+
+async def _workspace(app: AppServices, who: Who, directory: Directory) -> Workspace:
+    return await workspace_of(app, who, directory)
+
+
+async def _instance(app: AppServices, who: Who, directory: Directory) -> Instance:
+    return await instance_of(app, who, directory)
 
 
 CurrentWorkspace = Annotated[Workspace, Depends(_workspace)]
@@ -159,11 +156,8 @@ class PageCursors:
 
     def read(self, cursor: str) -> int:
         """Raises BadRequest."""
-        seq = self._sealed.open(cursor) if self._sealed else int(cursor) if _is_number(cursor) else -1
+        is_number = cursor.isascii() and cursor.isdigit() and len(cursor) < 19
+        seq = self._sealed.open(cursor) if self._sealed else int(cursor) if is_number else -1
         if seq < 0:
             raise BadRequest(f"{self._field} is a cursor from {self._source}", [self._field], cursor)
         return seq
-
-
-def _is_number(cursor: str) -> bool:
-    return cursor.isascii() and cursor.isdigit() and len(cursor) < 19

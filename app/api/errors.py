@@ -28,6 +28,7 @@ from app.schema.errors import (
 )
 from app.server import ServerStopping
 from app.storage.engine import StorageError
+from app.storage.repositories.pages import UnknownAnchor
 from app.util.secrets import masked
 
 # As the first API describes them.
@@ -241,14 +242,11 @@ def first_form(error: Exception, path: str) -> Response:
 
 
 def _invalid(error: RequestValidationError, *, holds_key: bool) -> Response:
-    issues = [_issue(issue) for issue in error.errors()[:MAX_ISSUES]]
+    # `path` names the field, without FastAPI's leading `body` or `query`.
+    found = error.errors()[:MAX_ISSUES]
+    issues = [{"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]} for issue in found]
     received = None if holds_key else _echo(error.body)
-    return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[error.errors()[0]["loc"][0]]))
-
-
-def _issue(issue: Any) -> dict[str, Any]:
-    """`path` names the field, without FastAPI's leading `body` or `query`."""
-    return {"code": issue["type"], "path": list(issue["loc"][1:]), "message": issue["msg"]}
+    return rendered(400, bad_request_body(received, issues, REQUEST_PARTS[found[0]["loc"][0]]))
 
 
 def _echo(body: Any) -> Any:
@@ -325,6 +323,8 @@ def second_form(error: Exception) -> Response:
             return _tagged_answer(400, _invalid_request(error))
         case TaggedError():
             return _tagged_answer(error.answer.status, error.answer)
+        case UnknownAnchor():
+            return _tagged_answer(InvalidCursorError.status, InvalidCursorError(message=error.message))
         case ServiceError(tag=str(tag)) if error.status != ForbiddenError.status:
             return rendered(error.status, masked({"_tag": tag, **error.data}), headers_of(error))
         case ServiceError():

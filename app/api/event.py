@@ -145,11 +145,6 @@ class WantedEvents:
     second: bool = False
     """In the second API's form."""
 
-    @classmethod
-    def of(cls, parts: str, ids: bool, *cursors: str | None) -> "WantedEvents":
-        deltas, resumes = parts == "delta", any(cursor is not None for cursor in cursors)
-        return cls(deltas, ids or deltas or resumes, next((cursor for cursor in cursors if cursor), None))
-
 
 async def _wanted(
     parts: Parts = "full",
@@ -160,7 +155,8 @@ async def _wanted(
     token: Token = None,
 ) -> WantedEvents:
     """The token was looked at by the guard."""
-    return WantedEvents.of(parts, ids or is_opencode(user_agent), last_event_id, cursor)
+    deltas, resumes = parts == "delta", last_event_id is not None or cursor is not None
+    return WantedEvents(deltas, ids or is_opencode(user_agent) or deltas or resumes, last_event_id or cursor or None)
 
 
 Wanted = Annotated[WantedEvents, Depends(_wanted)]
@@ -206,13 +202,16 @@ def listen(
 ) -> Listener:
     """Raises TooManyStreams."""
     require_place_for_stream(app)
+    audience = None  # of who hears of everything
+    if not who.may_see_all:
+        audience = Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
     return Listener(
         app.bus,
         directory,
         deltas=deltas,
         ids=ids,
         second=second,
-        audience=_audience(app, who),
+        audience=audience,
         user=who.name,
         session_id=session_id,
     )
@@ -254,13 +253,6 @@ async def _keep_open(request: Request, app: Server, who: Principal, listener: Li
             app.observer.cut_off()
 
 
-def _audience(app: Server, who: Principal) -> Audience | None:
-    """None for who hears of everything."""
-    if who.may_see_all:
-        return None
-    return Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
-
-
 class EventToken(Wire):
     """`expires` in epoch milliseconds."""
 
@@ -282,21 +274,17 @@ async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[
 
 
 async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> AsyncIterator[bytes]:
-    """The greeting and, for a client that comes back, what it has missed; then what comes."""
+    """The greeting and, for a client that comes back, what it has missed; then what comes. A cursor that was never given reads as
+    one that is too old."""
     if not wanted.ids:
         yield _frame(listener, EventServerConnected())
     elif wanted.cursor is None:
         yield await _greeting(app, listener)
     else:
-        async for piece in _missed(app, listener, _number(app, listener, wanted.cursor)):
+        user = listener.audience.owner if listener.audience else None
+        cursor = read_cursor(wanted.cursor) if user is None else app.event_cursors.for_user(user).open(wanted.cursor)
+        async for piece in _missed(app, listener, cursor):
             yield piece
-    async for piece in _published(app, listener):
-        yield piece
-    if wanted.ids and app.draining.has_begun:
-        yield _retry_hint(listener)
-
-
-async def _published(app: Server, listener: Listener) -> AsyncIterator[bytes]:
     if listener.form.second:
         from app.timeline import service
 
@@ -304,6 +292,10 @@ async def _published(app: Server, listener: Listener) -> AsyncIterator[bytes]:
             yield piece
     async for piece in listener:
         yield piece
+    if wanted.ids and app.draining.has_begun:
+        # A server that stops sends its clients elsewhere, or to the one that follows: soon, but not all at one moment. With a
+        # heartbeat, because a frame without data is more than simple readers expect.
+        yield b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
 async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
@@ -315,12 +307,6 @@ async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -
     else:
         for written in pieces([frame for frame in frames if not frame.event.is_second_only], listener.form):
             yield written
-
-
-def _retry_hint(listener: Listener) -> bytes:
-    """A server that stops sends its clients elsewhere, or to the one that follows: soon, but not all at one moment. With a
-    heartbeat, because a frame without data is more than simple readers expect."""
-    return b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
 async def _greeting(app: Server, listener: Listener) -> bytes:
@@ -335,7 +321,7 @@ async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator
     while a slow client is sent a long replay."""
     page = await _page(app, listener, cursor)
     greeting = Event.of(EventServerConnected(), journaled=False)
-    yield _written(listener, EventFrame(greeting, greeting.id(cursor)))
+    yield EventFrame(greeting, greeting.id(cursor)).written(listener.form)
     while True:
         if page.resync:
             yield _frame(listener, EventServerResync(), page.upto)
@@ -357,16 +343,5 @@ async def _page(app: Server, listener: Listener, cursor: int) -> ReplayPage:
     return page
 
 
-def _number(app: Server, listener: Listener, cursor: str) -> int:
-    """A cursor that was never given reads as one that is too old."""
-    if listener.audience is not None:
-        return app.event_cursors.for_user(listener.audience.owner).open(cursor)
-    return read_cursor(cursor)
-
-
 def _frame(listener: Listener, event: AnnouncedEvent, seq: int | None = None) -> bytes:
-    return _written(listener, listener.frame(Event(event.type, event.wire_json(), journaled=False, seq=seq)))
-
-
-def _written(listener: Listener, frame: EventFrame) -> bytes:
-    return frame.written(listener.form)
+    return listener.frame(Event(event.type, event.wire_json(), journaled=False, seq=seq)).written(listener.form)

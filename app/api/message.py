@@ -2,14 +2,14 @@
 
 from typing import Annotated, NamedTuple
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Path, Query
 from fastapi.responses import Response
 
 from app.api.deps import (
     CURSOR_PATTERN,
     NEXT_CURSOR,
     AppServices,
-    DirectoryQuery,
+    Directory,
     Here,
     MessageIdPath,
     PageCursors,
@@ -21,13 +21,12 @@ from app.api.deps import (
     Who,
     instance_of_session,
     json_bytes,
-    named_directory,
     page_size,
 )
 from app.api.errors import documented
 from app.api.event import behind_its_events, keeping_alive
 from app.api.json_route import router
-from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, principal_of, services_of
+from app.api.roles import ANSWERS, PROMPTS, READS, WRITES
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
@@ -65,11 +64,10 @@ class PromptedInstance(NamedTuple):
     instance: Instance
 
 
-async def _prompted(request: Request, session_id: SessionIdPath, where: DirectoryQuery = None) -> PromptedInstance:
+async def _prompted(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> PromptedInstance:
     """Raises NotFound, DirectoryForbidden."""
-    app, directory = services_of(request), await named_directory(request, where)
     prompted = await app.store.session_to_prompt(session_id)
-    return PromptedInstance(prompted, await instance_of_session(app, principal_of(request.scope), prompted.session, directory))
+    return PromptedInstance(prompted, await instance_of_session(app, who, prompted.session, directory))
 
 
 Prompted = Annotated[PromptedInstance, Depends(_prompted)]

@@ -245,8 +245,9 @@ class Guard:
                 WORKING_FOR.set(Owner(principal.name))
         origin = headers.get("origin")
         if origin is None or not self._access.knows_origin(origin, headers.get("host")):
-            foreign = _foreign_write(scope, origin) or _foreign_read(scope, headers)
-            if foreign is not None:
+            if origin is not None and scope["method"] not in _READING:
+                return _foreign_origin(origin, "write")
+            if foreign := _foreign_read(scope, headers):
                 return foreign
         return _body_refusal(scope, headers, self._limit(scope))
 
@@ -314,10 +315,6 @@ def _foreign_origin(origin: str, to_do: str) -> Refusal:
     local = ", or `loopback`, which lets in every page of this machine" if is_loopback_origin(origin) else ""
     message = f"Pages of {name} may not {to_do} here. OPENSESSION_CORS_ORIGINS lists the origins that may: add {name}{local}."
     return Refusal(403, "OriginForbiddenError", message)
-
-
-def _foreign_write(scope: Scope, origin: str | None) -> Refusal | None:
-    return None if origin is None or scope["method"] in _READING else _foreign_origin(origin, "write")
 
 
 def _foreign_read(scope: Scope, headers: Headers) -> Refusal | None:

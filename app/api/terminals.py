@@ -194,7 +194,8 @@ async def _type(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
 
 async def _show(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
     try:
-        async for shown in terminal.watch(_cursor(socket.query_params.get("cursor", ""))):
+        given = socket.query_params.get("cursor", "")
+        async for shown in terminal.watch(int(given) if _CURSOR.fullmatch(given) else 0):
             if isinstance(shown, OutputPosition):
                 await socket.send_bytes(b'\0{"cursor":%d}' % shown.units)
             else:
@@ -210,7 +211,3 @@ async def _while_logged_in(socket: WebSocket) -> CloseFrame:
     while await app.login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
         await asyncio.sleep(app.heartbeat_seconds)
     return LOGGED_OUT
-
-
-def _cursor(given: str) -> int:
-    return int(given) if _CURSOR.fullmatch(given) else 0

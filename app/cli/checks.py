@@ -57,21 +57,19 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
         stored = database.check(engine)
     except DatabaseUnusable as error:
         return [*await _versions(), Finding("data directory", "fault", str(error))]
+    servers: list[Finding] = []
+    with suppress(StorageError):  # already reported as a fault of the database
+        servers = list(check_servers(settings, engine))
     return [
         *await _versions(),
         *_permissions(settings.data_dir),
         _sandbox(settings),
         *stored,
-        *_servers(settings, engine),
+        *servers,
         *await _snapshots(settings, engine),
         *await _configuration(directory),
         await _undo(settings, directory),
     ]
-
-
-def _servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
-    with suppress(StorageError):  # already reported as a fault of the database
-        yield from check_servers(settings, engine)
 
 
 async def _snapshots(settings: Settings, engine: Engine) -> list[Finding]:

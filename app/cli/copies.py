@@ -2,31 +2,44 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, closing, contextmanager
-from enum import StrEnum
-from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
-from uuid import uuid4
-
 import typer
-
 from app.backup.manifest import DATABASE
-from app.cli.support import Attach, Where, database_must_do, fail, settings, with_server
+from app.cli.support import Attach
+from app.cli.support import Where
+from app.cli.support import database_must_do
+from app.cli.support import fail
+from app.cli.support import settings
+from app.cli.support import with_server
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.snapshot.lock import SnapshotFailed
 from app.tool.web import PinnedRequests
-from app.transfer.importing import UnreadableSource, read_source
-from app.transfer.opencode.database import NoOpenCodeData, default_directory, readers_of
+from app.transfer.importing import UnreadableSource
+from app.transfer.importing import read_source
+from app.transfer.opencode.database import NewerOpenCode
+from app.transfer.opencode.database import NoOpenCodeData
+from app.transfer.opencode.database import default_directory
+from app.transfer.opencode.database import readers_of
 from app.util.data_files import ServerLocks
+from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import aclosing
+from contextlib import closing
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+from typing import Any
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+from uuid import uuid4
+
 
 if TYPE_CHECKING:
     from app.api_client.client import ApiClient
-    from app.backup.manifest import BackupProgress, Manifest
+    from app.backup.manifest import Manifest
     from app.storage.engine import Database
     from app.transfer.opencode.records import ImportReport, SourceReader
 
@@ -97,8 +110,11 @@ def import_document(
 ) -> None:
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
 
+    given = settings()
+    requests = PinnedRequests(allow_private=given.allow_private_addresses)
+
     async def store(api: "ApiClient") -> Any:
-        return await api.upload("/session/import", await _document(source), ids=new_ids.value)
+        return await api.upload("/session/import", await read_source(source, requests, given.max_import_bytes), ids=new_ids.value)
 
     try:
         imported = with_server(attach, where, store)
@@ -108,12 +124,6 @@ def import_document(
         typer.echo(note, err=True)
     below = len(imported["sessions"]) - 1
     typer.echo(f"Imported session: {imported['info']['id']}{f' and {below} below it' if below else ''}")
-
-
-async def _document(source: str) -> bytes:
-    given = settings()
-    requests = PinnedRequests(allow_private=given.allow_private_addresses)
-    return await read_source(source, requests, given.max_import_bytes)
 
 
 BackupTarget = Annotated[Path, typer.Argument(metavar="FILE", help="A new file; it becomes a .tar.gz.")]
@@ -129,6 +139,7 @@ _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump tha
 
 def backup(target: BackupTarget) -> None:
     """Copy all that the server keeps to a file, while it runs: database, snapshots, outputs, keys."""
+    from app.backup.making import back_up
     from app.cli.render import progress_bars
     from app.storage.engine import Database
 
@@ -137,14 +148,8 @@ def backup(target: BackupTarget) -> None:
     with _failures(), database_must_do():
         _require_something(here)
         with closing(Database(here.resolved_database_url)) as database, progress_bars() as progress:
-            manifest = asyncio.run(_back_up(here, database, path, progress))
+            manifest = asyncio.run(back_up(here.data_dir, database, path, progress))
     typer.echo(f"{path}: {_held(manifest)}")
-
-
-async def _back_up(here: Settings, database: "Database", path: Path, progress: "BackupProgress") -> "Manifest":
-    from app.backup.making import back_up
-
-    return await back_up(here.data_dir, database, path, progress)
 
 
 def _require_something(here: Settings) -> None:
@@ -235,8 +240,6 @@ ReportOnly = Annotated[bool, typer.Option("--dry-run", help="Report what would b
 def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = None, dry_run: ReportOnly = False) -> None:
     """Import the sessions of OpenCode, of any version before 2. Nothing is written to its directory, and it may be running, as
     this server may. Run it again to import what is new. 1 when something could not be read."""
-    from app.transfer.opencode.database import NewerOpenCode
-
     source = (directory or default_directory()).expanduser().absolute()
     only = project.expanduser().absolute() if project else None
     try:

@@ -15,7 +15,6 @@ from app.cli.support import Attach, OutputFormat, Where, fail, with_server
 
 if TYPE_CHECKING:
     from app.api_client.client import ApiClient
-    from app.cli.prompt_run import PromptOptions
 
 Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]
 Files = Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")]
@@ -37,7 +36,7 @@ def run(
     where: Where = None,
 ) -> None:
     """Prompt a session and show the answer. Ends with 0: answered, 1: error, 2: wrong usage, 130: stopped by Ctrl-C."""
-    from app.cli.prompt_run import PromptOptions
+    from app.cli.prompt_run import PromptOptions, PromptRun, RunView, open_session
 
     if session and continues:
         raise typer.BadParameter("takes no --continue: it names the session", param_hint="--session")
@@ -54,16 +53,13 @@ def run(
         agent=agent,
         title=title,
     )
-    raise typer.Exit(
-        with_server(attach, where, lambda api: _run(api, options, as_json=format is OutputFormat.JSON, allows=allow))
-    )
 
+    async def answered(api: "ApiClient") -> int:
+        opened = await open_session(api, options)
+        view = RunView(opened["id"], as_json=format is OutputFormat.JSON, allows=allow)
+        return await PromptRun(api, view, opened).run(options)
 
-async def _run(api: "ApiClient", options: "PromptOptions", *, as_json: bool, allows: bool) -> int:
-    from app.cli.prompt_run import PromptRun, RunView, open_session
-
-    session = await open_session(api, options)
-    return await PromptRun(api, RunView(session["id"], as_json=as_json, allows=allows), session).run(options)
+    raise typer.Exit(with_server(attach, where, answered))
 
 
 def _model(name: str | None) -> tuple[str, str] | None:
@@ -130,15 +126,14 @@ def show_session(
     """A session with its messages: the texts, and what tools did."""
     from app.cli.render import Screen, transcript
 
-    info, messages = with_server(attach, where, lambda api: _conversation(api, session_id))
+    async def conversation(api: "ApiClient") -> tuple[Any, Any]:
+        return await api.get(f"/session/{session_id}"), await api.get(f"/session/{session_id}/message")
+
+    info, messages = with_server(attach, where, conversation)
     if form is OutputFormat.JSON:
         _print_json({"info": info, "messages": messages})
     else:
         Screen().show(*transcript(info, messages))
-
-
-async def _conversation(api: "ApiClient", session_id: str) -> tuple[Any, Any]:
-    return await api.get(f"/session/{session_id}"), await api.get(f"/session/{session_id}/message")
 
 
 @session.command("delete")

@@ -14,6 +14,7 @@ from app.cli.support import settings as read_settings
 from app.config.flags import Flags
 from app.settings import Settings
 from app.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
+from app.users.tokens import TokenStore
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +65,6 @@ def _require_data_dir(settings: Settings) -> None:
 
 def _login(settings: Settings) -> str | None:
     """The login option for curl; None if no login is needed."""
-    from app.users.tokens import TokenStore
-
     if Flags.from_env().server_password:
         return '-u "opencode:$OPENCODE_SERVER_PASSWORD" '
     has_tokens = settings.oidc_issuer is not None or TokenStore(settings.data_dir).in_use()
@@ -83,18 +82,15 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
         found = mode(settings)
     server = http_server(application, settings)
     _freeze_gc()
-    _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state, *_of_root()])
+    advice = (
+        "It runs as root: as an ordinary user of its own it is safer, as the walls around commands are then not the only ones."
+    )
+    as_root = [advice] if os.geteuid() == 0 else []
+    _greet(hostname, bound.getsockname()[1], login, [*found, application.state.server.sandbox.state, *as_root])
     try:
         server.run(sockets=[bound])
     except KeyboardInterrupt:  # raised anew by uvicorn, when all is stopped
         raise typer.Exit(130) from None
-
-
-def _of_root() -> list[str]:
-    advice = (
-        "It runs as root: as an ordinary user of its own it is safer, as the walls around commands are then not the only ones."
-    )
-    return [advice] if os.geteuid() == 0 else []
 
 
 def _freeze_gc() -> None:

@@ -2,21 +2,28 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+import typer
+from app.cli.support import database_must_do
+from app.cli.support import fail
+from app.cli.support import settings
+from app.users.server_secret import ServerSecret
+from app.users.tokens import TokenNameTaken
+from app.users.tokens import TokenStore
+from app.users.users import Role
+from collections.abc import Callable
+from collections.abc import Coroutine
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import TypeVar
 
-import typer
-
-from app.cli.support import database_must_do, fail, settings
-from app.users.users import Role
 
 if TYPE_CHECKING:
     from app.storage.engine import Database
-    from app.users.tokens import ServerSecret
     from app.users.users import User, Users
 
 T = TypeVar("T")
@@ -41,7 +48,6 @@ def add_user(
     max_tokens: DayTokens = None,
 ) -> None:
     """Add a user. From now on every request to the server needs a login."""
-    from app.users.tokens import TokenStore
     from app.users.users import User, UserNameTaken
 
     if not re.fullmatch(_NAME, name):
@@ -104,8 +110,6 @@ async def _all(users: "Users") -> "dict[str, User]":
 @user.command("remove")
 def remove_user(name: str) -> None:
     """Remove a user with their tokens, keys and webhooks. Their sessions stay: admins see them and can give them away."""
-    from app.users.tokens import TokenStore
-
     TokenStore(settings().data_dir).revoke_all_of(name)
     if not _run(lambda users: users.remove(name)):
         fail(f"There is no user {name}.")
@@ -119,8 +123,6 @@ def create_token(
     read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
 ) -> None:
     """Make a token and print it: this once, only its hash is kept. From now on every request to the server needs a login."""
-    from app.users.tokens import TokenNameTaken, TokenStore
-
     if not re.fullmatch(_TOKEN_NAME, name):
         fail("A token's name may have up to 60 letters, digits and . _ @ -")
     if user is not None and user not in _run(_all):
@@ -136,8 +138,6 @@ def create_token(
 @token.command("list")
 def list_tokens() -> None:
     """The names of the tokens, whose they are, and how long they hold."""
-    from app.users.tokens import TokenStore
-
     for entry in TokenStore(settings().data_dir).entries():
         whose = [f"user {entry.user}"] if entry.user else []
         whose += ["read-only"] if entry.read_only else []
@@ -157,8 +157,6 @@ def _day(epoch_ms: int) -> str:
 @token.command("revoke")
 def revoke_token(name: str) -> None:
     """Take a token back, at once; open event streams end with their next heartbeat."""
-    from app.users.tokens import TokenStore
-
     if not TokenStore(settings().data_dir).revoke(name):
         fail(f"There is no token {name}.")
 
@@ -168,8 +166,6 @@ def rotate_secret() -> None:
     """Encrypt users' keys, and the secrets of webhooks, with a new secret: the first of OPENSESSION_SECRET_KEY, else one that is
     made now. Servers may run meanwhile."""
     from cryptography.fernet import InvalidToken
-
-    from app.users.tokens import ServerSecret
 
     held = ServerSecret(settings().secret_key, settings().data_dir)
     if held.is_in_file:
@@ -183,7 +179,7 @@ def rotate_secret() -> None:
     typer.echo(f"{count} keys are encrypted with the new secret.")
 
 
-async def _encrypt_anew(database: "Database", held: "ServerSecret") -> int:
+async def _encrypt_anew(database: "Database", held: ServerSecret) -> int:
     from app.storage.repositories import webhook_rows
     from app.users.accounts import UserKeys
 

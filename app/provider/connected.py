@@ -7,6 +7,7 @@ Any other provider is the project's own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -40,8 +41,11 @@ class AuthStore:
     def all(self) -> dict[str, Auth]:
         stamp = self._file.stamp()
         if stamp != self._stamp:
-            self._entries = _valid(self._file.read())
-            self._stamp = stamp
+            entries: dict[str, Auth] = {}
+            for provider_id, entry in self._file.read().items():
+                with suppress(ValidationError):
+                    entries[provider_id] = _AUTH.validate_python(entry)
+            self._entries, self._stamp = entries, stamp
         return dict(self._entries)
 
     def get(self, provider_id: str) -> Auth | None:
@@ -55,18 +59,6 @@ class AuthStore:
     def remove(self, provider_id: str) -> None:
         with self._file.updating() as content:
             content.pop(provider_id, None)
-
-
-def _valid(raw: dict[str, Any]) -> dict[str, Auth]:
-    parsed = ((provider_id, _parse(entry)) for provider_id, entry in raw.items())
-    return {provider_id: auth for provider_id, auth in parsed if auth is not None}
-
-
-def _parse(entry: Any) -> Auth | None:
-    try:
-        return _AUTH.validate_python(entry)
-    except ValidationError:
-        return None
 
 
 def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str]) -> set[str]:
@@ -288,7 +280,12 @@ def _env_key(entry: RawEntry, env: Mapping[str, str]) -> str | None:
 
 def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entry: RawEntry) -> dict[str, Model]:
     models = {**known.models(provider_id), **dict(_configured_models(known, provider_id, entry))}
-    return {id_: model for id_, model in models.items() if _is_kept(model, settings) and is_offered(id_, entry)}
+    left_out = {"deprecated"} if settings.alpha_models else {"deprecated", "alpha"}
+    return {
+        id_: model
+        for id_, model in models.items()
+        if model.id not in _WITHDRAWN and model.status not in left_out and is_offered(id_, entry)
+    }
 
 
 def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> Iterator[tuple[str, Model]]:
@@ -300,8 +297,3 @@ def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> I
         name = {} if meant == model_id else {"name": model_id}
         merged = merge_entry({"family": "", **listed.get(meant, {}), **name}, said)
         yield model_id, make_model(provider_id, model_id, merged, entry)
-
-
-def _is_kept(model: Model, settings: ProviderSettings) -> bool:
-    is_withdrawn = model.id in _WITHDRAWN or model.status == "deprecated"
-    return not is_withdrawn and (model.status != "alpha" or settings.alpha_models)

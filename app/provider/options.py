@@ -142,58 +142,32 @@ def call_options(
     base = small_options(model) if small else default_options(model, session_id, provider_options or {})
     chosen = {} if small or not variant else (model.variants or {}).get(variant, {})
     cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
+    defaults = (values for name, values in _SAMPLING if re.search(name, model.id.lower()))
+    temperature, top_p, top_k = next(defaults, (None, None, None))
+    headers = {f"x-opencode-{name}": value for name, value in (origin or {}).items()}
+    if agent.temperature is not None:
+        temperature = agent.temperature
     return CallOptions(
-        temperature=_temperature(model, agent),
-        top_p=agent.top_p if agent.top_p is not None else default_top_p(model.id),
-        top_k=default_top_k(model.id),
+        temperature=temperature if model.capabilities.temperature else None,
+        top_p=top_p if agent.top_p is None else agent.top_p,
+        top_k=top_k,
         max_output_tokens=min(model.limit.output or cap, cap),
-        options=merge_layers(base, model.options, agent.options, chosen),
-        headers=call_headers(model, origin or {}),
+        options=reduce(deep_merge, (base, model.options, agent.options, chosen), {}),
+        headers={**headers, **model.headers} if model.provider_id.startswith("opencode") else model.headers,
     )
 
 
-def merge_layers(*layers: Mapping[str, Any]) -> Options:
-    """As the configuration does: later values win, dicts are merged key by key."""
-    return reduce(deep_merge, layers, {})
-
-
-def _temperature(model: Model, agent: Agent) -> float | None:
-    if not model.capabilities.temperature:
-        return None
-    return agent.temperature if agent.temperature is not None else default_temperature(model.id)
-
-
-def call_headers(model: Model, origin: Mapping[str, str]) -> dict[str, str]:
-    if not model.provider_id.startswith("opencode"):
-        return model.headers
-    return {**{f"x-opencode-{name}": value for name, value in origin.items()}, **model.headers}
-
-
-def default_temperature(model_id: str) -> float | None:
-    name = model_id.lower()
-    if "qwen" in name:
-        return 0.55
-    if "claude" in name:
-        return None
-    if re.search(r"gemini|glm-4\.[67]|minimax-m2", name):
-        return 1.0
-    if "kimi-k2" in name:
-        return 1.0 if "thinking" in name else 0.6
-    return None
-
-
-def default_top_p(model_id: str) -> float | None:
-    name = model_id.lower()
-    if "qwen" in name:
-        return 1
-    return 0.95 if re.search(r"minimax-m2|gemini", name) else None
-
-
-def default_top_k(model_id: str) -> int | None:
-    name = model_id.lower()
-    if "minimax-m2" in name:
-        return 40 if "m2.1" in name else 20
-    return 64 if "gemini" in name else None
+_SAMPLING: tuple[tuple[str, tuple[float | None, float | None, int | None]], ...] = (
+    ("qwen", (0.55, 1, None)),
+    ("claude", (None, None, None)),
+    ("gemini", (1.0, 0.95, 64)),
+    (r"minimax-m2\.1", (1.0, 0.95, 40)),
+    ("minimax-m2", (1.0, 0.95, 20)),
+    (r"glm-4\.[67]", (1.0, None, None)),
+    ("kimi-k2.*thinking", (1.0, None, None)),
+    ("kimi-k2", (0.6, None, None)),
+)
+"""OpenCode's defaults by the model's name: temperature, top_p, top_k. The first that is found holds."""
 
 
 def default_options(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:

@@ -23,7 +23,6 @@ from app.provider.base import (
     Finish,
     InvalidToolCall,
     Metadata,
-    ModelMessage,
     ModelRequest,
     Npm,
     Provider,
@@ -60,6 +59,9 @@ MAX_BLOCKS = 1000
 MAX_CALLS = 200
 _BLOCK_STARTS = (TextStart, ReasoningStart)
 
+Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
+MessagePart = dict[str, Any]
+
 
 async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
     """Raises ContextOverflow, AnswerTooLarge."""
@@ -81,7 +83,7 @@ async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> Async
             yield event
 
 
-def _block_size(block: TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock) -> int:
+def _block_size(block: Block) -> int:
     match block:
         case FileBlock():
             return 0
@@ -128,15 +130,10 @@ async def metered(ask: Ask, name: str, budgets: Budgets, request: ModelRequest) 
     async with aclosing(ask(request)) as events:
         async for event in events:
             if isinstance(event, Finish):
-                await _count(name, budgets, request, event)
+                tokens, cost = tokens_and_cost(event.usage, request.model.cost)
+                if total := tokens.input + tokens.output + tokens.cache.read + tokens.cache.write:
+                    await budgets.add(name, cost, total)
             yield event
-
-
-async def _count(name: str, budgets: Budgets, request: ModelRequest, finish: Finish) -> None:
-    tokens, cost = tokens_and_cost(finish.usage, request.model.cost)
-    total = tokens.input + tokens.output + tokens.cache.read + tokens.cache.write
-    if total:
-        await budgets.add(name, cost, total)
 
 
 async def observed(ask: Ask, observer: Observer, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -149,7 +146,8 @@ async def observed(ask: Ask, observer: Observer, request: ModelRequest) -> Async
                     _note(record, event, request)
                     yield event
         except Exception as failure:
-            record.end, record.error = ModelCallEnd.FAILED, _error_type(failure)
+            status = failure.status if isinstance(failure, ApiFailure) else None
+            record.end, record.error = ModelCallEnd.FAILED, str(status) if status else type(failure).__name__
             raise
         if record.finish is None:
             record.end = ModelCallEnd.CUT_SHORT
@@ -177,19 +175,10 @@ def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) ->
         add_output(record.contents, event)
 
 
-def _error_type(failure: Exception) -> str:
-    """The HTTP status, or what went wrong without one."""
-    status = failure.status if isinstance(failure, ApiFailure) else None
-    return str(status) if status else type(failure).__name__
-
-
-Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
-MessagePart = dict[str, Any]
-
-
 def contents_of(request: ModelRequest) -> ModelContents:
     system = [{"type": "text", "content": text} for text in request.system]
-    return ModelContents(system, [_message(message) for message in request.messages])
+    said = [{"role": message.role, "parts": [_part(block) for block in message.content]} for message in request.messages]
+    return ModelContents(system, said)
 
 
 def add_output(contents: ModelContents, event: StreamEvent) -> None:
@@ -207,10 +196,6 @@ def _add_text(parts: list[MessagePart], kind: str, text: str) -> None:
         parts[-1]["content"] += text
     else:
         parts.append({"type": kind, "content": text})
-
-
-def _message(message: ModelMessage) -> dict[str, Any]:
-    return {"role": message.role, "parts": [_part(block) for block in message.content]}
 
 
 def _part(block: Block) -> MessagePart:
@@ -284,9 +269,8 @@ class Providers:
 
     async def load(self, models: Iterable[Model]) -> None:
         """Imports the SDKs that these models are asked by, in a thread, before the first request needs them."""
-        for adapter in sorted({adapter_of(model) for model in models}):
-            if adapter != "scripted":
-                await asyncio.to_thread(_load, adapter)
+        for adapter in sorted({adapter_of(model) for model in models} - {"scripted"}):
+            await asyncio.to_thread(_load, adapter)
 
     async def close(self) -> None:
         connections, self._connections = list(self._connections.values()), {}

@@ -82,18 +82,6 @@ def _obey(request: ModelRequest, message: ModelMessage | None) -> ScriptedTurn:
     return (_speak(f"“{_short(texts[0])}” is not a command I know.\n\n{HELP}" if texts else HELP),)
 
 
-def _help(request: ModelRequest) -> ScriptedTurn:
-    return (_speak(HELP),)
-
-
-def _list_files(request: ModelRequest) -> ScriptedTurn:
-    return _use(request, "I will list the files.", {"list": {}, "glob": {"pattern": "*"}, "bash": _bash("ls")})
-
-
-def _read(request: ModelRequest, path: str) -> ScriptedTurn:
-    return _use(request, f"I will read {path}.", {"read": {"filePath": path}})
-
-
 def _write(request: ModelRequest, path: str, content: str) -> ScriptedTurn:
     return _use(
         request,
@@ -128,10 +116,6 @@ def _done_since_user(request: ModelRequest) -> set[str]:
     """The tools that have completed since the user's last message."""
     since = takewhile(lambda message: not isinstance(message, UserTurn), reversed(request.messages))
     return {result.tool for message in since if isinstance(message, ToolTurn) for result in message.content}
-
-
-def _run(request: ModelRequest, command: str) -> ScriptedTurn:
-    return _use(request, f"I will run `{command}`.", {"bash": _bash(command)})
 
 
 def _todo(request: ModelRequest, items: str) -> ScriptedTurn:
@@ -172,16 +156,22 @@ _WRITE = re.compile(r"write ([^\s:]+): ?(.*)", re.IGNORECASE | re.DOTALL)
 _MUST_BE_READ = "You must read"
 _EDIT = re.compile(r"edit ([^\s:]+): ?(.+?) ?-> ?(.*)", re.IGNORECASE | re.DOTALL)
 
+_LISTING: Mapping[str, Mapping[str, Any]] = {
+    "list": {},
+    "glob": {"pattern": "*"},
+    "bash": {"command": "ls", "description": "Runs ls"},
+}
+
 PromptRule = Callable[..., ScriptedTurn]
 _RULES: tuple[tuple[re.Pattern[str], PromptRule], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), rule)
     for pattern, rule in (
-        (r"help[.!?]?", _help),
-        (r"(?:list files|ls)[.!?]?", _list_files),
-        (r"read (\S+)", _read),
+        (r"help[.!?]?", lambda _: (_speak(HELP),)),
+        (r"(?:list files|ls)[.!?]?", lambda request: _use(request, "I will list the files.", _LISTING)),
+        (r"read (\S+)", lambda request, path: _use(request, f"I will read {path}.", {"read": {"filePath": path}})),
         (_WRITE.pattern, _write),
         (_EDIT.pattern, _edit),
-        (r"run (.+)", _run),
+        (r"run (.+)", lambda request, command: _use(request, f"I will run `{command}`.", {"bash": _bash(command)})),
         (r"todo:? (.+)", _todo),
         (r"ask ([^:]+): ?(.+)", _ask),
         (r"answer (\{.*\})", _answer),

@@ -244,7 +244,8 @@ class SdkAdapter(ABC, Generic[Client]):
         url = self._address() + self.path
         reader, start = self.reader(), [StreamStart()]
         try:
-            headers = _sendable(self._given_headers(request), url)
+            given = ({**IDENTITY}, self._own_headers(), self._headers, request.headers)
+            headers = _sendable({name.lower(): value for each in given for name, value in each.items()}, url)
             client = await self._opened()
             headers = {"user-agent": f"{client.user_agent} opensession/{__version__}", **headers}
             async with self._ask(client, request, headers) as response:
@@ -315,10 +316,6 @@ class SdkAdapter(ABC, Generic[Client]):
             "event_hooks": {"response": [bound]},
             "verify": system_tls(),
         }
-
-    def _given_headers(self, request: ModelRequest) -> Headers:
-        given = ({**IDENTITY}, self._own_headers(), self._headers, request.headers)
-        return {name.lower(): value for headers in given for name, value in headers.items()}
 
     async def _opened(self) -> Client:
         async with self._opening:

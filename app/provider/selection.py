@@ -63,17 +63,13 @@ def parse_model(name: str) -> ModelRef:
 
 
 def find(connected: Connected, provider_id: str, model_id: str) -> Model:
-    """Raises ProviderModelNotFoundError."""
+    """Raises ProviderModelNotFoundError, with at most three similar models of the provider, or similar providers."""
     if provider_id not in connected or model_id not in connected[provider_id].models:
-        raise ProviderModelNotFoundError(provider_id, model_id, _suggestions(connected, provider_id, model_id))
+        similar = (
+            _similar(model_id, connected[provider_id].models) if provider_id in connected else _similar(provider_id, connected)
+        )
+        raise ProviderModelNotFoundError(provider_id, model_id, similar)
     return connected[provider_id].models[model_id]
-
-
-def _suggestions(connected: Connected, provider_id: str, model_id: str) -> list[str]:
-    """At most three similar models of the provider, or similar providers."""
-    if provider_id in connected:
-        return _similar(model_id, connected[provider_id].models)
-    return _similar(provider_id, connected)
 
 
 def _similar(name: str, choices: Iterable[str]) -> list[str]:
@@ -100,16 +96,12 @@ def best_model(info: ProviderInfo) -> str:
 
 
 def sort_models(models: Iterable[Model]) -> list[Model]:
-    by_id = sorted(models, key=lambda model: model.id, reverse=True)
-    return sorted(by_id, key=lambda model: (_is_title_model(model), -_preference(model.id), "latest" not in model.id))
+    def rank(model: Model) -> tuple[bool, int, bool]:
+        is_for_titles = model.provider_id == "scripted" and model.id == "title"
+        preference = next((rank for rank, name in enumerate(_PREFERRED) if name in model.id), -1)
+        return is_for_titles, -preference, "latest" not in model.id
 
-
-def _preference(model_id: str) -> int:
-    return next((rank for rank, name in enumerate(_PREFERRED) if name in model_id), -1)
-
-
-def _is_title_model(model: Model) -> bool:
-    return model.provider_id == "scripted" and model.id == "title"
+    return sorted(sorted(models, key=lambda model: model.id, reverse=True), key=rank)
 
 
 def small_model(connected: Connected, provider_id: str, configured: str | None = None) -> Model | None:

@@ -58,7 +58,7 @@ def _for_google(request: ModelRequest) -> ModelRequest:
 def prepare_messages(model: Model, messages: Messages) -> Messages:
     readable = tuple(_without_unsupported_media(model, message) for message in messages)
     if model.api.npm == Npm.ANTHROPIC or "claude" in model.api.id.lower():
-        return rename_calls(readable, _anthropic_id)
+        return rename_calls(readable, lambda call_id: re.sub(r"[^a-zA-Z0-9_-]", "_", call_id))
     if model.provider_id == "mistral" or "mistral" in model.api.id.lower():
         return with_filler(rename_calls(readable, _mistral_ids()))
     return readable
@@ -70,16 +70,12 @@ def prepare_messages(model: Model, messages: Messages) -> Messages:
 def _without_unsupported_media(model: Model, message: ModelMessage) -> ModelMessage:
     match message:
         case UserTurn(content):
-            return UserTurn(tuple(_readable(model, block) for block in content))
+            problems = [_problem(model, block) if isinstance(block, FileBlock) else None for block in content]
+            return UserTurn(tuple(TextBlock(said) if said else block for said, block in zip(problems, content, strict=True)))
         case ToolTurn(content):
             return ToolTurn(tuple(_readable_result(model, result) for result in content))
         case AssistantTurn():
             return message
-
-
-def _readable(model: Model, block: TextBlock | FileBlock) -> TextBlock | FileBlock:
-    problem = _problem(model, block) if isinstance(block, FileBlock) else None
-    return TextBlock(problem) if problem else block
 
 
 def _readable_result(model: Model, result: ToolResultBlock) -> ToolResultBlock:
@@ -125,10 +121,6 @@ def _renamed(message: ModelMessage, rename: Callable[[str], str]) -> ModelMessag
     return message
 
 
-def _anthropic_id(call_id: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", call_id)
-
-
 def _mistral_ids() -> Callable[[str], str]:
     """Nine alphanumerics each. Ids of one provider begin alike (`toolu_01…`), so a second id with the same nine gets a hash."""
     given: dict[str, str] = {}
@@ -159,21 +151,14 @@ def with_filler(messages: Messages) -> Messages:
 def prepare_tools(
     model: Model, tools: tuple[ToolSpec, ...], messages: Messages, provider_options: Mapping[str, Any]
 ) -> tuple[ToolSpec, ...]:
-    if not tools and _is_litellm(model, provider_options) and _has_calls(messages):
+    names = (model.provider_id, model.api.id)
+    is_litellm = provider_options.get("litellmProxy") or any("litellm" in name.lower() for name in names)
+    calls = (block for message in messages for block in message.content if isinstance(block, ToolCallBlock | ToolResultBlock))
+    if not tools and is_litellm and any(calls):
         return (_NOOP,)
     if model.provider_id == "google" or "gemini" in model.api.id.lower():
         return tuple(replace(tool, parameters=gemini_schema(tool.parameters)) for tool in tools)
     return tools
-
-
-def _is_litellm(model: Model, provider_options: Mapping[str, Any]) -> bool:
-    return bool(provider_options.get("litellmProxy")) or any(
-        "litellm" in name.lower() for name in (model.provider_id, model.api.id)
-    )
-
-
-def _has_calls(messages: Messages) -> bool:
-    return any(isinstance(block, ToolCallBlock | ToolResultBlock) for message in messages for block in message.content)
 
 
 def gemini_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,38 +1,46 @@
 """What a directory offers to its sessions: agents, commands, skills and references; the models that answer in it, and the
 providers that serve them. Secrets are masked."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
-
-from fastapi import Path
-from pydantic import Field
-
-from app.api.errors import ForbiddenError, TaggedAnswer, TaggedError, described
+from app.api.errors import ForbiddenError
+from app.api.errors import TaggedAnswer
+from app.api.errors import TaggedError
+from app.api.errors import described
 from app.api.roles import READS
-from app.api.v2.shapes import Located, LocationInfo, PlaceInstance, PlaceLocation, located, router
+from app.api.v2.shapes import Located
+from app.api.v2.shapes import LocationInfo
+from app.api.v2.shapes import PlaceInstance
+from app.api.v2.shapes import PlaceLocation
+from app.api.v2.shapes import located
+from app.api.v2.shapes import router
 from app.intake.command import all_commands
 from app.provider.catalogue import LONG_CONTEXT
-from app.provider.selection import config_providers, parse_model
+from app.provider.selection import config_providers
+from app.provider.selection import parse_model
 from app.schema.base import Wire
-from app.schema.model import (
-    Agent,
-    AgentMode,
-    CachePrice,
-    Command,
-    CostTier,
-    Modalities,
-    Model,
-    ModelApi,
-    ModelLimit,
-    Price,
-    ProviderInfo,
-    Skill,
-)
+from app.schema.model import Agent
+from app.schema.model import AgentMode
+from app.schema.model import CachePrice
+from app.schema.model import Command
+from app.schema.model import CostTier
+from app.schema.model import Modalities
+from app.schema.model import Model
+from app.schema.model import ModelLimit
+from app.schema.model import Price
+from app.schema.model import ProviderInfo
+from app.schema.model import Skill
 from app.schema.part import ModelRef
-from app.schema.permission import Action, Ruleset
+from app.schema.permission import Action
 from app.schema.session import SessionModel
 from app.util.secrets import masked
+from collections.abc import Iterator
+from datetime import UTC
+from datetime import datetime
+from fastapi import Path
+from pydantic import Field
+from typing import Annotated
+from typing import Any
+from typing import Literal
+
 
 health_routes = router("", tags=["health"])
 location_routes = router("", ForbiddenError, tags=["location"])
@@ -126,33 +134,21 @@ async def references(instance: PlaceInstance) -> Located[list[ReferenceInfo]]:
 def _agent(agent: Agent) -> AgentV2Info:
     sampling = {"temperature": agent.temperature, "topP": agent.top_p}
     body = {name: value for name, value in sampling.items() if value is not None}
-    return AgentV2Info(
-        id=agent.name,
-        model=_session_model(agent.model, agent.variant),
-        request=ProviderRequest(body=masked({**agent.options, **body})),
-        system=agent.prompt,
-        description=agent.description,
-        mode=agent.mode,
-        hidden=bool(agent.hidden),
-        color=agent.color,
-        steps=agent.steps,
-        permissions=_rules(agent.permission),
-    )
-
-
-def _rules(rules: Ruleset) -> list[PermissionV2Rule]:
-    return [PermissionV2Rule(action=rule.permission, resource=rule.pattern, effect=rule.action) for rule in rules]
+    rules = [PermissionV2Rule(action=rule.permission, resource=rule.pattern, effect=rule.action) for rule in agent.permission]
+    other = {
+        "id": agent.name,
+        "model": _session_model(agent.model, agent.variant),
+        "request": ProviderRequest(body=masked({**agent.options, **body})),
+        "system": agent.prompt,
+        "hidden": bool(agent.hidden),
+        "permissions": rules,
+    }
+    return AgentV2Info.model_validate({**dict(agent), **other})
 
 
 def _command(command: Command) -> CommandV2Info:
-    return CommandV2Info(
-        name=command.name,
-        template=command.template,
-        description=command.description,
-        agent=command.agent,
-        model=_session_model(parse_model(command.model) if command.model else None, command.variant),
-        subtask=command.subtask,
-    )
+    model = _session_model(parse_model(command.model) if command.model else None, command.variant)
+    return CommandV2Info.model_validate({**dict(command), "model": model})
 
 
 def _session_model(model: ModelRef | None, variant: str | None) -> SessionModel | None:
@@ -260,7 +256,7 @@ async def provider(instance: PlaceInstance, provider_id: Annotated[str, Path(ali
 
 
 def _provider(info: ProviderInfo) -> ProviderV2Info:
-    api = _api_of(info)
+    api = next(iter(info.models.values())).api  # one that is connected has a model; all speak alike unless it is configured
     return ProviderV2Info(
         id=info.id,
         integration_id=info.id if info.env else None,
@@ -270,35 +266,18 @@ def _provider(info: ProviderInfo) -> ProviderV2Info:
     )
 
 
-def _api_of(info: ProviderInfo) -> ModelApi:
-    """A connected provider has a model; they speak alike unless the configuration says otherwise."""
-    return next(iter(info.models.values())).api
-
-
 def _model_info(provider: ProviderInfo, model: Model) -> ModelV2Info:
-    return ModelV2Info(
-        id=model.id,
-        provider_id=model.provider_id,
-        family=model.family or None,
-        name=model.name,
-        api=ModelApiV2(
-            id=model.api.id,
-            package=model.api.npm,
-            url=provider.options.get("baseURL") or model.api.url or None,
-            settings=provider.options,
-        ),
-        capabilities=ModelCapabilities(
-            tools=model.capabilities.toolcall,
-            input=_kinds(model.capabilities.input),
-            output=_kinds(model.capabilities.output),
-        ),
-        request=ProviderRequest(headers=model.headers, body=model.options),
-        variants=[ModelVariant(id=name, body=body) for name, body in (model.variants or {}).items()],
-        time=ModelRelease(released=_released(model.release_date)),
-        cost=list(_costs(model)),
-        status=model.status,
-        limit=model.limit,
-    )
+    can, url = model.capabilities, provider.options.get("baseURL") or model.api.url or None
+    other = {
+        "family": model.family or None,
+        "api": ModelApiV2(id=model.api.id, package=model.api.npm, url=url, settings=provider.options),
+        "capabilities": ModelCapabilities(tools=can.toolcall, input=_kinds(can.input), output=_kinds(can.output)),
+        "request": ProviderRequest(headers=model.headers, body=model.options),
+        "variants": [ModelVariant(id=name, body=body) for name, body in (model.variants or {}).items()],
+        "time": ModelRelease(released=_released(model.release_date)),
+        "cost": list(_costs(model)),
+    }
+    return ModelV2Info.model_validate({**dict(model), **other})
 
 
 def _kinds(modalities: Modalities) -> list[str]:

@@ -73,7 +73,9 @@ async def entries(
     reach = paths_in(app, who, workspace)
     if not await asyncio.to_thread(FilePath(reach.real(path)).is_dir):
         raise BadRequest(f"There is no directory {path}", ["path"], path)
-    return located(workspace.location, list(map(_entry, await list_directory(reach, path))))
+    found = await list_directory(reach, path)
+    paths = (f"{node.path}/" if node.type == "directory" else node.path for node in found)
+    return located(workspace.location, list(map(FileSystemEntry.of, paths)))
 
 
 _BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
@@ -87,10 +89,6 @@ async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: A
     if data is None:
         raise TaggedError(FileNotFoundAnswer(message=f"There is no file {path}", path=path))
     return Response(data, media_type=mimetypes.guess_type(path)[0] or "application/octet-stream", headers=_HARMLESS)
-
-
-def _entry(node: FileNode) -> FileSystemEntry:
-    return FileSystemEntry.of(f"{node.path}/" if node.type == "directory" else node.path)
 
 
 _UPGRADE: Responses = {426: answer("UpgradeRequiredError", TaggedAnswer)}

@@ -9,10 +9,9 @@ import orjson
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.routing import APIRoute
 
-from app.api.deps import SessionIdPath, instance_of, instance_of_session, workspace_of
+from app.api.deps import AppServices, SessionIdPath, Who, instance_of, instance_of_session, workspace_of
 from app.api.errors import InvalidCursorError, TaggedAnswer, TaggedError, described
 from app.api.json_route import JsonRoute, Router, operation_id
-from app.api.roles import principal_of, services_of
 from app.project.location import Location
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
@@ -55,26 +54,25 @@ async def named_place(
 Place = Annotated[str | None, Depends(named_place)]
 
 
-async def _workspace(request: Request, place: Place) -> Workspace:
+async def _workspace(app: AppServices, who: Who, place: Place) -> Workspace:
     """Raises DirectoryForbidden, BadRequest."""
-    return await workspace_of(services_of(request), principal_of(request.scope), place)
+    return await workspace_of(app, who, place)
 
 
 PlaceWorkspace = Annotated[Workspace, Depends(_workspace)]
 
 
-async def _here(request: Request, place: Place) -> Location:
-    return (await _workspace(request, place)).location
+async def _here(workspace: PlaceWorkspace) -> Location:
+    return workspace.location
 
 
-async def _instance(request: Request, place: Place) -> Instance:
-    return await instance_of(services_of(request), principal_of(request.scope), place)
+async def _instance(app: AppServices, who: Who, place: Place) -> Instance:
+    return await instance_of(app, who, place)
 
 
-async def _session_instance(request: Request, session_id: SessionIdPath) -> Instance:
+async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPath) -> Instance:
     """Where the session was created, whatever the request names."""
-    app = services_of(request)
-    return await instance_of_session(app, principal_of(request.scope), await app.store.session(session_id), None)
+    return await instance_of_session(app, who, await app.store.session(session_id), None)
 
 
 PlaceLocation = Annotated[Location, Depends(_here)]

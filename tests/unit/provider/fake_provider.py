@@ -7,7 +7,12 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.provider.base import ModelRequest, Provider, StreamEvent, TextBlock, UserTurn
+import pytest
+
+from app.provider.anthropic_messages import Anthropic
+from app.provider.base import ApiFailure, ModelRequest, Provider, StreamEvent, TextBlock, UserTurn
+from app.provider.openai_chat import OpenAIChat
+from app.provider.openai_responses import OpenAIResponses
 from app.schema.model import Capabilities, Model, ModelApi, ModelLimit
 
 
@@ -116,3 +121,17 @@ def limit(output: int) -> ModelLimit:
 
 async def events_of(provider: Provider, request: ModelRequest | None = None) -> list[StreamEvent]:
     return [event async for event in provider.stream(request or ask())]
+
+
+every_adapter = pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, Anthropic])
+"""Of a test that takes the class as `kind`."""
+
+
+def adapter(server: FakeServer | None, kind: Any = OpenAIChat, **given: Any) -> Any:
+    return kind("fake", **{"api_key": "key", "base_url": server and server.url, "headers": {}, "options": {}, **given})
+
+
+async def failure_of(provider: Provider, request: ModelRequest | None = None) -> ApiFailure:
+    with pytest.raises(ApiFailure) as failed:
+        await events_of(provider, request)
+    return failed.value

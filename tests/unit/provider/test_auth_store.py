@@ -3,8 +3,8 @@ import os
 import stat
 from pathlib import Path
 
-from app.provider.connected import AuthStore
-from app.schema.model import ApiAuth, OAuth, WellKnownAuth
+from app.provider.connected import AuthStore, key_variables
+from app.schema.model import ApiAuth, OAuth, ProviderInfo, WellKnownAuth
 
 ENTRIES = {
     "a": {"type": "api", "key": "k"},
@@ -83,3 +83,16 @@ def test_a_broken_file_stops_nothing_and_is_kept_aside(tmp_path):
     store.set("b", ApiAuth(key="k"))
     assert list(store.all()) == ["b"]
     assert "mine" in (tmp_path / "auth.json.bad").read_text()
+
+
+def test_variables_that_hold_a_key_are_those_that_are_named_and_those_whose_value_is_used() -> None:
+    info = ProviderInfo(
+        id="company",
+        name="Company",
+        source="config",
+        env=["COMPANY_LLM"],
+        options={"headers": {"Authorization": "Bearer from-a-variable"}, "region": "eu-central-1"},
+        models={},
+    )
+    environ = {"COMPANY_LLM": "a", "LOGIN": "from-a-variable", "REGION": "eu-central-1", "HOME": "/home"}
+    assert key_variables([info], environ) == {"COMPANY_LLM", "LOGIN"}

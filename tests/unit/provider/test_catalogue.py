@@ -81,27 +81,27 @@ FAKE = {
 # sources
 
 
-def test_an_environment_variable_connects_a_provider_and_is_its_key():
-    info = connect(env={"ACME_KEY": "secret"})["acme"]
-    assert (info.source, info.key, info.name, info.env) == ("env", "secret", "Acme", ["ACME_KEY"])
+@pytest.mark.parametrize(
+    ("config", "env", "auth", "found"),
+    [
+        ({}, {"ACME_KEY": "secret"}, {}, ("env", "secret", {})),
+        ({}, {"ACME_KEY": "env"}, {"acme": ApiAuth(key="stored")}, ("api", "stored", {})),
+        ({"provider": {"acme": {"options": {"a": 5}}}}, {"ACME_KEY": "env"}, {}, ("config", "env", {"a": 5})),
+    ],
+    ids=["a variable", "a stored key wins over the environment", "config is the source, and keeps the environment's key"],
+)
+def test_what_connects_a_provider_and_what_its_key_is(config, env, auth, found):
+    info = connect(config, env, **auth)["acme"]
+    assert (info.source, info.key, info.options) == found
+    assert (info.name, info.env) == ("Acme", ["ACME_KEY"])
 
 
 def test_of_several_variables_the_first_that_is_set_is_the_key():
     assert connect(env={"DUO_KEY": "", "DUO_OTHER_KEY": "second"})["duo"].key == "second"
 
 
-def test_a_stored_key_wins_over_the_environment():
-    info = connect(env={"ACME_KEY": "env"}, acme=ApiAuth(key="stored"))["acme"]
-    assert (info.source, info.key) == ("api", "stored")
-
-
 def test_a_stored_login_of_another_kind_does_not_connect():
     assert "acme" not in connect(acme=OAuth(refresh="r", access="a", expires=1))
-
-
-def test_config_names_the_source_and_keeps_the_key_of_the_environment():
-    info = connect({"provider": {"acme": {"options": {"timeout": 5}}}}, env={"ACME_KEY": "env"})["acme"]
-    assert (info.source, info.key, info.options) == ("config", "env", {"timeout": 5})
 
 
 def test_order_is_environment_then_stored_keys_then_config():
@@ -298,7 +298,9 @@ def reasoning_model(model_id: str, package: str) -> Model:
     ],
 )
 def test_which_efforts_a_model_offers(model_id, package, names):
-    assert list(derive_variants(reasoning_model(model_id, package))) == names
+    model = reasoning_model(model_id, package)
+    assert list(derive_variants(model)) == names
+    assert derive_variants(model.model_copy(update={"capabilities": Capabilities()})) == {}
 
 
 @pytest.mark.parametrize(
@@ -315,15 +317,10 @@ def test_efforts_that_models_dev_states_take_the_place_of_guesses(model_id, pack
     assert list(derive_variants(reasoning_model(model_id, package), stated)) == names
 
 
-def test_a_model_that_does_not_reason_has_no_variants():
-    model = reasoning_model("x", Npm.OPENAI_COMPATIBLE).model_copy(update={"capabilities": Capabilities()})
-    assert derive_variants(model) == {}
-
-
 def test_a_thinking_budget_for_older_claude_models():
     variants = derive_variants(reasoning_model("claude-sonnet-4-5", Npm.ANTHROPIC))
-    assert variants["high"] == {"thinking": {"type": "enabled", "budgetTokens": 16000}}
-    assert variants["max"] == {"thinking": {"type": "enabled", "budgetTokens": 31999}}
+    budgets = {"high": 16_000, "max": 31_999}
+    assert variants == {name: {"thinking": {"type": "enabled", "budgetTokens": size}} for name, size in budgets.items()}
 
 
 # what clients are shown
@@ -342,12 +339,8 @@ def test_the_provider_list_overlays_the_connected_on_the_known():
     assert [(info.id, info.source) for info in shown.all] == [("acme", "env"), ("duo", "custom")]
     assert shown.connected == ["acme"]
     assert shown.default == {"acme": "big", "duo": "big"}
-
-
-def test_the_provider_list_leaves_out_what_the_config_disables():
-    known = SmallCatalogue()
-    shown = provider_list(known, {}, ProviderSettings(disabled=frozenset({"duo"})))
-    assert [info.id for info in shown.all] == ["acme"]
+    without = provider_list(known, {}, ProviderSettings(disabled=frozenset({"duo"})))
+    assert [info.id for info in without.all] == ["acme"]
 
 
 def test_no_secret_leaves():
@@ -411,12 +404,9 @@ def test_the_list_says_of_when_it_is():
     assert date.fromisoformat(first["date"]) and first["source"] == "https://models.dev/api.json"
 
 
-def test_models_of_a_provider_that_nobody_knows():
-    assert Catalogue().models("nobody") == {}
-
-
 def test_a_listing_leaves_out_what_cannot_be_connected():
     assert list(known_info(SmallCatalogue(), "acme").models) == ["big"]
+    assert Catalogue().models("nobody") == {}
 
 
 def test_no_sdk_is_loaded_for_a_list_of_providers():

@@ -3,13 +3,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_provider import FakeServer, Reply, events_of
+from fake_provider import FakeServer, adapter, every_adapter
+from fake_provider import failure_of as failed_of
 
-from app.provider.anthropic_messages import Anthropic
 from app.provider.base import ApiFailure, ContextOverflow
 from app.provider.errors import answered, in_stream
-from app.provider.openai_chat import OpenAIChat
-from app.provider.openai_responses import OpenAIResponses
 from app.turn.retry import retryable_reason
 
 CORPUS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("overflow_corpus.json").read_text())
@@ -43,21 +41,10 @@ def test_what_only_speaks_of_tokens_and_lengths_is_an_ordinary_failure(answer: d
     assert failure.retryable or status is None or (status < 500 and status != 429)
 
 
-@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (400, {"error": {"message": "prompt is too long: 9 tokens > 8 maximum", "type": "invalid_request_error"}}),
-        (200, {"type": "error", "error": {"message": "Your input exceeds the context window of this model."}}),
-    ],
-    ids=["refused", "within the stream"],
-)
-async def test_every_adapter_tells_it(server: FakeServer, adapter: type[OpenAIChat], status: int, body: dict[str, Any]) -> None:
-    if status == 200:
-        server.plays(body)
-    else:
-        server.reply = Reply([json.dumps(body).encode()], status, {"content-type": "application/json"})
-    with pytest.raises(ContextOverflow) as failed:
-        await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
-    assert json.loads(failed.value.body or "")["error"] == body["error"]
+@every_adapter
+async def test_every_adapter_tells_it_within_a_stream(server: FakeServer, kind: Any) -> None:
+    body = {"type": "error", "error": {"message": "Your input exceeds the context window of this model."}}
+    server.plays(body)
+    failed = await failed_of(adapter(server, kind))
+    assert isinstance(failed, ContextOverflow) and json.loads(failed.body or "")["error"] == body["error"]
     assert len(server.received) == 1

@@ -1,42 +1,53 @@
 """A provider that sends too much is read no further, whatever it sends too much of and in whichever format."""
 
 import gzip
-from collections.abc import AsyncGenerator
-from functools import partial
-from typing import Any
-
 import pytest
-from fake_provider import FakeServer, Reply, ask, events_of, sse
-from wire_floods import FORMATS, GATHERED, UNENDED, chat
-
-from app.provider import answers, registry
+from app.provider import answers
+from app.provider import registry
 from app.provider.anthropic_messages import Anthropic
-from app.provider.base import (
-    AnswerTooLarge,
-    ApiFailure,
-    AssistantTurn,
-    ContextOverflow,
-    FileBlock,
-    Finish,
-    ModelMessage,
-    ModelRequest,
-    Provider,
-    ReasoningBlock,
-    StreamEvent,
-    TextBlock,
-    TextDelta,
-    ToolCall,
-    ToolCallBlock,
-    ToolResultBlock,
-    ToolTurn,
-    Usage,
-    UserTurn,
-)
+from app.provider.base import AnswerTooLarge
+from app.provider.base import ApiFailure
+from app.provider.base import AssistantTurn
+from app.provider.base import ContextOverflow
+from app.provider.base import FileBlock
+from app.provider.base import Finish
+from app.provider.base import ModelMessage
+from app.provider.base import ModelRequest
+from app.provider.base import Provider
+from app.provider.base import ReasoningBlock
+from app.provider.base import StreamEvent
+from app.provider.base import TextBlock
+from app.provider.base import TextDelta
+from app.provider.base import ToolCall
+from app.provider.base import ToolCallBlock
+from app.provider.base import ToolResultBlock
+from app.provider.base import ToolTurn
+from app.provider.base import Usage
+from app.provider.base import UserTurn
 from app.provider.openai_chat import OpenAIChat
 from app.provider.openai_responses import OpenAIResponses
 from app.provider.registry import Connection
+from app.users.budgets import Budgets
 from app.util import bounds
-from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
+from app.util.bounds import AnswerPassedLimit
+from app.util.bounds import BodyBytes
+from app.util.bounds import EventBytes
+from app.util.bounds import MAX_ERROR_BYTES
+from collections.abc import AsyncGenerator
+from fake_provider import FakeServer
+from fake_provider import Reply
+from fake_provider import adapter as make
+from fake_provider import ask
+from fake_provider import events_of
+from fake_provider import sse
+from functools import partial
+from typing import Any
+from typing import cast
+from wire_floods import FORMATS
+from wire_floods import GATHERED
+from wire_floods import UNENDED
+from wire_floods import chat
+
 
 ADAPTERS = {"chat": OpenAIChat, "responses": OpenAIResponses, "messages": Anthropic}
 FLOOD = 4_000_000
@@ -44,7 +55,7 @@ HONEST = "h" * 1_000_000
 
 
 def provider(server: FakeServer, wire: str = "chat") -> Connection:
-    return connection(ADAPTERS[wire]("fake", api_key="k", base_url=server.url, headers={}, options={}), 1_500_000)
+    return connection(make(server, ADAPTERS[wire]), 1_500_000)
 
 
 def connection(adapter: Provider, most_bytes: int) -> Connection:
@@ -149,24 +160,37 @@ def test_a_body_has_a_size() -> None:
         count.add(b"x")
 
 
+class Endless(Provider):
+    is_closed = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        try:
+            while True:
+                yield TextDelta("text-1", "é" * 1000)
+        finally:
+            self.is_closed = True
+
+    async def close(self) -> None:
+        pass
+
+
 async def test_the_provider_s_stream_is_closed_when_a_limit_is_passed() -> None:
-    closed = []
-
-    class Endless(Provider):
-        async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-            try:
-                while True:
-                    yield TextDelta("text-1", "é" * 1000)
-            finally:
-                closed.append(True)
-
-        async def close(self) -> None:
-            pass
-
+    endless = Endless()
     with pytest.raises(AnswerTooLarge, match="10000 bytes"):
-        async for _ in connection(Endless(), 10_000).stream(ask()):
+        async for _ in connection(endless, 10_000).stream(ask()):
             pass
-    assert closed
+    assert endless.is_closed
+
+
+async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> None:
+    class Unlimited:
+        async def require(self, name: str) -> None: ...
+
+    endless = Endless()
+    stream = registry.metered(endless.stream, "anna", cast(Budgets, Unlimited()), ask())
+    await anext(stream)
+    await stream.aclose()
+    assert endless.is_closed
 
 
 class Silent(Provider):

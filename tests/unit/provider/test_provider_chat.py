@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from fake_provider import FakeServer, ask, events_of, model
+from fake_provider import adapter as make
 
 from app.provider.base import (
     AssistantTurn,
@@ -28,7 +29,7 @@ from app.provider.base import (
     Usage,
     UserTurn,
 )
-from app.provider.openai_chat import OpenAIChat, chat_body
+from app.provider.openai_chat import chat_body
 from app.provider.openai_responses import responses_body
 from app.schema.model import Capabilities, InterleavedField
 
@@ -51,7 +52,7 @@ def tool(index: int | None, arguments: Any = None, call_id: str | None = None, n
 
 async def played(server: FakeServer, *events: dict[str, Any] | str) -> list[StreamEvent]:
     server.plays(*events)
-    provider = OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options={})
+    provider = make(server)
     start, *rest = await events_of(provider)
     assert start == StreamStart()
     return rest
@@ -60,21 +61,60 @@ async def played(server: FakeServer, *events: dict[str, Any] | str) -> list[Stre
 STOP = delta("stop")
 
 
-async def test_text_and_usage_after_the_finish_reason(server: FakeServer) -> None:
-    usage = {
-        "prompt_tokens": 1000,
-        "completion_tokens": 50,
-        "prompt_tokens_details": {"cached_tokens": 400},
-        "completion_tokens_details": {"reasoning_tokens": 10},
-    }
-    hello = [delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo")]
-    assert await played(server, *hello, STOP, {"choices": [], "usage": usage}, "[DONE]") == [
-        TextStart("text-1"),
-        TextDelta("text-1", "Hel"),
-        TextDelta("text-1", "lo"),
-        TextEnd("text-1"),
-        Finish("stop", Usage(input=600, output=50, reasoning=10, cache_read=400)),
-    ]
+USAGE = {
+    "prompt_tokens": 1000,
+    "completion_tokens": 50,
+    "prompt_tokens_details": {"cached_tokens": 400},
+    "completion_tokens_details": {"reasoning_tokens": 10},
+}
+NO_USAGE = Finish("stop", Usage())
+REASONING = [ReasoningStart("reasoning-1"), ReasoningDelta("reasoning-1", "hm"), ReasoningEnd("reasoning-1")]
+SO = [TextStart("text-2"), TextDelta("text-2", "so"), TextEnd("text-2")]
+STREAMS: dict[str, tuple[list[Any], list[StreamEvent]]] = {
+    "text, and usage after the finish reason": (
+        [
+            *(
+                delta(role="assistant", content=""),
+                delta(content="Hel"),
+                delta(content="lo"),
+                STOP,
+                {"choices": [], "usage": USAGE},
+            )
+        ],
+        [
+            *(TextStart("text-1"), TextDelta("text-1", "Hel"), TextDelta("text-1", "lo"), TextEnd("text-1")),
+            Finish("stop", Usage(input=600, output=50, reasoning=10, cache_read=400)),
+        ],
+    ),
+    "nothing": ([STOP, "[DONE]"], [NO_USAGE]),
+    "reasoning": ([delta(reasoning="hm"), delta(content="so"), STOP], [*REASONING, *SO, NO_USAGE]),
+    "reasoning_content": ([delta(reasoning_content="hm"), delta(content="so"), STOP], [*REASONING, *SO, NO_USAGE]),
+    "think tags": ([delta(content="<thi"), delta(content="nk>hm</think>\nso"), STOP], [*REASONING, *SO, NO_USAGE]),
+    "no finish reason": (
+        [delta(content="half"), tool(0, "{", "a", "read")],
+        [TextStart("text-1"), TextDelta("text-1", "half"), TextEnd("text-1"), ToolInputStart("a", "read")],
+    ),
+    "a name that comes after the id": (
+        [tool(0, None, "a"), tool(0, "{}", None, "read"), STOP],
+        [ToolInputStart("a", "read"), ToolCall("a", "read", {}), Finish("tool-calls", Usage())],
+    ),
+    "parallel calls": (
+        [
+            *(delta(content="ok"), tool(0, "", "a", "read"), tool(1, "", "b", "grep")),
+            *(tool(0, '{"x":'), tool(1, ""), tool(0, "1}"), delta("tool_calls")),
+        ],
+        [
+            *(TextStart("text-1"), TextDelta("text-1", "ok"), TextEnd("text-1")),
+            *(ToolInputStart("a", "read"), ToolInputStart("b", "grep")),
+            *(ToolCall("a", "read", {"x": 1}), ToolCall("b", "grep", {}), Finish("tool-calls", Usage())),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("sent", "events"), STREAMS.values(), ids=STREAMS)
+async def test_what_is_read_of_a_stream(server: FakeServer, sent: list[Any], events: list[StreamEvent]) -> None:
+    assert await played(server, *sent) == events
 
 
 async def test_cache_counts_under_other_names(server: FakeServer) -> None:
@@ -82,23 +122,6 @@ async def test_cache_counts_under_other_names(server: FakeServer) -> None:
     assert (await played(server, STOP, {"usage": written}))[-1] == Finish("stop", Usage(input=50, cache_read=20, cache_write=30))
     hit = {"prompt_tokens": 100, "prompt_cache_hit_tokens": 40}
     assert (await played(server, STOP, {"usage": hit}))[-1] == Finish("stop", Usage(input=60, cache_read=40))
-
-
-async def test_no_usage_is_zero(server: FakeServer) -> None:
-    assert await played(server, STOP, "[DONE]") == [Finish("stop", Usage())]
-
-
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-async def test_reasoning_ends_where_text_begins(server: FakeServer, field: str) -> None:
-    assert await played(server, delta(**{field: "hm"}), delta(content="so"), STOP) == [
-        ReasoningStart("reasoning-1"),
-        ReasoningDelta("reasoning-1", "hm"),
-        ReasoningEnd("reasoning-1"),
-        TextStart("text-2"),
-        TextDelta("text-2", "so"),
-        TextEnd("text-2"),
-        Finish("stop", Usage()),
-    ]
 
 
 async def test_reasoning_details_and_content_lists(server: FakeServer) -> None:
@@ -109,32 +132,6 @@ async def test_reasoning_details_and_content_lists(server: FakeServer) -> None:
         (ReasoningDelta, "a"),
         (ReasoningDelta, "b"),
         (TextDelta, "c"),
-    ]
-
-
-async def test_think_tags_become_reasoning(server: FakeServer) -> None:
-    assert await played(server, delta(content="<thi"), delta(content="nk>hm</think>\nso"), STOP) == [
-        ReasoningStart("reasoning-1"),
-        ReasoningDelta("reasoning-1", "hm"),
-        ReasoningEnd("reasoning-1"),
-        TextStart("text-2"),
-        TextDelta("text-2", "so"),
-        TextEnd("text-2"),
-        Finish("stop", Usage()),
-    ]
-
-
-async def test_parallel_calls(server: FakeServer) -> None:
-    calls = [tool(0, "", "a", "read"), tool(1, "", "b", "grep"), tool(0, '{"x":'), tool(1, ""), tool(0, "1}")]
-    assert await played(server, delta(content="ok"), *calls, delta("tool_calls")) == [
-        TextStart("text-1"),
-        TextDelta("text-1", "ok"),
-        TextEnd("text-1"),
-        ToolInputStart("a", "read"),
-        ToolInputStart("b", "grep"),
-        ToolCall("a", "read", {"x": 1}),
-        ToolCall("b", "grep", {}),
-        Finish("tool-calls", Usage()),
     ]
 
 
@@ -192,19 +189,13 @@ async def test_arguments_go_to_their_call_however_a_server_numbers_it(server: Fa
     starts = [event for event in events if isinstance(event, ToolInputStart)]
     calls = [event for event in events if isinstance(event, ToolCall | InvalidToolCall)]
     assert [(call.tool, getattr(call, "input", None)) for call in calls] == [("f", {"x": 1}), ("g", {"y": 2})]
-    assert [start.call_id for start in starts] == [call.call_id for call in calls] and len(
-        {start.call_id for start in starts}
-    ) == 2
+    assert [start.call_id for start in starts] == [call.call_id for call in calls]
+    assert len({start.call_id for start in starts}) == 2
 
 
 async def test_one_tool_called_twice_without_ids_is_two_calls(server: FakeServer) -> None:
     events = await played(server, tool(0, {"x": 1}, None, "f"), tool(0, {"x": 2}, None, "f"), STOP)
     assert [event.input for event in events if isinstance(event, ToolCall)] == [{"x": 1}, {"x": 2}]
-
-
-async def test_a_name_that_comes_after_the_id(server: FakeServer) -> None:
-    events = await played(server, tool(0, None, "a"), tool(0, "{}", None, "read"), STOP)
-    assert events[:2] == [ToolInputStart("a", "read"), ToolCall("a", "read", {})]
 
 
 @pytest.mark.parametrize(
@@ -220,15 +211,6 @@ async def test_a_name_that_comes_after_the_id(server: FakeServer) -> None:
 )
 async def test_finish_reasons(server: FakeServer, reason: str, finish: Any) -> None:
     assert (await played(server, delta(reason)))[-1] == Finish(finish, Usage())
-
-
-async def test_no_finish_reason_is_no_finish(server: FakeServer) -> None:
-    assert await played(server, delta(content="half"), tool(0, "{", "a", "read")) == [
-        TextStart("text-1"),
-        TextDelta("text-1", "half"),
-        TextEnd("text-1"),
-        ToolInputStart("a", "read"),
-    ]
 
 
 # What is sent.
@@ -260,7 +242,7 @@ async def test_the_whole_request(server: FakeServer) -> None:
         },
     )
     server.plays(STOP)
-    await events_of(OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options={}), request)
+    await events_of(make(server), request)
     image = {"type": "image_url", "image_url": {"url": PNG.url}}
     assert server.received[0].path == "/v1/chat/completions"
     assert server.body == {

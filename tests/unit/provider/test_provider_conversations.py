@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of
+from fake_provider import adapter as make
 
 from app.provider.anthropic_messages import Anthropic
 from app.provider.base import (
@@ -47,7 +48,7 @@ def plays(server: FakeServer, name: str, end: Any = "clean") -> None:
 
 
 def provider(server: FakeServer, wire: str) -> Any:
-    return ADAPTERS[wire]("fake", api_key="key", base_url=server.url, headers={}, options={})
+    return make(server, ADAPTERS[wire])
 
 
 def said(events: list[StreamEvent], kind: type[TextDelta] | type[ReasoningDelta]) -> str:

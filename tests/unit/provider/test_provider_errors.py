@@ -4,17 +4,18 @@ import ssl
 import anyio
 import pytest
 from fake_provider import FakeServer, Reply, ask, events_of
+from fake_provider import adapter as make
 
 from app.provider.anthropic_messages import Anthropic
 from app.provider.base import ApiFailure
-from app.provider.errors import failure_of
+from app.provider.errors import failure_of, redact
 from app.provider.openai_chat import OpenAIChat
 from app.provider.openai_responses import OpenAIResponses
 
 
 async def failure(server: FakeServer, adapter: type[OpenAIChat] = OpenAIChat) -> ApiFailure:
     with pytest.raises(ApiFailure) as failed:
-        await events_of(adapter("fake", api_key="key", base_url=server.url, headers={}, options={}))
+        await events_of(make(server, adapter))
     return failed.value
 
 
@@ -91,7 +92,7 @@ async def test_errors_within_the_stream(
     server: FakeServer, error: dict[str, object], message: str, status: int | None, retryable: bool
 ) -> None:
     server.plays(error)
-    stream = OpenAIChat("fake", api_key="key", base_url=server.url, headers={}, options={}).stream(ask())
+    stream = make(server).stream(ask())
     with pytest.raises(ApiFailure) as failed:
         await anext(stream)
     assert (failed.value.message, failed.value.status, failed.value.retryable) == (message, status, retryable)
@@ -127,3 +128,12 @@ def test_what_tls_says_of_a_broken_connection_may_be_retried(error: Exception) -
 
 def test_what_is_no_failure_of_the_provider_stays_what_it_is() -> None:
     assert failure_of(KeyError("index"), "https://models.example/v1") is None
+
+
+def test_a_failure_tells_no_secret() -> None:
+    said = "Wrong key sk-secret-1."
+    failure = ApiFailure(said, status=401, headers={"x-echo": said, "date": "now"}, body=said * 2, metadata={"url": said})
+    redact(failure, ["sk-secret-1"])
+    assert failure.message == str(failure) == "Wrong key ********."
+    assert "sk-secret-1" not in f"{failure.headers} {failure.body} {failure.metadata}"
+    assert failure.headers is not None and failure.headers["date"] == "now"

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 from fake_provider import FakeServer, ask, events_of, model, reasoning_model
+from fake_provider import adapter as make
 
 from app.provider.base import (
     AssistantTurn,
@@ -36,7 +37,7 @@ PDF = FileBlock("application/pdf", "data:application/pdf;base64,aGk=", "a.pdf")
 
 async def played(server: FakeServer, *events: dict[str, Any]) -> list[StreamEvent]:
     server.plays(*events)
-    provider = OpenAIResponses("openai", api_key="key", base_url=server.url, headers={}, options={})
+    provider = make(server, OpenAIResponses)
     start, *rest = await events_of(provider)
     assert start == StreamStart()
     return rest
@@ -163,7 +164,7 @@ async def test_the_whole_request(server: FakeServer) -> None:
         options={"reasoningEffort": "low", "reasoningSummary": "auto", "textVerbosity": "low", "promptCacheKey": "ses_1"},
     )
     server.plays(done())
-    await events_of(OpenAIResponses("openai", api_key="key", base_url=server.url, headers={}, options={}), request)
+    await events_of(make(server, OpenAIResponses), request)
     image = {"type": "input_image", "image_url": PNG.url}
     assert server.received[0].path == "/v1/responses"
     assert server.body == {

@@ -4,17 +4,9 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from app.provider.answers import GatheredText, ToolInputs, TurningBlocks, parse_json, read_call
+from app.provider.answers import parse_json
 from app.provider.base import (
     ApiFailure,
-    InvalidToolCall,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCall,
 )
 from app.provider.openai_chat import ThinkTags
 from app.provider.sdk_adapter import WholeEvents
@@ -108,35 +100,3 @@ def test_text_that_cannot_begin_a_tag_is_not_held_back() -> None:
     think = ThinkTags()
     assert think.feed("a <") == [("text", "a ")]
     assert think.feed("b") == [("text", "<b")]
-
-
-def test_text_and_reasoning_take_turns() -> None:
-    blocks = TurningBlocks()
-    events = [*blocks.say("reasoning", "r"), *blocks.say("text", ""), *blocks.say("text", "t"), *blocks.end(), *blocks.end()]
-    assert events == [
-        ReasoningStart("reasoning-1"),
-        ReasoningDelta("reasoning-1", "r"),
-        ReasoningEnd("reasoning-1"),
-        TextStart("text-2"),
-        TextDelta("text-2", "t"),
-        TextEnd("text-2"),
-    ]
-
-
-def test_arguments() -> None:
-    assert read_call("c", "t", " ") == ToolCall("c", "t", {})
-    assert read_call("c", "t", '{"a": [1]}') == ToolCall("c", "t", {"a": [1]})
-    for raw in ('{"a":', "[1]", '"x"'):
-        call = read_call("c", "t", raw)
-        assert isinstance(call, InvalidToolCall)
-        assert call.raw == raw
-
-
-def test_calls_that_a_server_gives_the_same_id_are_distinguished() -> None:
-    inputs = ToolInputs(GatheredText())
-    inputs.start(0, "call_0", "read")
-    inputs.start(1, "call_0", "read")
-    inputs.start(1, "call_0", "")
-    first, second = inputs.finish_all()
-    assert first.call_id == "call_0"
-    assert second.call_id != "call_0" and second.call_id

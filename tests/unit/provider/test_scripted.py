@@ -43,7 +43,6 @@ from app.provider.scripted import (
     ScriptError,
     load_script,
     parse_step,
-    play,
 )
 from app.provider.scripted_rules import answer, rules_provider, title
 
@@ -75,37 +74,50 @@ def streamed_text(stream: list[StreamEvent]) -> str:
 # turns
 
 
-async def test_text_is_streamed_in_pieces():
-    stream = await events(ScriptedProvider([[{"text": "abcdefgh", "chunks": 2}]]))
-    assert stream == [
-        StreamStart(),
-        TextStart("0"),
-        TextDelta("0", "abcd"),
-        TextDelta("0", "efgh"),
-        TextEnd("0"),
-        Finish("stop", Usage(input=100, output=20)),
-    ]
+DONE = Finish("stop", Usage(input=100, output=20))
+CALLED = Finish("tool-calls", DONE.usage)
+STREAMS: dict[str, tuple[list[Any], list[StreamEvent]]] = {
+    "pieces": (
+        [{"text": "abcdefgh", "chunks": 2}],
+        [TextStart("0"), TextDelta("0", "abcd"), TextDelta("0", "efgh"), TextEnd("0"), DONE],
+    ),
+    "reasoning": (
+        [{"reasoning": "hm", "chunks": 1}, {"text": "a", "chunks": 1}],
+        [
+            *(ReasoningStart("0"), ReasoningDelta("0", "hm"), ReasoningEnd("0")),
+            *(TextStart("1"), TextDelta("1", "a"), TextEnd("1"), DONE),
+        ],
+    ),
+    "a call": (
+        [{"tool": "read", "args": {"filePath": "a"}, "id": "c1"}],
+        [ToolInputStart("c1", "read"), ToolCall("c1", "read", {"filePath": "a"}), CALLED],
+    ),
+    "raw arguments": (
+        [{"tool": "read", "raw": '{"a": 1}', "id": "c1"}],
+        [ToolInputStart("c1", "read"), ToolCall("c1", "read", {"a": 1}), CALLED],
+    ),
+    "typed steps": (
+        [Say("a", chunks=1), Call("read", {}, "c1")],
+        [
+            *(TextStart("0"), TextDelta("0", "a"), TextEnd("0")),
+            *(ToolInputStart("c1", "read"), ToolCall("c1", "read", {})),
+            CALLED,
+        ],
+    ),
+    "a usage and a finish": (
+        [{"usage": {"input": 7, "cache_read": 3}}, {"finish": "length"}],
+        [Finish("length", Usage(input=7, output=20, cache_read=3))],
+    ),
+    "a cut, without a finish": (
+        [{"text": "half", "chunks": 1}, {"cut": True}, {"text": "never"}],
+        [TextStart("0"), TextDelta("0", "half"), TextEnd("0")],
+    ),
+}
 
 
-async def test_reasoning_and_text_are_blocks_of_their_own():
-    stream = await events(ScriptedProvider([[{"reasoning": "hm", "chunks": 1}, {"text": "a", "chunks": 1}]]))
-    assert stream[1:-1] == [
-        ReasoningStart("0"),
-        ReasoningDelta("0", "hm"),
-        ReasoningEnd("0"),
-        TextStart("1"),
-        TextDelta("1", "a"),
-        TextEnd("1"),
-    ]
-
-
-async def test_a_call_finishes_with_tool_calls():
-    stream = await events(ScriptedProvider([[{"tool": "read", "args": {"filePath": "a"}, "id": "c1"}]]))
-    assert stream[1:] == [
-        ToolInputStart("c1", "read"),
-        ToolCall("c1", "read", {"filePath": "a"}),
-        Finish("tool-calls", Usage(input=100, output=20)),
-    ]
+@pytest.mark.parametrize(("turn", "stream"), STREAMS.values(), ids=STREAMS)
+async def test_a_turn_is_streamed(turn, stream):
+    assert await events(ScriptedProvider([turn])) == [StreamStart(), *stream]
 
 
 async def test_calls_without_an_id_get_different_ones():
@@ -115,21 +127,9 @@ async def test_calls_without_an_id_get_different_ones():
 
 @pytest.mark.parametrize("raw", ['{"filePath": ', "[1]", "3"])
 async def test_arguments_that_are_no_object_are_an_invalid_call(raw):
-    stream = await events(ScriptedProvider([[{"tool": "read", "raw": raw, "id": "c1"}]]))
-    invalid = stream[2]
-    assert isinstance(invalid, InvalidToolCall)
+    invalid = (await events(ScriptedProvider([[{"tool": "read", "raw": raw, "id": "c1"}]])))[2]
+    assert isinstance(invalid, InvalidToolCall) and invalid.error
     assert (invalid.call_id, invalid.raw) == ("c1", raw)
-    assert invalid.error
-
-
-async def test_raw_arguments_that_are_an_object_are_a_call():
-    stream = await events(ScriptedProvider([[{"tool": "read", "raw": '{"a": 1}', "id": "c1"}]]))
-    assert stream[2] == ToolCall("c1", "read", {"a": 1})
-
-
-async def test_usage_and_finish_can_be_stated():
-    turn = [{"text": "a"}, {"usage": {"input": 7, "cache_read": 3}}, {"finish": "length"}]
-    assert (await events(ScriptedProvider([turn])))[-1] == Finish("length", Usage(input=7, output=20, cache_read=3))
 
 
 async def test_turns_are_played_in_order_then_it_says_ok():
@@ -161,11 +161,6 @@ async def test_a_status_fails_the_request_before_anything_is_streamed(status, re
     assert (failure.headers, failure.body) == ({"retry-after-ms": "5"}, '{"error":"x"}')
 
 
-async def test_a_cut_ends_the_stream_without_a_finish():
-    stream = await events(ScriptedProvider([[{"text": "half", "chunks": 1}, {"cut": True}, {"text": "never"}]]))
-    assert stream == [StreamStart(), TextStart("0"), TextDelta("0", "half"), TextEnd("0")]
-
-
 async def test_a_turn_waits_for_its_event():
     gate = asyncio.Event()
     stream = ScriptedProvider([[{"text": "a", "chunks": 1}, {"wait": gate}, {"text": "b", "chunks": 1}]]).stream(request())
@@ -177,11 +172,6 @@ async def test_a_turn_waits_for_its_event():
     gate.set()
     assert await rest == TextStart("2")
     await stream.aclose()
-
-
-async def test_typed_steps_can_stand_for_objects():
-    stream = await events(ScriptedProvider([[Say("a", chunks=1), Call("read", {}, "c1")]]))
-    assert stream[2:6] == [TextDelta("0", "a"), TextEnd("0"), ToolInputStart("c1", "read"), ToolCall("c1", "read", {})]
 
 
 async def test_a_delay_is_kept():
@@ -243,12 +233,9 @@ def test_commands_become_calls(text, tool, args):
     assert call == Call(tool, args)
 
 
-def test_a_question():
+def test_a_question_and_a_todo_list():
     [asked] = only_call(user("ask Which colour?: red, blue")).args["questions"]
     assert (asked["question"], [option["label"] for option in asked["options"]]) == ("Which colour?", ["red", "blue"])
-
-
-def test_a_todo_list():
     todos = only_call(user("todo milk, eggs")).args["todos"]
     assert [(todo["content"], todo["status"]) for todo in todos] == [("milk", "pending"), ("eggs", "pending")]
 
@@ -277,13 +264,15 @@ def test_a_file_that_stands_there_is_read_before_it_is_written_over():
     assert "`write` failed" in steps(asked, *called("write", "No", is_error=True))[0].text
 
 
-def test_tool_results_are_closed_with_a_sentence():
-    assert steps(user("read a"), *called("read"))[0].text == "Done: `read` succeeded (2 lines of output)."
-
-
-def test_a_tool_that_the_agent_lacks_is_named():
-    first = steps(user("run ls"), tools=["read"])[0]
-    assert "`bash`" in first.text
+@pytest.mark.parametrize(
+    ("asked", "tools", "said"),
+    [
+        ([user("read a"), *called("read")], TOOLS, "Done: `read` succeeded (2 lines of output)."),
+        ([user("run ls")], ["read"], "That needs the tool `bash`, which this agent does not have."),
+    ],
+)
+def test_what_came_of_a_command_is_said(asked, tools, said):
+    assert steps(*asked, tools=tools)[0].text == said
 
 
 def test_a_patching_model_writes_with_a_patch():
@@ -310,17 +299,22 @@ def test_anything_else_explains_what_it_is_and_understands(text):
     assert "`read PATH`" in explained
 
 
-def test_reminders_beside_the_command_do_not_hide_it():
-    assert only_call(user("<reminder>plan</reminder>", "read a.txt")).tool == "read"
-
-
-def test_a_command_that_was_sent_while_another_was_at_work_is_understood():
-    wrapped = "<system-reminder>\nMeanwhile the user wrote:\nwrite a.txt: one\n\ntwo\n\nGo on with it.\n</system-reminder>"
-    assert only_call(user(wrapped)).args["content"] == "one\n\ntwo"
-
-
-def test_only_the_last_user_message_counts():
-    assert only_call(user("read a"), AssistantTurn((TextBlock("no"),)), user("run ls")).tool == "bash"
+@pytest.mark.parametrize(
+    ("asked", "tool", "content"),
+    [
+        ([user("<reminder>plan</reminder>", "read a.txt")], "read", None),
+        ([user("read a"), AssistantTurn((TextBlock("no"),)), user("run ls")], "bash", None),
+        (
+            [user("<system-reminder>\nMeanwhile the user wrote:\nwrite a.txt: one\n\ntwo\n\nGo on with it.\n</system-reminder>")],
+            "write",
+            "one\n\ntwo",
+        ),
+    ],
+    ids=["beside a reminder", "the last message alone", "sent while another was at work"],
+)
+def test_the_command_is_found_in_what_is_sent(asked, tool, content):
+    call = only_call(*asked)
+    assert (call.tool, call.args.get("content")) == (tool, content)
 
 
 def test_the_title_is_the_first_words():
@@ -331,9 +325,6 @@ def test_the_title_is_the_first_words():
 async def test_the_rules_provider_plays_a_script_first():
     provider = rules_provider([[Say("scripted")]])
     assert streamed_text(await events(provider)) == "scripted"
-    assert "no language model" in "".join(
-        [event.text async for event in play((Say(steps(user("help"))[0].text),)) if isinstance(event, TextDelta)]
-    )
     assert streamed_text(await events(provider)) != "scripted"
 
 
