@@ -98,7 +98,6 @@ class SessionActions:
 
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
         """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
-        await self._store.session_json(session_id)
         ctx = self._turns.context(instance, self._live.get(session_id))
         find_agent(instance.agents, wanted.agent)
 
@@ -113,7 +112,6 @@ class SessionActions:
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
         stored. No prompt comes between the request for it and its turn."""
-        await self._store.session_json(session_id)
         ctx = self._turns.context(instance, self._live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         ctx.model(model)

@@ -23,7 +23,7 @@ from app.telemetry.records import TurnEnd, TurnRecord
 from app.turn import ends
 from app.turn.ends import Deadline, TurnFailure, aborted, to_message_error
 from app.turn.turn import Turn
-from app.turn.turn_context import Subagents, TurnContext, TurnServices
+from app.turn.turn_context import RunSubagent, TurnContext, TurnServices
 from app.util.failure_log import FailureLog
 from app.workspace.instance import Instance
 
@@ -81,13 +81,13 @@ class Turns:
     def __init__(
         self,
         services: TurnServices,
-        subagents: Subagents,
+        run_subagent: RunSubagent,
         sessions: LiveSessions,
         most_running: int = MOST_RUNNING,
     ) -> None:
         self._services = services
         self._store = services.store
-        self._subagents = subagents
+        self._run_subagent = run_subagent
         self._sessions = sessions
         self._leases = sessions.leases
         self._slots = asyncio.Semaphore(most_running)
@@ -95,7 +95,7 @@ class Turns:
 
     def context(self, instance: Instance, live: LiveSession) -> TurnContext:
         """For work of one session that is no turn."""
-        return TurnContext(self._services, self._subagents, instance, live)
+        return TurnContext(self._services, self._run_subagent, instance, live)
 
     def start(self, session_id: str, instance: Instance, *, nested: bool = False, lease: Lease | None = None) -> TurnWork:
         """Answer what is stored: join the turn that runs, or start one when what works on the session ends. Cancelling who waits
@@ -224,7 +224,7 @@ class Turns:
 
     async def _run_turn(self, live: LiveSession, work: TurnWork) -> None:
         record = TurnRecord(live.id)
-        ctx = TurnContext(self._services, self._subagents, work.instance, live, work.joined, record)
+        ctx = TurnContext(self._services, self._run_subagent, work.instance, live, work.joined, record)
         work.deadline = ctx.deadline
         with self._services.observer.turn(record):
             try:

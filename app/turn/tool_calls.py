@@ -106,7 +106,7 @@ class ToolRun:
         return await self._ctx.services.questions.ask(self.instance.location.directory, request, self._lease)
 
     async def run_subagent(self, request: SubagentRequest) -> ToolResult:
-        return await self._ctx.subagents.run(self, request)
+        return await self._ctx.run_subagent(self, request)
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
         return await self._calls.call(tool, arguments, ids.ascending("part"))
