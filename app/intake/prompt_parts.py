@@ -5,7 +5,7 @@ import base64
 import mimetypes
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,11 @@ import orjson
 
 from app.mcp.values import McpFailure
 from app.permission.rules import evaluate
+from app.question.service import QuestionRejected
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.file import FileContent, FilePart, ResourceSource
+from app.schema.lsp import FileErrors
 from app.schema.message import UserMessage
 from app.schema.part import (
     AgentPart,
@@ -31,19 +33,75 @@ from app.schema.part import (
     TextPart,
     TextPartInput,
 )
+from app.schema.question import Answer, QuestionInfo
+from app.schema.session import Todo
 from app.session.store import Store
-from app.tool.base import Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import (
+    FileFormatter,
+    LanguageQuestion,
+    SubagentRequest,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolPermission,
+    ToolResult,
+)
 from app.tool.builtin.list_files import ListParameters, ListTool
 from app.tool.builtin.read import ReadParameters, ReadTool
 from app.tool.files.file_times import FileTimes, Stamp
 from app.tool.truncation import OutputStore
-from app.turn.tool_calls import UnattendedHost
 from app.util import ids
 from app.util.held_directory import DirectoryReplaced
 from app.util.project_files import path_of
 from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
+
+
+class UnattendedHost:
+    """The host of a tool that the server runs on input from the user: everything is allowed, progress is ignored."""
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        return None
+
+    async def approved_directories(self) -> list[Path]:
+        return []
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        return None
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        raise QuestionRejected()
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        raise ToolError("No subagent can be run here")
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        raise ToolError("No other tool can be called here")
+
+    async def todos(self) -> list[Todo]:
+        return []
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        raise ToolError("There is no todo list here")
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return {}
+
+    async def file_edited(self, path: Path) -> None:
+        return None
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return []
+
+    async def file_read(self, path: Path) -> None:
+        return None
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

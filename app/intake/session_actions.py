@@ -9,6 +9,7 @@ from typing import Any
 from app.agent.definitions import default_agent, prompt_text
 from app.agent.definitions import find as find_agent
 from app.intake.command import Commands
+from app.intake.prompt_parts import UnattendedHost
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
 from app.project.registry import Projects
@@ -36,7 +37,7 @@ from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, decide, hooks
 from app.turn.part_writer import PartWriter
-from app.turn.tool_calls import UnattendedHost, require_readable
+from app.turn.tool_calls import require_readable
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
 from app.workspace.instance import Instance
