@@ -3,48 +3,114 @@
 import asyncio
 import base64
 import mimetypes
+import orjson
 import os
 import stat
+from app.mcp.values import McpFailure
+from app.permission.rules import evaluate
+from app.question.service import QuestionRejected
+from app.schema.errors import BadRequest
+from app.schema.errors import unknown
+from app.schema.event import ErrorOfSession
+from app.schema.event import EventSessionError
+from app.schema.lsp import FileErrors
+from app.schema.message import UserMessage
+from app.schema.part import AgentPart
+from app.schema.part import AgentPartInput
+from app.schema.part import FileContent
+from app.schema.part import FilePart
+from app.schema.part import FilePartInput
+from app.schema.part import Part
+from app.schema.part import PartInput
+from app.schema.part import ResourceSource
+from app.schema.part import SubtaskPart
+from app.schema.part import SubtaskPartInput
+from app.schema.part import TextPart
+from app.schema.part import TextPartInput
+from app.schema.question import Answer
+from app.schema.question import QuestionInfo
+from app.schema.session import Todo
+from app.session.store import Store
+from app.tool.base import FileFormatter
+from app.tool.base import LanguageQuestion
+from app.tool.base import SubagentRequest
+from app.tool.base import Tool
+from app.tool.base import ToolContext
+from app.tool.base import ToolError
+from app.tool.base import ToolPermission
+from app.tool.base import ToolResult
+from app.tool.builtin.find import ListParameters
+from app.tool.builtin.find import ListTool
+from app.tool.builtin.read import ReadParameters
+from app.tool.builtin.read import ReadTool
+from app.tool.text_file import FileTimes
+from app.tool.text_file import Stamp
+from app.tool.truncation import OutputStore
+from app.util import ids
+from app.util.project_files import DirectoryReplaced
+from app.util.project_files import path_of
+from app.workspace.instance import Instance
+from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_never
-from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
+from typing import Any
+from typing import assert_never
+from urllib.parse import SplitResult
+from urllib.parse import parse_qs
+from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
+from urllib.parse import urlsplit
 
-import orjson
-
-from app.mcp.values import McpFailure
-from app.permission.rules import evaluate
-from app.schema.errors import BadRequest, unknown
-from app.schema.event import ErrorOfSession, EventSessionError
-from app.schema.message import UserMessage
-from app.schema.part import (
-    AgentPart,
-    AgentPartInput,
-    FileContent,
-    FilePart,
-    FilePartInput,
-    Part,
-    PartInput,
-    ResourceSource,
-    SubtaskPart,
-    SubtaskPartInput,
-    TextPart,
-    TextPartInput,
-)
-from app.session.store import Store
-from app.tool.base import Tool, ToolContext, ToolError, ToolResult
-from app.tool.builtin.find import ListParameters, ListTool
-from app.tool.builtin.read import ReadParameters, ReadTool
-from app.tool.text_file import FileTimes, Stamp
-from app.tool.truncation import OutputStore
-from app.turn.tool_calls import UnattendedHost
-from app.util import ids
-from app.util.project_files import DirectoryReplaced, path_of
-from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
+
+
+class UnattendedHost:
+    """The host of a tool that the server runs on input from the user: everything is allowed, progress is ignored."""
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        return None
+
+    async def approved_directories(self) -> list[Path]:
+        return []
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        return None
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        raise QuestionRejected()
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        raise ToolError("No subagent can be run here")
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        raise ToolError("No other tool can be called here")
+
+    async def todos(self) -> list[Todo]:
+        return []
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        raise ToolError("There is no todo list here")
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return {}
+
+    async def file_edited(self, path: Path) -> None:
+        return None
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return []
+
+    async def file_read(self, path: Path) -> None:
+        return None
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Prompts:
     """`turns` answers them; one that runs a subagent comes back here."""
 
     def __init__(self, services: TurnServices, intake: Intake, live: LiveSessions, most_running: int = MOST_RUNNING) -> None:
-        self.turns = Turns(services, SubagentSessions(services.store, self), live, most_running)
+        self.turns = Turns(services, SubagentSessions(services.store, self).run, live, most_running)
         self._store = services.store
         self._intake = intake
         self._live = live

@@ -9,6 +9,7 @@ from typing import Any
 from app.agent.definitions import default_agent, prompt_text
 from app.agent.definitions import find as find_agent
 from app.intake.command import Commands
+from app.intake.prompt_parts import UnattendedHost
 from app.intake.prompts import AcceptedPrompt, Prompts
 from app.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
 from app.project.registry import Projects
@@ -35,7 +36,7 @@ from app.tool.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, decide, hooks
 from app.turn.part_writer import PartWriter
-from app.turn.tool_calls import UnattendedHost, require_readable
+from app.turn.tool_calls import require_readable
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
 from app.workspace.instance import Instance
@@ -97,7 +98,6 @@ class SessionActions:
 
     async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
         """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
-        await self._store.session_json(session_id)
         ctx = self._turns.context(instance, self._live.get(session_id))
         find_agent(instance.agents, wanted.agent)
 
@@ -112,7 +112,6 @@ class SessionActions:
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
         """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
         stored. No prompt comes between the request for it and its turn."""
-        await self._store.session_json(session_id)
         ctx = self._turns.context(instance, self._live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         ctx.model(model)

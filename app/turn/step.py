@@ -227,7 +227,7 @@ class Step:
         if reason == "length" and not called and not self._writer.has_text():
             self._announce_error(MessageOutputLengthError())
         self._post_completed()
-        self.trees = StepTrees(self._tree, tree)
+        self.trees = self._tree, tree
         if not message.summary and self._ctx.is_first_step():
             await self._ctx.diffs.begin(self.trees)  # in the same commit
         await self._writer.stored()

@@ -102,7 +102,7 @@ class ToolRun:
         return await self._ctx.services.questions.ask(self.instance.location.directory, request, self._lease)
 
     async def run_subagent(self, request: SubagentRequest) -> ToolResult:
-        return await self._ctx.subagents.run(self, request)
+        return await self._ctx.run_subagent(self, request)
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
         return await self._calls.call(tool, arguments, ids.ascending("part"))
@@ -363,49 +363,3 @@ def require_readable(instance: Instance, needed: ToolPermission) -> None:
     for path in named:
         if instance.hides(path.removesuffix("/*") or "/"):
             raise ToolError(f"{path} is outside the directories that this user may work in.")
-
-
-class UnattendedHost:
-    """The host of a tool that the server runs on input from the user: everything is allowed, progress is ignored."""
-
-    async def require_permission(self, needed: ToolPermission) -> None:
-        return None
-
-    async def approved_directories(self) -> list[Path]:
-        return []
-
-    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        return None
-
-    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
-        raise QuestionRejected()
-
-    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
-        raise ToolError("No subagent can be run here")
-
-    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        raise ToolError("No other tool can be called here")
-
-    async def todos(self) -> list[Todo]:
-        return []
-
-    async def set_todos(self, todos: list[Todo]) -> None:
-        raise ToolError("There is no todo list here")
-
-    async def instructions_near(self, path: Path) -> dict[str, str]:
-        return {}
-
-    async def file_edited(self, path: Path) -> None:
-        return None
-
-    async def formatters(self, path: Path) -> list[FileFormatter]:
-        return []
-
-    async def file_read(self, path: Path) -> None:
-        return None
-
-    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
-        return None
-
-    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
-        return {}

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from app.context.system import InstructionPages
 from app.permission.service import Permissions
@@ -42,11 +42,8 @@ BYTES_PER_SECOND = 200_000
 """Limits the announced bytes, because each update announces the session's whole diff."""
 
 
-class StepTrees(NamedTuple):
-    """The worktree's snapshots around a step; None where there is none."""
-
-    before: str | None
-    after: str | None
+StepTrees = tuple[str | None, str | None]
+"""The worktree's snapshots before and after a step; None where there is none."""
 
 
 class TurnDiffs:
@@ -66,14 +63,15 @@ class TurnDiffs:
 
     async def begin(self, trees: StepTrees) -> None:
         """Call when the session's first step closes: a diff of nothing goes into the commit of its end."""
-        if trees.before == trees.after:
-            put = self._summaries.put_empty(self._instance.location, self._session_id, trees.after)
+        before, after = trees
+        if before == after:
+            put = self._summaries.put_empty(self._instance.location, self._session_id, after)
             self.basis = await _logged(put)
 
     def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
         """Call at the end of a step of the prompt, with its trees if they are known. Returns at once: where the step changed
         nothing that the diffs do not have, without an update."""
-        if trees is not None and trees.before == trees.after and goes_up_to(self.basis, trees.after):
+        if trees is not None and trees[0] == trees[1] and goes_up_to(self.basis, trees[1]):
             return
         self._requested[prompt_id] = None
         if self._task is None or self._task.done():
@@ -131,10 +129,8 @@ def _has_diffs(prompt: UserMessage) -> bool:
     return prompt.summary is not None and bool(prompt.summary.diffs)
 
 
-class Subagents(Protocol):
-    async def run(self, call: "ToolRun", request: SubagentRequest) -> ToolResult:
-        """Runs a task with another agent in a child session, and reports its progress on the call's part."""
-        ...
+RunSubagent = Callable[["ToolRun", SubagentRequest], Awaitable[ToolResult]]
+"""Runs a task with another agent in a child session, and reports its progress on the call's part."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +152,7 @@ class TurnContext:
     """`joined` is set when a prompt has come since the turn has last read the conversation. `session`, `history`: as it has."""
 
     services: TurnServices
-    subagents: Subagents
+    run_subagent: RunSubagent
     instance: Instance
     live: LiveSession
     joined: asyncio.Event = field(default_factory=asyncio.Event)

@@ -13,7 +13,7 @@ from app.schema.part import PatchPart
 from app.schema.session import FileDiff
 from app.session.summary import SessionTasks
 from app.turn import turn_context
-from app.turn.turn_context import StepTrees, TurnDiffs, prompt_without_diffs
+from app.turn.turn_context import TurnDiffs, prompt_without_diffs
 
 
 class Updates:
@@ -57,7 +57,7 @@ class Empties:
         return json.dumps([tree, "", ""])
 
 
-UNCHANGED = StepTrees("T0", "T0")
+UNCHANGED = ("T0", "T0")
 
 
 def turn_diffs_of(updates: Updates, empties: Empties | None = None) -> TurnDiffs:
@@ -135,7 +135,7 @@ async def test_a_first_step_that_changed_nothing_stores_an_empty_diff_at_once() 
     await diffs.begin(UNCHANGED)
     diffs.request("msg_1", UNCHANGED)
     assert empties.stored == 1 and diffs.finish() is None
-    diffs.request("msg_1", StepTrees("T0", "T1"))
+    diffs.request("msg_1", ("T0", "T1"))
     assert diffs.finish() is not None
 
 
@@ -143,17 +143,17 @@ async def test_a_step_that_changed_nothing_since_the_stored_diffs_needs_no_updat
     updates = Updates()
     diffs = turn_diffs_of(updates)
     diffs.basis = json.dumps(["T0..T1 1:7", "", ""])
-    diffs.request("msg_1", StepTrees("T1", "T1"))
+    diffs.request("msg_1", ("T1", "T1"))
     assert diffs.finish() is None
-    diffs.request("msg_1", StepTrees("T2", "T2"))
+    diffs.request("msg_1", ("T2", "T2"))
     assert diffs.finish() is not None
 
 
 async def test_a_first_step_that_changed_the_tree_is_compared_like_any_other() -> None:
     updates, empties = Updates(), Empties()
     diffs = turn_diffs_of(updates, empties)
-    await diffs.begin(StepTrees("T0", "T1"))
-    diffs.request("msg_1", StepTrees("T0", "T1"))
+    await diffs.begin(("T0", "T1"))
+    diffs.request("msg_1", ("T0", "T1"))
     assert empties.stored == 0 and diffs.finish() is not None
 
 
