@@ -61,6 +61,16 @@ from app.schema.file import FileContent
 from app.telemetry.propagation import put_trace
 from app.util.bounded_answer import IDENTITY, AnswerPassedLimit, EventBytes, body_of, require_few_values, require_identity
 
+UNTYPED = "application/octet-stream"
+log = logging.getLogger(__name__)
+P = TypeVar("P", bound=PaginatedResult)
+MOST_PAGES = 100
+MOST_LISTED_BYTES = 4 * 1024 * 1024
+"""Of all pages together, in JSON."""
+_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
+"""Seconds. An answer may be a stream that is silent for long; how long a call may take is the connection's affair."""
+_CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
+
 
 async def ask_uncompressed(request: httpx2.Request) -> None:
     request.headers.update(IDENTITY)
@@ -102,9 +112,6 @@ async def _document(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     body = await body_of(chunks)
     require_few_values(body)
     yield body
-
-
-UNTYPED = "application/octet-stream"
 
 
 def of_tool_call(result: CallToolResult) -> Content:
@@ -268,16 +275,6 @@ class _OAuthStorage:
 def _dump(value: BaseModel | None) -> dict[str, Any] | None:
     return None if value is None else value.model_dump(mode="json", exclude_none=True)
 
-
-log = logging.getLogger(__name__)
-P = TypeVar("P", bound=PaginatedResult)
-
-MOST_PAGES = 100
-MOST_LISTED_BYTES = 4 * 1024 * 1024
-"""Of all pages together, in JSON."""
-_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
-"""Seconds. An answer may be a stream that is silent for long; how long a call may take is the connection's affair."""
-_CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 
 # The SDK logs a traceback for every line it cannot read and every sign-in it cannot make; the server's status tells of both.
 for _name in ("mcp.client.streamable_http", "mcp.client.auth.oauth2"):

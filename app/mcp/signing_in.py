@@ -29,6 +29,10 @@ _REQUEST_SECONDS = 10.0
 AnswerBrowser = Callable[[dict[str, str]], Awaitable[str]]
 """Takes the query that the browser brings; the text that it is shown."""
 
+HAND_OVER_SECONDS = 30.0
+"""How long another server may take to finish a sign-in with the code that came back here."""
+POLL_SECONDS = 0.25
+
 
 def redirect_uri(config: McpRemoteConfig, of_server: str) -> str:
     """`of_server`: as the user's browser reaches this server."""
@@ -84,11 +88,6 @@ def _page(text: str) -> bytes:
     body = f"<p>{escape(text)}</p>".encode()
     lines = ("HTTP/1.1 200 OK", "content-type: text/html; charset=utf-8", f"content-length: {len(body)}", "connection: close")
     return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-HAND_OVER_SECONDS = 30.0
-"""How long another server may take to finish a sign-in with the code that came back here."""
-POLL_SECONDS = 0.25
 
 
 class SignInAnswer(Wire):

@@ -32,6 +32,18 @@ from app.storage.statements import statements
 from app.storage.writer import Row, Writer
 from app.telemetry.observer import NOBODY, Observer
 
+PREFIX = "psv_"
+log = logging.getLogger(__name__)
+_ACTIONS: dict[type[rules.PermissionDecision], Action] = {
+    rules.Allowed: "allow",
+    rules.NeedsApproval: "ask",
+    rules.Forbidden: "deny",
+}
+MOST_OF_SESSION = 100
+"""Requests that wait, above which clients may add none."""
+PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
+"""The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
+
 
 class PermissionNotGranted(Exception):
     pass
@@ -58,9 +70,6 @@ class PermissionRejected(PermissionNotGranted):
 class PermissionRejectedWithMessage(PermissionNotGranted):
     def __init__(self, feedback: str) -> None:
         super().__init__(f"The user rejected permission for this tool call and said: {feedback}")
-
-
-PREFIX = "psv_"
 
 
 def scope_of(project_id: str, owner: str) -> str:
@@ -123,26 +132,11 @@ class SavedApprovals:
         await self._database.write(lambda connection: connection.execute(self._sql.delete_approval, row))
 
 
-log = logging.getLogger(__name__)
-
-_ACTIONS: dict[type[rules.PermissionDecision], Action] = {
-    rules.Allowed: "allow",
-    rules.NeedsApproval: "ask",
-    rules.Forbidden: "deny",
-}
-MOST_OF_SESSION = 100
-"""Requests that wait, above which clients may add none."""
-
-
 class TooManyRequests(TooMany):
     name = "TooManyRequestsError"
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"{MOST_OF_SESSION} permission requests of {session_id} wait for a reply already: reply to some first.")
-
-
-PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
-"""The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
 
 
 @dataclass(frozen=True, slots=True)

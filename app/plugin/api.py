@@ -19,6 +19,8 @@ from pydantic import BaseModel
 
 Hook = Callable[..., Awaitable[None] | None]
 
+PluginToolArgs = type[BaseModel] | Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class PluginInput:
@@ -72,9 +74,6 @@ class PluginCommandEnd:
 
     code: int | None
     output: str
-
-
-PluginToolArgs = type[BaseModel] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)

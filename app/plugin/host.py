@@ -17,6 +17,8 @@ from app.plugin.loading import Plugins, load_all
 from app.plugin.runner import HOOK_SECONDS, HookRunner
 from app.project.location import Location
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class ApiAccess:
@@ -86,9 +88,6 @@ class _OpenPlugins:
         async with asyncio.TaskGroup() as group:
             for plugin in hooks.plugins_with("event"):
                 group.create_task(forward(lambda: Listener(bus.own, directory, keeps_open=False, user=None), hooks, plugin))
-
-
-log = logging.getLogger(__name__)
 
 
 async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str) -> None:

@@ -20,6 +20,8 @@ from app.schema.permission import EDITING_TOOLS
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
 
+P = TypeVar("P", bound=BaseModel)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolPermission:
@@ -162,9 +164,6 @@ class ToolError(Exception):
 
 class ToolTimeout(ToolError):
     """What the tool waited for took too long."""
-
-
-P = TypeVar("P", bound=BaseModel)
 
 
 @cache

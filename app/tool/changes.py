@@ -23,6 +23,11 @@ _RULE = "=" * 67
 # The exact comparison needs lines × lines / 8 bytes of memory: 25 MB at this bound.
 _MAX_COMPARED = 200_000_000
 
+Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
+MAX_ERRORS = 20
+MAX_OTHER_FILES = 5
+Errors = Mapping[Path, FileErrors]
+
 
 @dataclass(frozen=True, slots=True)
 class FileDelta:
@@ -250,9 +255,6 @@ def _restored(path: Path, before: TextFile, root: Root) -> TextFile:
     return _require(path, root)
 
 
-Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
-
-
 @dataclass(frozen=True, slots=True)
 class TextChange:
     path: Path
@@ -336,12 +338,6 @@ def plan_change(path: Path, original: TextFile | None, derive: Callable[[str], s
 
 def _edit_permission(ctx: ToolContext, change: TextChange) -> ToolPermission:
     return ToolPermission("edit", [relative_name(ctx, change.path)], ["*"], {"filepath": str(change.path), "diff": change.diff})
-
-
-MAX_ERRORS = 20
-MAX_OTHER_FILES = 5
-
-Errors = Mapping[Path, FileErrors]
 
 
 def of_file(path: Path, errors: Errors) -> str:

@@ -21,6 +21,16 @@ _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update
 _END_OF_FILE = "*** End of File"
 _HEREDOC = re.compile(r"\A(?:cat\s+)?<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(?P<body>.*)\n\2\s*\Z", re.DOTALL)
 
+_TYPOGRAPHIC = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
+        **dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+        "\u2026": "...",
+    }
+)
+
 
 class PatchError(Exception):
     """The patch is invalid or does not match the file."""
@@ -221,17 +231,6 @@ def _changed(lines: list[str], position: _HunkPosition, ending: str) -> tuple[li
             result.append(lines[at])
         at += 1
     return result, at
-
-
-_TYPOGRAPHIC = str.maketrans(
-    {
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
-        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
-        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
-        **dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
-        "\u2026": "...",
-    }
-)
 
 
 def _same(text: str) -> str:

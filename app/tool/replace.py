@@ -13,6 +13,20 @@ from itertools import accumulate, islice
 
 from app.tool.base import ToolError
 
+# Lines of the file × (characters searched for + the cost of a line).
+MAX_LOOSE_WORK = 1_000_000_000
+_COST_OF_A_LINE = 1_000
+MAX_CANDIDATES = 1_000
+MAX_SIMILARITY_COMPARISONS = 50_000
+_COMPARED_CHARS = 2_000
+_SIMILAR_ENOUGH = 0.3
+_ALIKE_ENOUGH = 0.65
+_EQUAL_ENOUGH = 0.5
+_ANCHORED_LINES = 3
+_ESCAPE = re.compile(r"""\\([ntr'"`\\$]|\n)""")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+TextSpan = tuple[int, int]
+
 
 def with_newlines(text: str) -> list[str]:
     """Lines including their newline, so that a last line without one differs from the same line with one."""
@@ -39,23 +53,6 @@ def blocks(keys: Sequence[str], wanted: str, count: int, separator: str) -> Iter
     for index in range(len(keys) - count + 1):
         if starts[index + count] - starts[index] == len(wanted) and joined.startswith(wanted, starts[index]):
             yield index
-
-
-# Lines of the file × (characters searched for + the cost of a line).
-MAX_LOOSE_WORK = 1_000_000_000
-_COST_OF_A_LINE = 1_000
-MAX_CANDIDATES = 1_000
-MAX_SIMILARITY_COMPARISONS = 50_000
-_COMPARED_CHARS = 2_000
-_SIMILAR_ENOUGH = 0.3
-_ALIKE_ENOUGH = 0.65
-_EQUAL_ENOUGH = 0.5
-_ANCHORED_LINES = 3
-
-_ESCAPE = re.compile(r"""\\([ntr'"`\\$]|\n)""")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
-
-TextSpan = tuple[int, int]
 
 
 class OldStringNotFound(ToolError):
