@@ -366,17 +366,11 @@ async def _optional(fetch: Callable[..., Awaitable[P]], server: str) -> list[P]:
 
 async def _pages(fetch: Callable[..., Awaitable[P]]) -> list[P]:
     """Raises McpFailure."""
-    pages = [await fetch()]
-    size = _require_listable(0, pages[0])
-    while (cursor := pages[-1].next_cursor) and len(pages) < MOST_PAGES:
-        pages.append(await fetch(cursor=cursor))
-        size = _require_listable(size, pages[-1])
+    pages: list[P] = []
+    size, cursor = 0, None
+    while not pages or (cursor and len(pages) < MOST_PAGES):
+        pages.append(await fetch(cursor=cursor) if cursor else await fetch())
+        size, cursor = size + len(pages[-1].model_dump_json()), pages[-1].next_cursor
+        if size > MOST_LISTED_BYTES:
+            raise McpFailure(f"The server lists more than {MOST_LISTED_BYTES} bytes")
     return pages
-
-
-def _require_listable(size: int, page: PaginatedResult) -> int:
-    """The size of all pages with this one. Raises McpFailure."""
-    size += len(page.model_dump_json())
-    if size > MOST_LISTED_BYTES:
-        raise McpFailure(f"The server lists more than {MOST_LISTED_BYTES} bytes")
-    return size

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Literal
+from typing import ClassVar, Literal
 
 from app.permission.spellings import NamedPrograms, spellings
 from app.permission.wildcard import covers, disjoint, matches
@@ -45,18 +45,19 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    pass
+    action: ClassVar[Action] = "allow"
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    pass
+    action: ClassVar[Action] = "ask"
 
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
     """`rules`: every rule of this permission, so that the model sees what it may do instead."""
 
+    action: ClassVar[Action] = "deny"
     rules: list[Rule]
 
 

@@ -110,9 +110,5 @@ Hooks = TypedDict(
 HOOK_NAMES = frozenset(Hooks.__annotations__) - {"tool"}
 
 
-class Plugin(Protocol):
-    def __call__(self, input: PluginInput) -> Hooks | Awaitable[Hooks]: ...
-
-
 Tool, ToolContext, ToolResult = PluginTool, PluginToolContext, PluginToolResult
 """What plugins import; the tools of this server have classes of their own by these names."""
