@@ -95,7 +95,7 @@ APPLIED = {
     "the end is preferred": ("x\na\nx\n", ["@@", "-x", "+y", "*** End of File"], "x\na\ny\n"),
     "right-trimmed": ("a  \n", ["@@", "-a", "+new"], "new\n"),
     "trimmed": ("   a\n", ["@@", "-a", "+new"], "new\n"),
-    "punctuation": ("it’s – “so”…\n", ["@@", "-it's - \"so\"...", "+new"], "new\n"),
+    "punctuation": ("it’s – “so”…\n", ["@@", '-it\'s - "so"...', "+new"], "new\n"),
     "a literal match before a loose one": ("  a\na\n", ["@@", "-a", "+b"], "  a\nb\n"),
     "kept lines stay as the file has them": ("a \t\nb\n", ["@@", " a", "-b", "+c"], "a \t\nc\n"),
     "blank lines before the next section": ("a\nb\n", ["@@", "-a", "+A", "", ""], "A\nb\n"),
