@@ -165,7 +165,7 @@ _LISTED, _ANSWERED = documented(403), documented(404)
     dependencies=READS,
 )
 async def list_permissions(app: AppServices, who: Who, here: Here) -> Response:
-    return json_bytes(await app.permissions.pending_json(here.directory, who.visible_owner))
+    return json_bytes(await app.permissions.pending.all_json(here.directory, who.visible_owner))
 
 
 @permissions.post("/permission/{requestID}/reply", responses=_ANSWERED, dependencies=ANSWERS)

@@ -20,6 +20,17 @@ from app.tool import process
 from app.tool.transcript import Transcript
 from app.util.project_files import above, find_program, has_file, text_of
 
+_WEB = """
+.js .jsx .mjs .cjs .ts .tsx .mts .cts .html .htm .css .scss .sass .less .vue .svelte .json .jsonc .yaml .yml .toml .xml .md .mdx
+.graphql .gql
+"""
+FORMAT_SECONDS = 10.0
+PAUSE_SECONDS = 60.0
+"""That one is left out after it took too long."""
+_MAX_REASON = 500
+log = logging.getLogger(__name__)
+FormatterChoice = bool | Mapping[str, FormatterConfig] | None
+
 
 @dataclass(frozen=True, slots=True)
 class FormattedProject:
@@ -83,12 +94,6 @@ class FormatterKind:
 
     def formats(self, path: Path) -> bool:
         return path.name.endswith(self.extensions)
-
-
-_WEB = """
-.js .jsx .mjs .cjs .ts .tsx .mts .cts .html .htm .css .scss .sass .less .vue .svelte .json .jsonc .yaml .yml .toml .xml .md .mdx
-.graphql .gql
-"""
 
 
 def _kind(name: str, command: str, extensions: str, is_used: Callable[[FormattedProject], bool] | None = None) -> FormatterKind:
@@ -168,16 +173,6 @@ def _changed(kind: FormatterKind, entry: FormatterConfig) -> FormatterKind:
     if not entry.command:
         return kind
     return replace(kind, command=tuple(entry.command), unless=(), trial=(), is_configured=True)
-
-
-FORMAT_SECONDS = 10.0
-PAUSE_SECONDS = 60.0
-"""That one is left out after it took too long."""
-_MAX_REASON = 500
-
-log = logging.getLogger(__name__)
-
-FormatterChoice = bool | Mapping[str, FormatterConfig] | None
 
 
 @dataclass(frozen=True, slots=True)

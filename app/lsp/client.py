@@ -213,87 +213,71 @@ def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCCli
 
 
 def initialize(root: Path, settings: Mapping[str, Any]) -> LspMessage:
-    text = types.TextDocumentClientCapabilities(
-        synchronization=types.TextDocumentSyncClientCapabilities(),
-        publish_diagnostics=types.PublishDiagnosticsClientCapabilities(version_support=True),
-        document_symbol=types.DocumentSymbolClientCapabilities(hierarchical_document_symbol_support=True),
-    )
-    workspace = types.WorkspaceClientCapabilities(
-        configuration=True, did_change_watched_files=types.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True)
-    )
-    window = types.WindowClientCapabilities(work_done_progress=True)
-    params = types.InitializeParams(
-        capabilities=types.ClientCapabilities(text_document=text, workspace=workspace, window=window),
-        root_uri=root.as_uri(),
-        workspace_folders=[types.WorkspaceFolder(uri=root.as_uri(), name="workspace")],
-        initialization_options=dict(settings),
-    )
+    capabilities = {
+        "textDocument": {
+            "synchronization": {},
+            "publishDiagnostics": {"versionSupport": True},
+            "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+        },
+        "workspace": {"configuration": True, "didChangeWatchedFiles": {"dynamicRegistration": True}},
+        "window": {"workDoneProgress": True},
+    }
+    workspace = {"rootUri": root.as_uri(), "workspaceFolders": [{"uri": root.as_uri(), "name": "workspace"}]}
+    params = {"processId": None, "capabilities": capabilities, **workspace, "initializationOptions": dict(settings)}
     return types.INITIALIZE, params
 
 
 def after_initialize(settings: Mapping[str, Any]) -> list[LspMessage]:
-    changed = (types.WORKSPACE_DID_CHANGE_CONFIGURATION, types.DidChangeConfigurationParams(settings=dict(settings)))
-    return [(types.INITIALIZED, types.InitializedParams()), *([changed] if settings else [])]
+    changed = (types.WORKSPACE_DID_CHANGE_CONFIGURATION, {"settings": dict(settings)})
+    return [(types.INITIALIZED, {}), *([changed] if settings else [])]
 
 
 def change_of(uri: str, version: int, text: str, language: str) -> list[LspMessage]:
     """What tells of a file's text; version 1 opens it."""
-    watched = types.DidChangeWatchedFilesParams(changes=[types.FileEvent(uri=uri, type=types.FileChangeType.Changed)])
-    return [(types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watched), _text(uri, version, text, language)]
-
-
-def _text(uri: str, version: int, text: str, language: str) -> LspMessage:
+    watched: dict[str, Any] = {"changes": [{"uri": uri, "type": types.FileChangeType.Changed.value}]}
+    document: dict[str, Any] = {"uri": uri, "version": version}
     if version == 1:
-        document = types.TextDocumentItem(uri=uri, language_id=language, version=version, text=text)
-        return types.TEXT_DOCUMENT_DID_OPEN, types.DidOpenTextDocumentParams(text_document=document)
-    named = types.VersionedTextDocumentIdentifier(version=version, uri=uri)
-    whole = [types.TextDocumentContentChangeWholeDocument(text=text)]
-    return types.TEXT_DOCUMENT_DID_CHANGE, types.DidChangeTextDocumentParams(text_document=named, content_changes=whole)
+        told: LspMessage = types.TEXT_DOCUMENT_DID_OPEN, {"textDocument": {**document, "languageId": language, "text": text}}
+    else:
+        told = types.TEXT_DOCUMENT_DID_CHANGE, {"textDocument": document, "contentChanges": [{"text": text}]}
+    return [(types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watched), told]
 
 
 def closing_of(uri: str) -> LspMessage:
-    closed = types.DidCloseTextDocumentParams(text_document=types.TextDocumentIdentifier(uri=uri))
-    return types.TEXT_DOCUMENT_DID_CLOSE, closed
+    return types.TEXT_DOCUMENT_DID_CLOSE, {"textDocument": {"uri": uri}}
 
 
 def diagnostics_of(uri: str) -> LspMessage:
-    named = types.TextDocumentIdentifier(uri=uri)
-    return types.TEXT_DOCUMENT_DIAGNOSTIC, types.DocumentDiagnosticParams(text_document=named)
+    return types.TEXT_DOCUMENT_DIAGNOSTIC, {"textDocument": {"uri": uri}}
 
 
 def symbols_of(uri: str) -> LspMessage:
-    named = types.TextDocumentIdentifier(uri=uri)
-    return types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, types.DocumentSymbolParams(text_document=named)
+    return types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, {"textDocument": {"uri": uri}}
 
 
 def symbols_named(query: str) -> LspMessage:
-    return types.WORKSPACE_SYMBOL, types.WorkspaceSymbolParams(query=query)
+    return types.WORKSPACE_SYMBOL, {"query": query}
 
 
 _ABOUT_A_PLACE = {
-    "goToDefinition": (types.TEXT_DOCUMENT_DEFINITION, types.DefinitionParams),
-    "hover": (types.TEXT_DOCUMENT_HOVER, types.HoverParams),
-    "goToImplementation": (types.TEXT_DOCUMENT_IMPLEMENTATION, types.ImplementationParams),
-    "prepareCallHierarchy": (types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY, types.CallHierarchyPrepareParams),
+    "goToDefinition": types.TEXT_DOCUMENT_DEFINITION,
+    "findReferences": types.TEXT_DOCUMENT_REFERENCES,
+    "hover": types.TEXT_DOCUMENT_HOVER,
+    "goToImplementation": types.TEXT_DOCUMENT_IMPLEMENTATION,
+    "prepareCallHierarchy": types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY,
 }
 _CALLS = {"incomingCalls": types.CALL_HIERARCHY_INCOMING_CALLS, "outgoingCalls": types.CALL_HIERARCHY_OUTGOING_CALLS}
 
 
 async def answer_to(client: LspClient, operation: str, uri: str, line: int, character: int) -> Any:
     """One of OpenCode's operations; places count from 0. Raises LspFailure."""
-    named, place = types.TextDocumentIdentifier(uri=uri), types.Position(line=line, character=character)
-    match operation:
-        case "documentSymbol":
-            return await client.request(*symbols_of(uri))
-        case "workspaceSymbol":
-            return await client.request(*symbols_named(""))
-        case "findReferences":
-            context = types.ReferenceContext(include_declaration=True)
-            params = types.ReferenceParams(text_document=named, position=place, context=context)
-            return await client.request(types.TEXT_DOCUMENT_REFERENCES, params)
-        case "incomingCalls" | "outgoingCalls":
-            items = await answer_to(client, "prepareCallHierarchy", uri, line, character)
-            return await client.request(_CALLS[operation], {"item": items[0]}) if isinstance(items, list) and items else []
-        case _:
-            method, make = _ABOUT_A_PLACE[operation]
-            return await client.request(method, make(text_document=named, position=place))
+    if operation == "documentSymbol":
+        return await client.request(*symbols_of(uri))
+    if operation == "workspaceSymbol":
+        return await client.request(*symbols_named(""))
+    if operation in _CALLS:
+        items = await answer_to(client, "prepareCallHierarchy", uri, line, character)
+        return await client.request(_CALLS[operation], {"item": items[0]}) if isinstance(items, list) and items else []
+    place = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
+    context = {"context": {"includeDeclaration": True}} if operation == "findReferences" else {}
+    return await client.request(_ABOUT_A_PLACE[operation], {**place, **context})

@@ -61,6 +61,16 @@ from app.schema.part import FileContent
 from app.telemetry.telemetry import put_trace
 from app.util.bounds import IDENTITY, AnswerPassedLimit, EventBytes, body_of, require_few_values, require_identity
 
+UNTYPED = "application/octet-stream"
+log = logging.getLogger(__name__)
+P = TypeVar("P", bound=PaginatedResult)
+MOST_PAGES = 100
+MOST_LISTED_BYTES = 4 * 1024 * 1024
+"""Of all pages together, in JSON."""
+_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
+"""Seconds. An answer may be a stream that is silent for long; how long a call may take is the connection's affair."""
+_CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
+
 
 async def ask_uncompressed(request: httpx2.Request) -> None:
     request.headers.update(IDENTITY)
@@ -102,9 +112,6 @@ async def _document(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     body = await body_of(chunks)
     require_few_values(body)
     yield body
-
-
-UNTYPED = "application/octet-stream"
 
 
 def of_tool_call(result: CallToolResult) -> Content:
@@ -269,16 +276,6 @@ def _dump(value: BaseModel | None) -> dict[str, Any] | None:
     return None if value is None else value.model_dump(mode="json", exclude_none=True)
 
 
-log = logging.getLogger(__name__)
-P = TypeVar("P", bound=PaginatedResult)
-
-MOST_PAGES = 100
-MOST_LISTED_BYTES = 4 * 1024 * 1024
-"""Of all pages together, in JSON."""
-_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
-"""Seconds. An answer may be a stream that is silent for long; how long a call may take is the connection's affair."""
-_CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
-
 # The SDK logs a traceback for every line it cannot read and every sign-in it cannot make; the server's status tells of both.
 for _name in ("mcp.client.streamable_http", "mcp.client.auth.oauth2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
@@ -369,17 +366,11 @@ async def _optional(fetch: Callable[..., Awaitable[P]], server: str) -> list[P]:
 
 async def _pages(fetch: Callable[..., Awaitable[P]]) -> list[P]:
     """Raises McpFailure."""
-    pages = [await fetch()]
-    size = _require_listable(0, pages[0])
-    while (cursor := pages[-1].next_cursor) and len(pages) < MOST_PAGES:
-        pages.append(await fetch(cursor=cursor))
-        size = _require_listable(size, pages[-1])
+    pages: list[P] = []
+    size, cursor = 0, None
+    while not pages or (cursor and len(pages) < MOST_PAGES):
+        pages.append(await fetch(cursor=cursor) if cursor else await fetch())
+        size, cursor = size + len(pages[-1].model_dump_json()), pages[-1].next_cursor
+        if size > MOST_LISTED_BYTES:
+            raise McpFailure(f"The server lists more than {MOST_LISTED_BYTES} bytes")
     return pages
-
-
-def _require_listable(size: int, page: PaginatedResult) -> int:
-    """The size of all pages with this one. Raises McpFailure."""
-    size += len(page.model_dump_json())
-    if size > MOST_LISTED_BYTES:
-        raise McpFailure(f"The server lists more than {MOST_LISTED_BYTES} bytes")
-    return size

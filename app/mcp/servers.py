@@ -28,6 +28,12 @@ SIGN_IN = "mcp sign-in "
 CODE = "mcp code "
 RESULT = "mcp result "
 
+MOMENT = 3.0
+"""Seconds after the start of connecting that a turn waits for a server; it goes on without one that is slower."""
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+SIGN_IN_SECONDS = 300.0
+
 
 class McpChoice(Wire):
     """A server is to be connected, anew if it is, or to stay off. `added`: the configuration of one that was added at run time.
@@ -40,13 +46,6 @@ class McpChoice(Wire):
 
 def fingerprint(value: object) -> str:
     return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-MOMENT = 3.0
-"""Seconds after the start of connecting that a turn waits for a server; it goes on without one that is slower."""
-CONNECT_SECONDS = 30.0
-ANSWER_SECONDS = 60.0
-SIGN_IN_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

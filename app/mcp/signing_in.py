@@ -29,6 +29,10 @@ _REQUEST_SECONDS = 10.0
 AnswerBrowser = Callable[[dict[str, str]], Awaitable[str]]
 """Takes the query that the browser brings; the text that it is shown."""
 
+HAND_OVER_SECONDS = 30.0
+"""How long another server may take to finish a sign-in with the code that came back here."""
+POLL_SECONDS = 0.25
+
 
 def redirect_uri(config: McpRemoteConfig, of_server: str) -> str:
     """`of_server`: as the user's browser reaches this server."""
@@ -84,11 +88,6 @@ def _page(text: str) -> bytes:
     body = f"<p>{escape(text)}</p>".encode()
     lines = ("HTTP/1.1 200 OK", "content-type: text/html; charset=utf-8", f"content-length: {len(body)}", "connection: close")
     return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-HAND_OVER_SECONDS = 30.0
-"""How long another server may take to finish a sign-in with the code that came back here."""
-POLL_SECONDS = 0.25
 
 
 class SignInAnswer(Wire):
@@ -222,16 +221,11 @@ async def _hand_over(states: DirectoryStates, directory: str, name: str, answer:
     await states.put(directory, CODE + name, answer.wire_json().decode())
     try:
         async with asyncio.timeout(HAND_OVER_SECONDS):
-            return await _wait_for_result(states, directory, name, answer.state)
+            while (status := await _result(states, directory, name, answer.state)) is None:  # noqa: ASYNC110  it comes by the database
+                await asyncio.sleep(POLL_SECONDS)
+            return status
     except TimeoutError:
         raise NoSignIn from None
-
-
-async def _wait_for_result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus:
-    while True:
-        if (status := await _result(states, directory, name, sign_in)) is not None:
-            return status
-        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus | None:
@@ -264,11 +258,8 @@ def page_text(status: MCPStatus) -> str:
 
 
 def _waiting(servers: McpServers, state: str) -> McpServer | None:
-    return next((server for server in servers if _waits_for(server, state)), None)
-
-
-def _waits_for(server: McpServer, state: str) -> bool:
-    return server.waits_for_user and server.sign_in is not None and server.sign_in.state == state
+    waiting = (server for server in servers if server.waits_for_user and server.sign_in is not None)
+    return next((server for server in waiting if server.sign_in and server.sign_in.state == state), None)
 
 
 async def _status_when_opened(server: McpServer) -> MCPStatus:

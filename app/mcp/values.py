@@ -16,6 +16,8 @@ from app.schema.part import FileContent
 from app.util.data_files import PrivateJson
 from app.util.secrets import secrets_of, words_of_secrets
 
+McpServerConfig = McpLocalConfig | McpRemoteConfig
+
 
 class McpFailure(Exception):
     """A request to a server failed; the message says why."""
@@ -134,9 +136,6 @@ class SignIn:
     def refuse(self, why: str) -> None:
         if not self.answer.done():
             self.answer.set_exception(McpFailure(f"The sign-in was refused: {why}"))
-
-
-McpServerConfig = McpLocalConfig | McpRemoteConfig
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,21 @@ from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islin
 
 from app.permission.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unquoted
 
+_PATH_COMMANDS = """
+cd pushd chdir rm cp mv mkdir rmdir touch chmod chown chgrp cat tac nl head tail less more ls dir vdir tree ln link unlink
+readlink tee dd install rsync scp tar zip unzip gzip gunzip zcat bzip2 xz sort uniq wc diff cmp comm stat du df file od xxd
+hexdump strings source . truncate shred split csplit cut paste join md5sum sha1sum sha256sum sha512sum cksum base64 vi vim
+nvim nano emacs ed ex fold view code open bat mapfile readarray pr expand patch grep egrep fgrep rg sed awk gawk jq yq find
+fd mktemp mkfifo mknod chattr lsattr setfacl getfacl realpath bash sh zsh dash
+"""
+PATH_COMMANDS = frozenset(_PATH_COMMANDS.split())
+_SCRIPT_FIRST = {"grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk", "mawk", "jq", "yq"}
+_SCRIPT_WRITES = {"sed", "awk", "gawk", "mawk"}
+_SAFE_DEVICES = re.compile(r"/dev/(null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)")
+_URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://", re.IGNORECASE)
+_MAX_GLOB_MATCHES = 1000
+_TWO_WILDCARDS = re.compile(r"((?:/[^/*?\[]*)*(?=/))/[^/]*(?:/[^/*?\[]*)*(?:/[^/]*)?")
+
 
 class Boundary:
     """The session's directory and its worktree; a worktree of `/` (no git) adds nothing. `roots`: where both were when they were
@@ -34,22 +49,6 @@ class Boundary:
 
     def resolve(self, path: Path | str) -> str:
         return os.path.realpath(os.path.join(self.directory, path))  # noqa: PTH118 (Path would drop a trailing `..` of a link)
-
-
-_PATH_COMMANDS = """
-cd pushd chdir rm cp mv mkdir rmdir touch chmod chown chgrp cat tac nl head tail less more ls dir vdir tree ln link unlink
-readlink tee dd install rsync scp tar zip unzip gzip gunzip zcat bzip2 xz sort uniq wc diff cmp comm stat du df file od xxd
-hexdump strings source . truncate shred split csplit cut paste join md5sum sha1sum sha256sum sha512sum cksum base64 vi vim
-nvim nano emacs ed ex fold view code open bat mapfile readarray pr expand patch grep egrep fgrep rg sed awk gawk jq yq find
-fd mktemp mkfifo mknod chattr lsattr setfacl getfacl realpath bash sh zsh dash
-"""
-PATH_COMMANDS = frozenset(_PATH_COMMANDS.split())
-_SCRIPT_FIRST = {"grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk", "mawk", "jq", "yq"}
-_SCRIPT_WRITES = {"sed", "awk", "gawk", "mawk"}
-_SAFE_DEVICES = re.compile(r"/dev/(null|zero|full|u?random|stdin|stdout|stderr|tty|fd/\d+)")
-_URL = re.compile(r"(?!file:)[a-zA-Z][a-zA-Z0-9+.-]*://", re.IGNORECASE)
-_MAX_GLOB_MATCHES = 1000
-_TWO_WILDCARDS = re.compile(r"((?:/[^/*?\[]*)*(?=/))/[^/]*(?:/[^/*?\[]*)*(?:/[^/]*)?")
 
 
 class PathCheck:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Literal
+from typing import ClassVar, Literal
 
 from app.permission.spellings import NamedPrograms, spellings
 from app.permission.wildcard import covers, disjoint, matches
@@ -17,6 +17,12 @@ Readability = Literal["readable", "foreign", "unreadable"]
 
 MOST_WORDS = 100
 """Of a command, among which programs are looked for. What stands behind them is looked through as text."""
+
+_applies_to_permission = lru_cache(maxsize=4096)(matches)
+"""Cached because there are few permissions and each is evaluated often, unlike patterns."""
+_EVERYTHING = Rule(permission="*", pattern="*", action="allow")
+_DEFAULT = Rule(permission="*", pattern="*", action="ask")
+_STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +45,19 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    pass
+    action: ClassVar[Action] = "allow"
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    pass
+    action: ClassVar[Action] = "ask"
 
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
     """`rules`: every rule of this permission, so that the model sees what it may do instead."""
 
+    action: ClassVar[Action] = "deny"
     rules: list[Rule]
 
 
@@ -89,10 +96,6 @@ def decide_permission(
 
 def rules_for(permission: str, ruleset: Ruleset) -> Ruleset:
     return [rule for rule in ruleset if _applies_to_permission(rule.permission, permission)]
-
-
-_applies_to_permission = lru_cache(maxsize=4096)(matches)
-"""Cached because there are few permissions and each is evaluated often, unlike patterns."""
 
 
 def unrestricted(permission: str, ruleset: Ruleset) -> bool:
@@ -172,11 +175,6 @@ def permission_for_tool(tool_id: str) -> str:
 def _is_denied_for_all(permission: str, ruleset: Ruleset) -> bool:
     rules: Sequence[Rule] = rules_for(permission, ruleset)
     return bool(rules) and rules[-1].pattern == "*" and rules[-1].action == "deny"
-
-
-_EVERYTHING = Rule(permission="*", pattern="*", action="allow")
-_DEFAULT = Rule(permission="*", pattern="*", action="ask")
-_STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: Ruleset) -> Ruleset:

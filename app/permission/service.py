@@ -32,6 +32,13 @@ from app.storage.statements import statements
 from app.storage.writer import Row, Writer
 from app.telemetry.observer import NOBODY, Observer
 
+PREFIX = "psv_"
+log = logging.getLogger(__name__)
+MOST_OF_SESSION = 100
+"""Requests that wait, above which clients may add none."""
+PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
+"""The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
+
 
 class PermissionNotGranted(Exception):
     pass
@@ -58,9 +65,6 @@ class PermissionRejected(PermissionNotGranted):
 class PermissionRejectedWithMessage(PermissionNotGranted):
     def __init__(self, feedback: str) -> None:
         super().__init__(f"The user rejected permission for this tool call and said: {feedback}")
-
-
-PREFIX = "psv_"
 
 
 def scope_of(project_id: str, owner: str) -> str:
@@ -123,26 +127,11 @@ class SavedApprovals:
         await self._database.write(lambda connection: connection.execute(self._sql.delete_approval, row))
 
 
-log = logging.getLogger(__name__)
-
-_ACTIONS: dict[type[rules.PermissionDecision], Action] = {
-    rules.Allowed: "allow",
-    rules.NeedsApproval: "ask",
-    rules.Forbidden: "deny",
-}
-MOST_OF_SESSION = 100
-"""Requests that wait, above which clients may add none."""
-
-
 class TooManyRequests(TooMany):
     name = "TooManyRequestsError"
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"{MOST_OF_SESSION} permission requests of {session_id} wait for a reply already: reply to some first.")
-
-
-PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
-"""The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +201,7 @@ class Permissions:
             if len(await self.pending.of_session(session_id)) >= MOST_OF_SESSION:
                 raise TooManyRequests(session_id)
             await self.pending.put(check.location.directory, check.request)
-        return _ACTIONS[type(decision)]
+        return decision.action
 
     async def _wait(self, check: PermissionCheck) -> PermissionAnswer:
         pending = self.pending.add(check.location.directory, check.request, check.lease)
@@ -229,21 +218,18 @@ class Permissions:
         """The session's other requests that the stored approvals allow: a server that did not ask them cannot tell which."""
         try:
             for other in await self.pending.of_session(request.session_id):
-                await self._answer_if_allowed(other)
+                if await self._is_allowed_now(other, []):
+                    with suppress(RequestNotPending):
+                        await self.pending.resolve(_resolution(other, PermissionAnswer("always")))
         except StorageError as error:
             log.warning("requests that are allowed now may still wait for an answer: %s", error)
-
-    async def _answer_if_allowed(self, other: PendingPermission) -> None:
-        if await self._is_allowed_now(other, []):
-            with suppress(RequestNotPending):
-                await self.pending.resolve(_resolution(other, PermissionAnswer("always")))
 
     async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
         """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
         decision = check.decide([*await self.approved(check.location.project_id, check.owner), *added])
         if check.plugin_decision is None or isinstance(decision, rules.Forbidden):
             return decision
-        match await check.plugin_decision(check.request, "allow" if isinstance(decision, rules.Allowed) else "ask"):
+        match await check.plugin_decision(check.request, decision.action):
             case "allow":
                 return rules.Allowed()
             case "ask":
@@ -251,20 +237,11 @@ class Permissions:
             case "deny":
                 raise PermissionVetoed()
 
-    async def _is_allowed(self, check: PermissionCheck, added: Ruleset) -> bool:
-        try:
-            return isinstance(await self._decide(check, added), rules.Allowed)
-        except PermissionVetoed:
-            return False
-
     async def approved(self, project_id: str, owner: str = "") -> Ruleset:
         """The rules that replies of `always` added in a project, of one user."""
         scope = scope_of(project_id, owner)
         rows = await self._database.read(lambda connection: directory_rows.approvals(connection, scope))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
-
-    async def pending_json(self, directory: str, owner: str | None = None) -> bytes:
-        return await self.pending.all_json(directory, owner)
 
     async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> None:
         """Stores the reply with its consequences in one transaction. `always` approves the request's patterns for the project
@@ -308,7 +285,10 @@ class Permissions:
     async def _is_allowed_now(self, other: PendingPermission, added: Ruleset) -> bool:
         """False for an orphaned request, which is evaluated when its tool call asks again, and for one of another server."""
         check = self._checks.get(other.request.id)
-        return check is not None and await self._is_allowed(check, added)
+        try:
+            return check is not None and isinstance(await self._decide(check, added), rules.Allowed)
+        except PermissionVetoed:
+            return False
 
 
 def _write_answer(answer: PermissionAnswer) -> str:

@@ -46,6 +46,12 @@ _ARITY: dict[tuple[str, ...], int] = {
     **{(name, word): 3 for name, words in _THREE_WORDS_AFTER.items() for word in words.split()},
 }
 
+_SHORT_OF = {"--recursive": "r", "--force": "f"}
+_LONG_OF = {letter: name for name, letter in _SHORT_OF.items()}
+_MAX_PERMUTED = 3
+_MAX_LETTERS = 6
+_MAX_ARGUMENTS = 100
+
 
 def arity(tokens: Sequence[str]) -> int:
     """The longest known prefix decides. An unknown command is identified by its first word."""
@@ -57,13 +63,6 @@ def always_pattern(tokens: Sequence[str]) -> str | None:
     contain wildcards: as a pattern they would allow more than the user saw."""
     prefix = " ".join(tokens[: arity(tokens)])
     return None if "*" in prefix or "?" in prefix else prefix + " *"
-
-
-_SHORT_OF = {"--recursive": "r", "--force": "f"}
-_LONG_OF = {letter: name for name, letter in _SHORT_OF.items()}
-_MAX_PERMUTED = 3
-_MAX_LETTERS = 6
-_MAX_ARGUMENTS = 100
 
 
 def spellings(words: Sequence[str], reorder: bool = True) -> list[str]:

@@ -19,6 +19,8 @@ from pydantic import BaseModel
 
 Hook = Callable[..., Awaitable[None] | None]
 
+PluginToolArgs = type[BaseModel] | Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class PluginInput:
@@ -74,9 +76,6 @@ class PluginCommandEnd:
     output: str
 
 
-PluginToolArgs = type[BaseModel] | Mapping[str, Any]
-
-
 @dataclass(frozen=True)
 class PluginTool:
     """`args`: a Pydantic model, a JSON schema of type object, or `{name: type}`; `execute(args, context)` gets an instance of the
@@ -109,10 +108,6 @@ Hooks = TypedDict(
 )
 
 HOOK_NAMES = frozenset(Hooks.__annotations__) - {"tool"}
-
-
-class Plugin(Protocol):
-    def __call__(self, input: PluginInput) -> Hooks | Awaitable[Hooks]: ...
 
 
 Tool, ToolContext, ToolResult = PluginTool, PluginToolContext, PluginToolResult

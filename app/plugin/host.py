@@ -16,6 +16,8 @@ from app.plugin.loading import Plugins, load_all
 from app.plugin.runner import HOOK_SECONDS, HookRunner
 from app.project.location import Location
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class ApiAccess:
@@ -23,6 +25,15 @@ class ApiAccess:
 
     server_url: str | None = None
     connect: Callable[[str], Any] = lambda directory: None
+
+
+@dataclass(frozen=True)
+class _OpenPlugins:
+    """A directory's plugins, and the task that tells them of events."""
+
+    loaded: LoadedConfig
+    loading: asyncio.Task[Plugins]
+    telling: asyncio.Task[None]
 
 
 class PluginHost:
@@ -44,15 +55,16 @@ class PluginHost:
         opened = self._open.get(directory)
         if opened is None or opened.loaded is not loaded:
             self.close(directory)
-            opened = self._open[directory] = _OpenPlugins(loaded, asyncio.create_task(self._load(location, loaded)))
-            opened.listen(self._bus, directory)
+            loading = asyncio.create_task(self._load(location, loaded))
+            telling = asyncio.create_task(self._tell_events(loading, directory), name=f"plugin events of {directory}")
+            opened = self._open[directory] = _OpenPlugins(loaded, loading, telling)
         return await asyncio.shield(opened.loading)
 
     def close(self, directory: str) -> None:
         """Its plugins hear of no more events."""
         opened = self._open.pop(directory, None)
         if opened is not None:
-            opened.close()
+            opened.telling.cancel()
 
     def close_all(self) -> None:
         for directory in list(self._open):
@@ -64,30 +76,11 @@ class PluginHost:
         given = PluginInput(project, directory, location.worktree, api.server_url, api.connect(directory))
         return await load_all(loaded, given, project_code=self._project_code, hook_seconds=self._hook_seconds)
 
-
-class _OpenPlugins:
-    """A directory's plugins, and the task that tells them of events."""
-
-    def __init__(self, loaded: LoadedConfig, loading: asyncio.Task[Plugins]) -> None:
-        self.loaded = loaded
-        self.loading = loading
-        self._forwarding: asyncio.Task[None] | None = None
-
-    def listen(self, bus: MemoryBus, directory: str) -> None:
-        self._forwarding = asyncio.create_task(self._forward_events(bus, directory), name=f"plugin events of {directory}")
-
-    def close(self) -> None:
-        if self._forwarding is not None:
-            self._forwarding.cancel()
-
-    async def _forward_events(self, bus: MemoryBus, directory: str) -> None:
-        hooks = (await asyncio.shield(self.loading)).hooks
+    async def _tell_events(self, loading: asyncio.Task[Plugins], directory: str) -> None:
+        hooks = (await asyncio.shield(loading)).hooks
         async with asyncio.TaskGroup() as group:
             for plugin in hooks.plugins_with("event"):
-                group.create_task(forward(lambda: Listener(bus.own, directory, keeps_open=False, user=None), hooks, plugin))
-
-
-log = logging.getLogger(__name__)
+                group.create_task(forward(lambda: Listener(self._bus.own, directory, keeps_open=False, user=None), hooks, plugin))
 
 
 async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str) -> None:

@@ -26,6 +26,12 @@ ENTRY_POINTS = "opensession.plugins"
 LOAD_SECONDS = 30.0
 """To import a plugin's module, and again to call its function."""
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+ExtensionKind = Literal["plugin", "tool"]
+OF_PROJECT = "it comes with the project, and code of projects runs only with OPENSESSION_PROJECT_PLUGINS=true"
+NOT_PYTHON = "OpenCode's own plugins and tools are JavaScript, which this server does not run"
+
 
 class NotInstalled(Exception):
     """No Python code has that name. Most such names are OpenCode plugins."""
@@ -132,15 +138,6 @@ def _import_file(path: Path) -> Any:
     sys.modules[name] = module  # dataclasses and pickle look their module up there
     spec.loader.exec_module(module)
     return module
-
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-ExtensionKind = Literal["plugin", "tool"]
-
-OF_PROJECT = "it comes with the project, and code of projects runs only with OPENSESSION_PROJECT_PLUGINS=true"
-NOT_PYTHON = "OpenCode's own plugins and tools are JavaScript, which this server does not run"
 
 
 class ExtensionStatus(Wire):

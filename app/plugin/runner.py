@@ -14,6 +14,15 @@ from typing import Any, TypeVar
 from app.plugin.api import Hook
 from app.util.bounds import DEEPEST, plain_json
 
+log = logging.getLogger(__name__)
+HOOK_SECONDS = 10.0
+"""A hook holds up what it is called for no longer than that."""
+_AROUND = 10
+"""Levels of a hook's output above a value that anybody may nest, such as a tool's arguments in a conversation."""
+_FAILED = "plugin %s: its hook %s failed: %s"
+Json = dict[str, Any]
+T = TypeVar("T")
+
 
 async def call(function: Callable[..., Any], *args: Any, seconds: float | None = None) -> Any:
     """What the function returns or raises, as an Exception whatever it was. Raises TimeoutError after `seconds`.
@@ -80,19 +89,6 @@ def _retrieve(task: asyncio.Task[Any]) -> None:
     """Marks the error of a call that nobody waits for as seen: asyncio would log it."""
     if not task.cancelled():
         task.exception()
-
-
-log = logging.getLogger(__name__)
-
-HOOK_SECONDS = 10.0
-"""A hook holds up what it is called for no longer than that."""
-
-_AROUND = 10
-"""Levels of a hook's output above a value that anybody may nest, such as a tool's arguments in a conversation."""
-_FAILED = "plugin %s: its hook %s failed: %s"
-
-Json = dict[str, Any]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,25 @@ _SECTION = re.compile(r'\s*\[\s*([\w.-]+)[^\]"]*(?:"[^"]*"\s*)?\](.*)')
 _SETTING = re.compile(r'\s*([a-z][a-z-]*)\s*=\s*(?:"([^"]*)"|([^#;]*))', re.IGNORECASE)
 _NAMING_FILES = {"excludesfile", "attributesfile", "template", "allowedsignersfile", "ignorerevsfile", "file"}
 
+_SYSTEM = """
+/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu /snap /sys/devices/system
+/var/lib/ca-certificates /var/lib/dpkg /var/lib/rpm /var/cache/fontconfig
+"""
+_OF_HOME = """
+.gitconfig .config/git .nvm .rustup .pyenv .rbenv .asdf .sdkman .volta .local/bin .local/share/uv .local/share/mise
+.local/share/pipx .local/share/pnpm .cargo/bin .cargo/env
+"""
+"""What programs need of the home directory, and holds no keys."""
+_OF_ETC = "alternatives gitattributes gitconfig group ld.so.cache localtime nsswitch.conf passwd"
+_INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go", "perl")
+_MEMORY_SHARE = 0.75
+PROCESSES = 4096
+"""Threads count, too."""
+SECONDS = 10
+_MESSAGE_CHARACTERS = 300
+_PROOF = "test ! -w /proc/sys/kernel/core_pattern && test ! -w /proc/sysrq-trigger && echo works"
+"""Fails also where the kernel's settings can be written: a `core_pattern` is run outside of all namespaces."""
+
 
 def git_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
     """By the names that git finds them by; those that are there."""
@@ -61,22 +80,6 @@ def _named_in(file: Path, home: Path) -> Iterator[tuple[Path, bool]]:
             yield Path(os.path.normpath(file.parent / path)), True
         elif setting[1].lower() in _NAMING_FILES and path.is_absolute():
             yield path, False
-
-
-_SYSTEM = """
-/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu /snap /sys/devices/system
-/var/lib/ca-certificates /var/lib/dpkg /var/lib/rpm /var/cache/fontconfig
-"""
-_OF_HOME = """
-.gitconfig .config/git .nvm .rustup .pyenv .rbenv .asdf .sdkman .volta .local/bin .local/share/uv .local/share/mise
-.local/share/pipx .local/share/pnpm .cargo/bin .cargo/env
-"""
-"""What programs need of the home directory, and holds no keys."""
-_OF_ETC = "alternatives gitattributes gitconfig group ld.so.cache localtime nsswitch.conf passwd"
-_INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go", "perl")
-_MEMORY_SHARE = 0.75
-PROCESSES = 4096
-"""Threads count, too."""
 
 
 def find_facts(home: Path, data_dir: Path, hidden: Iterable[Path], environment: Mapping[str, str]) -> MachineFacts:
@@ -183,12 +186,6 @@ def _unreadable_below(folder: str) -> Iterator[Mask]:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
-
-
-SECONDS = 10
-_MESSAGE_CHARACTERS = 300
-_PROOF = "test ! -w /proc/sys/kernel/core_pattern && test ! -w /proc/sysrq-trigger && echo works"
-"""Fails also where the kernel's settings can be written: a `core_pattern` is run outside of all namespaces."""
 
 
 class SandboxUnusable(Exception):

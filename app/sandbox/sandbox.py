@@ -30,6 +30,22 @@ from app.util.project_files import DirectoryReplaced, HeldDirectory
 
 RETENTION_SECONDS = 7 * 24 * 3600
 
+_ASKED = (
+    "name its absolute path plainly in the command: the permission external_directory is asked then, and opens it for that "
+    "command. The user can open it for all commands by `sandbox.{kind}` in ~/.config/opencode/opencode.json."
+)
+_WRITE = "The command ran in a sandbox, where only the project can be written. To write elsewhere, " + _ASKED.format(kind="write")
+_READ = "The command ran in a sandbox, which hides {path}. To reach it, " + _ASKED.format(kind="read")
+_BUSY = "In the sandbox a single file outside the project is open to be changed, not to be replaced. Write into it instead."
+_NETWORK = "The command ran in a sandbox without network (`sandbox.network` in the configuration)."
+_NO_NETWORK = re.compile(r"Network is unreachable|ould not resolve host|failure in name resolution|ENOTFOUND|EAI_AGAIN")
+_NOT_FOUND = re.compile(r"No such file|Directory nonexistent|ENOENT|can't cd to|NoSuchFile", re.IGNORECASE)
+_ENDS_IN_NOT_FOUND = re.compile(rf"^[^\s:]+: .*({_NOT_FOUND.pattern})( or directory$|$| /)", re.IGNORECASE)
+"""What a program says of itself, unlike a line of a log that says so somewhere."""
+_WORD = re.compile(r"[^\s'\"‘’`:,;()=]+")
+_SHOWN = tuple(map(Path, ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/dev"]))
+_READ_CHARACTERS = 20_000
+
 
 class Sandbox:
     """`machine` None: it is off, and programs run as they are. `state`: a sentence that says so, and why."""
@@ -159,24 +175,6 @@ def _make(directory: Path, mode: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(mode)
     os.utime(directory)
-
-
-_ASKED = (
-    "name its absolute path plainly in the command: the permission external_directory is asked then, and opens it for that "
-    "command. The user can open it for all commands by `sandbox.{kind}` in ~/.config/opencode/opencode.json."
-)
-_WRITE = "The command ran in a sandbox, where only the project can be written. To write elsewhere, " + _ASKED.format(kind="write")
-_READ = "The command ran in a sandbox, which hides {path}. To reach it, " + _ASKED.format(kind="read")
-_BUSY = "In the sandbox a single file outside the project is open to be changed, not to be replaced. Write into it instead."
-_NETWORK = "The command ran in a sandbox without network (`sandbox.network` in the configuration)."
-
-_NO_NETWORK = re.compile(r"Network is unreachable|ould not resolve host|failure in name resolution|ENOTFOUND|EAI_AGAIN")
-_NOT_FOUND = re.compile(r"No such file|Directory nonexistent|ENOENT|can't cd to|NoSuchFile", re.IGNORECASE)
-_ENDS_IN_NOT_FOUND = re.compile(rf"^[^\s:]+: .*({_NOT_FOUND.pattern})( or directory$|$| /)", re.IGNORECASE)
-"""What a program says of itself, unlike a line of a log that says so somewhere."""
-_WORD = re.compile(r"[^\s'\"‘’`:,;()=]+")
-_SHOWN = tuple(map(Path, ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/dev"]))
-_READ_CHARACTERS = 20_000
 
 
 def hint(program: Program, output: str, code: int | None) -> str | None:

@@ -21,6 +21,8 @@ _CREDENTIAL_STORES = """
 """
 """Of the home directory: hidden also where it, or a directory in it, is opened; not where they are named themselves."""
 
+DEFAULTS = SandboxConfig()
+
 
 @dataclass(frozen=True, slots=True)
 class Mask:
@@ -53,9 +55,6 @@ class MachineFacts:
     processes: int
     kernel_files: tuple[Path, ...] = ()
     git_files: tuple[Path, ...] = ()
-
-
-DEFAULTS = SandboxConfig()
 
 
 @dataclass(frozen=True, slots=True)

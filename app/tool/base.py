@@ -18,6 +18,8 @@ from app.schema.permission import EDITING_TOOLS, Answer, QuestionInfo
 from app.schema.project import FileErrors
 from app.schema.session import Todo
 
+P = TypeVar("P", bound=BaseModel)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolPermission:
@@ -160,9 +162,6 @@ class ToolError(Exception):
 
 class ToolTimeout(ToolError):
     """What the tool waited for took too long."""
-
-
-P = TypeVar("P", bound=BaseModel)
 
 
 @cache

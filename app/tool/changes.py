@@ -23,6 +23,11 @@ _RULE = "=" * 67
 # The exact comparison needs lines × lines / 8 bytes of memory: 25 MB at this bound.
 _MAX_COMPARED = 200_000_000
 
+Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
+MAX_ERRORS = 20
+MAX_OTHER_FILES = 5
+Errors = Mapping[Path, FileErrors]
+
 
 @dataclass(frozen=True, slots=True)
 class FileDelta:
@@ -250,9 +255,6 @@ def _restored(path: Path, before: TextFile, root: Root) -> TextFile:
     return _require(path, root)
 
 
-Requirement = Literal["exists and was read", "was read if it exists", "nothing"]
-
-
 @dataclass(frozen=True, slots=True)
 class TextChange:
     path: Path
@@ -338,29 +340,23 @@ def _edit_permission(ctx: ToolContext, change: TextChange) -> ToolPermission:
     return ToolPermission("edit", [relative_name(ctx, change.path)], ["*"], {"filepath": str(change.path), "diff": change.diff})
 
 
-MAX_ERRORS = 20
-MAX_OTHER_FILES = 5
-
-Errors = Mapping[Path, FileErrors]
-
-
-def of_file(path: Path, errors: Errors) -> str:
+def errors_in_file(path: Path, errors: Errors) -> str:
     """With an empty line before it; empty where there is none."""
     return _section("LSP errors detected in this file, please fix:", path, errors.get(path))
 
 
-def of_others(written: Path, errors: Errors) -> str:
+def errors_in_others(written: Path, errors: Errors) -> str:
     others = [path for path in errors if path != written and errors[path].total][:MAX_OTHER_FILES]
     return "".join(_section("LSP errors detected in other files:", path, errors[path]) for path in others)
 
 
-def of_patch(names: Mapping[Path, str], errors: Errors) -> str:
+def errors_of_patch(names: Mapping[Path, str], errors: Errors) -> str:
     """`names`: the files of the patch as they are shown."""
     sections = (_section(f"LSP errors detected in {name}, please fix:", path, errors.get(path)) for path, name in names.items())
     return "".join(sections)
 
 
-def metadata(paths: Sequence[Path], errors: Errors) -> dict[str, list[Mapping[str, Any]]]:
+def diagnostics(paths: Sequence[Path], errors: Errors) -> dict[str, list[Mapping[str, Any]]]:
     """By path, as LSP has them: of the files that were written, and of the others that are told."""
     others = [path for path in errors if path not in paths][:MAX_OTHER_FILES]
     return {str(path): errors[path].items[:MAX_ERRORS] for path in (*paths, *others) if path in errors and errors[path].total}

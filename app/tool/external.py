@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The tool names that providers accept."""
 
+MAX_KEY_LENGTH = 64
+"""Model providers reject a request that contains a tool with a longer name."""
+_UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]")
+
 
 class _Description(BaseModel):
     description: str
@@ -135,11 +139,6 @@ def _schema_of(args: Any) -> dict[str, Any] | None:
 def _model_of(args: Any) -> type[BaseModel]:
     """Builds a Pydantic model from `{name: type}`; returns a Pydantic model as it is."""
     return args if isinstance(args, type) else create_model("Arguments", **args)
-
-
-MAX_KEY_LENGTH = 64
-"""Model providers reject a request that contains a tool with a longer name."""
-_UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class McpTool(ExternalTool):

@@ -21,6 +21,16 @@ _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update
 _END_OF_FILE = "*** End of File"
 _HEREDOC = re.compile(r"\A(?:cat\s+)?<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(?P<body>.*)\n\2\s*\Z", re.DOTALL)
 
+_TYPOGRAPHIC = str.maketrans(
+    {
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
+        **dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+        "\u2026": "...",
+    }
+)
+
 
 class PatchError(Exception):
     """The patch is invalid or does not match the file."""
@@ -71,17 +81,14 @@ def parse(text: str) -> list[PatchChange]:
 
 
 def _envelope(text: str) -> list[str]:
-    lines = _without_heredoc(text.replace("\r\n", "\n").strip()).split("\n")
+    text = text.replace("\r\n", "\n").strip()
+    heredoc = _HEREDOC.match(text)
+    lines = (heredoc["body"].strip() if heredoc else text).split("\n")
     marks = [line.strip() for line in lines]
     if _BEGIN not in marks or _END not in marks[marks.index(_BEGIN) :]:
         raise PatchError(f"the patch must start with a line `{_BEGIN}` and end with a line `{_END}`")
     last = len(marks) - 1 - marks[::-1].index(_END)
     return lines[marks.index(_BEGIN) + 1 : last]
-
-
-def _without_heredoc(text: str) -> str:
-    match = _HEREDOC.match(text)
-    return match["body"].strip() if match else text
 
 
 class _PatchParser:
@@ -92,8 +99,7 @@ class _PatchParser:
         self._at = 0
 
     def changes(self) -> Iterator[PatchChange]:
-        while (line := self._peek()) is not None:
-            self._at += 1
+        for line in self._take(lambda _: True):
             if line.startswith(_ADD):
                 yield AddFile(self._path(line, _ADD), self._added_text())
             elif line.startswith(_DELETE):
@@ -103,14 +109,11 @@ class _PatchParser:
             elif line.strip():
                 raise self._unreadable(line, "expected a line that adds, deletes or updates a file")
 
-    def _peek(self) -> str | None:
-        return self._lines[self._at] if self._at < len(self._lines) else None
-
-    def _body(self) -> Iterator[str]:
-        """The lines up to the next header."""
-        while (line := self._peek()) is not None and not line.startswith("***"):
+    def _take(self, wanted: Callable[[str], bool]) -> Iterator[str]:
+        """The next lines, as long as they are wanted."""
+        while self._at < len(self._lines) and wanted(self._lines[self._at]):
             self._at += 1
-            yield line
+            yield self._lines[self._at - 1]
 
     def _path(self, line: str, header: str) -> str:
         path = line.removeprefix(header).strip()
@@ -123,7 +126,7 @@ class _PatchParser:
 
     def _added_text(self) -> str:
         added = []
-        for line in self._body():
+        for line in self._take(lambda line: not line.startswith("***")):
             if line.startswith("+"):
                 added.append(line[1:] + "\n")
             elif line.strip():
@@ -131,42 +134,21 @@ class _PatchParser:
         return "".join(added)
 
     def _update(self, path: str) -> UpdateFile:
-        move_to = None
-        if (line := self._peek()) is not None and line.startswith(_MOVE):
-            self._at += 1
-            move_to = self._path(line, _MOVE)
-        chunks = self._chunks()
+        move = next(self._take(lambda line: line.startswith(_MOVE)), None)
+        move_to = None if move is None else self._path(move, _MOVE)
+        chunks = [chunk for chunk in self._chunks() if any(line.kind != " " for line in chunk.lines)]
         if not chunks and move_to is None:
             raise PatchError(f"the update of {path} changes nothing")
         return UpdateFile(path, move_to, chunks)
 
-    def _chunks(self) -> list[Chunk]:
-        chunks: list[Chunk] = []
-        while (line := self._peek()) is not None:
-            if line.rstrip() == _END_OF_FILE:
-                self._at += 1
-            elif line.startswith("***"):
-                break
-            elif (chunk := self._chunk()).lines:
-                chunks.append(chunk)
-        return chunks
-
-    def _chunk(self) -> Chunk:
-        contexts = list(self._contexts())
-        lines: list[PatchLine] = []
-        while (line := self._peek()) is not None and not line.startswith(("***", "@@")):
-            self._at += 1
-            lines.append(self._patch_line(line))
-        if all(line.kind == " " for line in lines):
-            lines = []
-        at_end = (line := self._peek()) is not None and line.rstrip() == _END_OF_FILE
-        return Chunk(contexts, lines, at_end)
-
-    def _contexts(self) -> Iterator[str]:
-        while (line := self._peek()) is not None and line.startswith("@@"):
-            self._at += 1
-            if context := line.removeprefix("@@").strip():
-                yield context
+    def _chunks(self) -> Iterator[Chunk]:
+        before = None
+        while self._at != before:
+            before = self._at
+            contexts = [line.removeprefix("@@").strip() for line in self._take(lambda line: line.startswith("@@"))]
+            lines = [self._patch_line(line) for line in self._take(lambda line: not line.startswith(("***", "@@")))]
+            at_end = next(self._take(lambda line: line.rstrip() == _END_OF_FILE), None) is not None
+            yield Chunk([context for context in contexts if context], lines, at_end)
 
     def _patch_line(self, line: str) -> PatchLine:
         """An empty line counts as a kept line whose leading space is missing."""
@@ -196,53 +178,25 @@ def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
         if not chunk.expected:
             at_end += [line.text + ending for line in chunk.lines]
             continue
-        position = target.find(chunk, done)
-        new_lines, end = _changed(lines, position, ending)
-        result += lines[done : position.start] + new_lines
-        done = end
-    text = "".join(result + lines[done:] + at_end)
-    return text.removesuffix(ending) if unterminated else text
-
-
-class _HunkPosition(NamedTuple):
-    start: int
-    lines: list[PatchLine]
-
-
-def _changed(lines: list[str], position: _HunkPosition, ending: str) -> tuple[list[str], int]:
-    """The resulting lines, and the index of the line after the hunk."""
-    result: list[str] = []
-    at = position.start
-    for kind, text in position.lines:
-        if kind == "+":
-            result.append(text + ending)
-            continue
-        if kind == " ":
-            result.append(lines[at])
-        at += 1
-    return result, at
-
-
-_TYPOGRAPHIC = str.maketrans(
-    {
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
-        **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"),
-        **dict.fromkeys("\u201c\u201d\u201e\u201f", '"'),
-        **dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
-        "\u2026": "...",
-    }
-)
-
-
-def _same(text: str) -> str:
-    return text
+        start, patched = target.find(chunk, done)
+        result += lines[done:start]
+        done = start
+        for kind, text in patched:
+            if kind == "+":
+                result.append(text + ending)
+                continue
+            if kind == " ":
+                result.append(lines[done])
+            done += 1
+    whole = "".join(result + lines[done:] + at_end)
+    return whole.removesuffix(ending) if unterminated else whole
 
 
 def _plain_punctuation(text: str) -> str:
     return text.translate(_TYPOGRAPHIC).strip()
 
 
-_LOOSER: tuple[Callable[[str], str], ...] = (_same, str.rstrip, str.strip, _plain_punctuation)
+_LOOSER: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, _plain_punctuation)
 
 
 class _PatchedText:
@@ -253,14 +207,15 @@ class _PatchedText:
         self._lines = lines
         self._seen_through: dict[Callable[[str], str], list[str]] = {}
 
-    def find(self, chunk: Chunk, start: int) -> _HunkPosition:
+    def find(self, chunk: Chunk, start: int) -> tuple[int, list[PatchLine]]:
+        """Where the chunk begins, and its lines."""
         for context in chunk.contexts:
             start = self._find_context(context, start) + 1
         for lines in (chunk.lines, _without_blank_tail(chunk.lines)):
             expected = _expected(lines)
             found = self._seek(expected, start, at_end=chunk.at_end) if expected else None
             if found is not None:
-                return _HunkPosition(found, lines)
+                return found, lines
         raise PatchError(f"these lines were not found in {self._name}:\n" + "\n".join(chunk.expected))
 
     def _find_context(self, context: str, start: int) -> int:

@@ -32,6 +32,15 @@ _LAST_WAIT_SECONDS = 1.0
 """Seconds to wait for a process that cannot be signalled: it left the group or runs as another user."""
 _CHUNK = 65536
 
+UNSUITABLE_SHELLS = frozenset({"fish", "nu"})
+_SECRET_SUFFIXES = ("_KEY", "_TOKEN", "_SECRET")
+_PROVIDERS = """
+AI_GATEWAY_ ALIBABA_ ANTHROPIC_ AZURE_OPENAI_ BASETEN_ CEREBRAS_ COHERE_ DASHSCOPE_ DEEPINFRA_ DEEPSEEK_ FIREWORKS_
+GEMINI_ GOOGLE_GENERATIVE_AI_ GROQ_ MISTRAL_ MOONSHOT_ NVIDIA_ OPENAI_ OPENCODE_ OPENROUTER_ PERPLEXITY_ TOGETHER_
+VOYAGE_ XAI_ ZAI_ ZHIPU_
+"""
+_PROVIDER_PREFIXES = tuple(_PROVIDERS.split())
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
@@ -218,38 +227,6 @@ def _signal_group(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-UNSUITABLE_SHELLS = frozenset({"fish", "nu"})
-_SECRET_SUFFIXES = ("_KEY", "_TOKEN", "_SECRET")
-_PROVIDER_PREFIXES = (
-    "AI_GATEWAY_",
-    "ALIBABA_",
-    "ANTHROPIC_",
-    "AZURE_OPENAI_",
-    "BASETEN_",
-    "CEREBRAS_",
-    "COHERE_",
-    "DASHSCOPE_",
-    "DEEPINFRA_",
-    "DEEPSEEK_",
-    "FIREWORKS_",
-    "GEMINI_",
-    "GOOGLE_GENERATIVE_AI_",
-    "GROQ_",
-    "MISTRAL_",
-    "MOONSHOT_",
-    "NVIDIA_",
-    "OPENAI_",
-    "OPENCODE_",
-    "OPENROUTER_",
-    "PERPLEXITY_",
-    "TOGETHER_",
-    "VOYAGE_",
-    "XAI_",
-    "ZAI_",
-    "ZHIPU_",
-)
 
 
 def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> str:

@@ -13,6 +13,20 @@ from itertools import accumulate, islice
 
 from app.tool.base import ToolError
 
+# Lines of the file × (characters searched for + the cost of a line).
+MAX_LOOSE_WORK = 1_000_000_000
+_COST_OF_A_LINE = 1_000
+MAX_CANDIDATES = 1_000
+MAX_SIMILARITY_COMPARISONS = 50_000
+_COMPARED_CHARS = 2_000
+_SIMILAR_ENOUGH = 0.3
+_ALIKE_ENOUGH = 0.65
+_EQUAL_ENOUGH = 0.5
+_ANCHORED_LINES = 3
+_ESCAPE = re.compile(r"""\\([ntr'"`\\$]|\n)""")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+TextSpan = tuple[int, int]
+
 
 def with_newlines(text: str) -> list[str]:
     """Lines including their newline, so that a last line without one differs from the same line with one."""
@@ -39,23 +53,6 @@ def blocks(keys: Sequence[str], wanted: str, count: int, separator: str) -> Iter
     for index in range(len(keys) - count + 1):
         if starts[index + count] - starts[index] == len(wanted) and joined.startswith(wanted, starts[index]):
             yield index
-
-
-# Lines of the file × (characters searched for + the cost of a line).
-MAX_LOOSE_WORK = 1_000_000_000
-_COST_OF_A_LINE = 1_000
-MAX_CANDIDATES = 1_000
-MAX_SIMILARITY_COMPARISONS = 50_000
-_COMPARED_CHARS = 2_000
-_SIMILAR_ENOUGH = 0.3
-_ALIKE_ENOUGH = 0.65
-_EQUAL_ENOUGH = 0.5
-_ANCHORED_LINES = 3
-
-_ESCAPE = re.compile(r"""\\([ntr'"`\\$]|\n)""")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
-
-TextSpan = tuple[int, int]
 
 
 class OldStringNotFound(ToolError):
@@ -108,11 +105,12 @@ def replace(content: str, old: str, new: str, *, replace_all: bool = False) -> s
     OldStringNotFound or OldStringAmbiguous.
     """
     if "\r" in old and old in content:
-        return _splice(content, find_spans(content, old, replace_all=replace_all), new)
+        return _splice(content, find_spans(content, old, replace_all=replace_all), lambda _: new)
     view = _with_lf(content)
     spans = find_spans(view, _with_lf(old), replace_all=replace_all)
     if len(view) == len(content):
-        return _splice(content, spans, _with_lf(new) if "\r\n" in old else new)
+        ours = _with_lf(new) if "\r\n" in old else new
+        return _splice(content, spans, lambda _: ours)
     return _splice_crlf(content, _raw_spans(content, spans), _with_lf(new))
 
 
@@ -308,11 +306,12 @@ def _with_lf(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _splice(content: str, spans: list[TextSpan], new: str) -> str:
+def _splice(content: str, spans: list[TextSpan], new: Callable[[str], str]) -> str:
+    """`new`: what takes the place of a text."""
     pieces = []
     at = 0
     for start, end in spans:
-        pieces += [content[at:start], new]
+        pieces += [content[at:start], new(content[start:end])]
         at = end
     return "".join([*pieces, content[at:]])
 
@@ -321,14 +320,7 @@ def _splice_crlf(content: str, spans: list[TextSpan], new: str) -> str:
     """`new` has LF; each replacement takes the line ending of the text it replaces, or else the file's most frequent one."""
     crlf = new.replace("\n", "\r\n")
     file_is_crlf = content.count("\r\n") * 2 >= content.count("\n")
-    pieces = []
-    at = 0
-    for start, end in spans:
-        gone = content[start:end]
-        wants_crlf = "\r\n" in gone if "\n" in gone else file_is_crlf
-        pieces += [content[at:start], crlf if wants_crlf else new]
-        at = end
-    return "".join([*pieces, content[at:]])
+    return _splice(content, spans, lambda gone: crlf if ("\r\n" in gone if "\n" in gone else file_is_crlf) else new)
 
 
 def _raw_spans(content: str, spans: list[TextSpan]) -> list[TextSpan]:

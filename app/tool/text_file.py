@@ -28,6 +28,13 @@ Root = HeldDirectory | Path
 ROOT = Path("/")
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
+_CAPACITY = 5_000
+MAX_BYTES = 10 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @contextmanager
 def folder_of(path: Path, root: Root = ROOT, *, create: bool = False) -> Iterator[int]:
@@ -93,9 +100,6 @@ def _enter(folder: int, name: str, create: bool) -> int:
         raise
 
 
-_CAPACITY = 5_000
-
-
 class Stamp(NamedTuple):
     """Distinguishes versions of a file without reading it."""
 
@@ -149,14 +153,6 @@ class FileTimes:
 
 def _key(session_id: str, path: Path) -> tuple[str, str]:
     return session_id, os.path.realpath(path)
-
-
-MAX_BYTES = 10 * 1024 * 1024
-_BOM = b"\xef\xbb\xbf"
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,20 +15,19 @@ PUBLISH_INTERVAL_SECONDS = 0.1
 class Transcript:
     """The output of a command: the first and the last half of `limit` bytes, and the number of bytes dropped between them.
 
-    `preview` is the beginning for users: at most `preview_limit` characters and a mark that it was cut.
+    `preview` is the beginning for users: at most PREVIEW_CHARACTERS and a mark that it was cut.
     """
 
-    def __init__(self, limit: int = MEMORY_BYTES, preview_limit: int = PREVIEW_CHARACTERS) -> None:
+    def __init__(self, limit: int = MEMORY_BYTES) -> None:
         self._half = limit // 2
         self._head = bytearray()
         self._tail = bytearray()
         self._dropped = 0
-        self._preview_limit = preview_limit
         self._preview = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def add(self, chunk: bytes) -> None:
-        if len(self._preview) <= self._preview_limit:
+        if len(self._preview) <= PREVIEW_CHARACTERS:
             self._preview += self._decoder.decode(chunk)
         room = max(self._half - len(self._head), 0)
         self._head += chunk[:room]
@@ -43,7 +42,7 @@ class Transcript:
 
     @property
     def preview(self) -> str:
-        return shorten(self._preview, self._preview_limit)
+        return shorten(self._preview)
 
     def text(self) -> str:
         if not self._dropped:
@@ -52,8 +51,8 @@ class Transcript:
         return self._head.decode("utf-8", errors="replace") + note + self._tail.decode("utf-8", errors="replace")
 
 
-def shorten(text: str, limit: int = PREVIEW_CHARACTERS) -> str:
-    return text if len(text) <= limit else text[:limit] + "\n\n..."
+def shorten(text: str) -> str:
+    return text if len(text) <= PREVIEW_CHARACTERS else text[:PREVIEW_CHARACTERS] + "\n\n..."
 
 
 class LivePreview:

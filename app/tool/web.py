@@ -27,6 +27,11 @@ _ALSO_DENIED = (
 )
 _NAT64 = ip_network("64:ff9b::/96")
 
+CONNECT_SECONDS = 10.0
+MAX_REDIRECTS = 10
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PLAIN_AGENT = "opensession"
+
 
 async def resolve(host: str, port: int) -> list[Address]:
     """All addresses of a host, in the order to try them. Raises OSError if there is none."""
@@ -136,12 +141,6 @@ def _no_cookies() -> "CookieJar":
     from http.cookiejar import CookieJar, DefaultCookiePolicy
 
     return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
-
-
-CONNECT_SECONDS = 10.0
-MAX_REDIRECTS = 10
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_PLAIN_AGENT = "opensession"
 
 
 class FetchFailed(Exception):

@@ -15,6 +15,11 @@ _WRITERS = frozenset(["tee", "cp", "mv", "ln", "install", "dd", "curl", "wget", 
 _HOOKS = ".git/"
 """Git runs the hooks in this directory."""
 
+_SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
+_EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
+_VERBATIM = re.compile(r"-j\$|\"?\$\(cat <<-?\s*['\"\\]?\w")
+"""What the run adds is a number (`make -j$(nproc)`), or a text that stands in the line."""
+
 
 class TooComplex(Exception):
     """The script is too long or nests too deep to be read."""
@@ -84,12 +89,6 @@ class Findings:
     @property
     def runs_what_it_writes(self) -> bool:
         return self._writes_hooks or bool((self._written & self._run) - {""})
-
-
-_SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
-_EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
-_VERBATIM = re.compile(r"-j\$|\"?\$\(cat <<-?\s*['\"\\]?\w")
-"""What the run adds is a number (`make -j$(nproc)`), or a text that stands in the line."""
 
 
 def flattened(words: Sequence[Word]) -> list[Word]:

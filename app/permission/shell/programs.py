@@ -21,17 +21,6 @@ strings tac tail tee test touch tr tree true type uniq unset wait wc which xclip
 _INERT = frozenset(_INERT_PROGRAMS.split())
 _RUNS_BY_OPTION: dict[str, str | tuple[str, ...]] = {"rg": ("--p", "--ho"), "sort": "--co", "less": "+", "more": "+"}
 
-
-def runs_nothing(program: str, args: Sequence[str]) -> bool:
-    """Programs that are known to run none, so that their arguments are text and files. The list may be short: others are taken to
-    run whatever they name, and what the project brings along under such a name (`./grep`), too."""
-    name = re.sub(r"^/(usr/)?bin/", "", program)
-    if name == "command":
-        return bool(args) and re.fullmatch(r"-[pvV]*[vV]", args[0]) is not None
-    option = _RUNS_BY_OPTION.get(name, ())
-    return name in _INERT and not any(arg.startswith(option) for arg in args)
-
-
 WRAPPERS = {
     **dict.fromkeys(["nohup", "setsid", "builtin", "busybox", "noglob", "!", "{", "command", "coproc"], ""),
     **dict.fromkeys(("env", "doas"), "uC"),
@@ -45,7 +34,6 @@ WRAPPERS = {
     "xargs": "aEIdLnPs",
 }
 """A rule that allows one of these allows not yet what it runs. With the letters of options that take a value."""
-
 SHELLS = frozenset(["bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh", "source", "."])
 INTERPRETERS = {
     **dict.fromkeys(("python", "pypy", "ipython"), "c"),
@@ -66,6 +54,38 @@ OWN_LANGUAGE = {
     ),
 }
 """Programs whose arguments are full of signs that mean code elsewhere, with what runs or writes something in theirs."""
+ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.DOTALL)
+_CHANGES_PROGRAMS = re.compile(
+    r"PATH|LD_\w+|DYLD_\w+|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|(\w+_)?PAGER|VISUAL|BROWSER|"
+    r"(\w+_)?EDITOR|GIT_(SSH|EXTERNAL|PROXY|ASKPASS|CONFIG|EXEC|TEMPLATE|DIR)\w*|(SSH|SUDO)_ASKPASS|NODE_OPTIONS|PERL5\w+|RUBYOPT|"
+    r"RUBYLIB|PYTHONSTARTUP|PYTHONHOME|JAVA_TOOL_OPTIONS|MAKEFLAGS|GCONV_PATH|\w+_WRAPPER|LESSOPEN|LESSCLOSE|TAR_OPTIONS"
+)
+_HARMLESS_PROGRAMS = {"", "cat", "true", ":", "less", "more"}
+_CODE_OPTION = re.compile(r"-\w*[ceEx]|--?(?:eval|exec|command|run|execute|call)|eval")
+_CODE = re.compile(r"[();|&`$<>{}!\\]|\bimport\b")
+_HARMLESS_SETTING = re.compile(
+    r"(?i)(?:user|color|advice|column|push|pull|rebase|http|fetch|log|status|branch|commit|safe)\.[\w.-]+(?:=(?!!)|$)"
+    r"|init\.defaultbranch\b|remote\.[\w-]+\.url(?:=(?!ext::)|$)"
+    r"|core\.(?:quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)\b|diff\.(?:renames|algorithm|noprefix|mnemonicprefix)\b"
+)
+_SETTING = re.compile(r"[a-zA-Z][\w-]*\..+", re.DOTALL)
+"""Of git: those that are not harmless may name a program."""
+_PROSE_OPTION = re.compile(r"-\w*m|--(?:message|title|body|notes|description|subject|comment)")
+_FIND_RUNS = re.compile(r"-exec|-execdir|-ok|-okdir")
+_MODULES_THAT_RUN_CODE = {"timeit", "code", "pdb", "runpy"}
+_TAKES_CODE = re.compile(r"--(eval|print|run|execute|command|require|import|init-command)\b")
+_MAY_TAKE_VALUE = re.compile(r"[-+]\w*[oOWXd]\w*|-r|--rcfile|--init-file")
+_NO_FILE = re.compile(r"-|eval|/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
+
+
+def runs_nothing(program: str, args: Sequence[str]) -> bool:
+    """Programs that are known to run none, so that their arguments are text and files. The list may be short: others are taken to
+    run whatever they name, and what the project brings along under such a name (`./grep`), too."""
+    name = re.sub(r"^/(usr/)?bin/", "", program)
+    if name == "command":
+        return bool(args) and re.fullmatch(r"-[pvV]*[vV]", args[0]) is not None
+    option = _RUNS_BY_OPTION.get(name, ())
+    return name in _INERT and not any(arg.startswith(option) for arg in args)
 
 
 def may_take_scripts(name: str, args: Sequence[str]) -> bool:
@@ -84,25 +104,6 @@ def is_find(name: str) -> bool:
 def entry_name(name: str) -> str:
     """`python3.11` is listed as python."""
     return name if name == "m4" else name.rstrip("0123456789.") or name
-
-
-ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.DOTALL)
-_CHANGES_PROGRAMS = re.compile(
-    r"PATH|LD_\w+|DYLD_\w+|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|(\w+_)?PAGER|VISUAL|BROWSER|"
-    r"(\w+_)?EDITOR|GIT_(SSH|EXTERNAL|PROXY|ASKPASS|CONFIG|EXEC|TEMPLATE|DIR)\w*|(SSH|SUDO)_ASKPASS|NODE_OPTIONS|PERL5\w+|RUBYOPT|"
-    r"RUBYLIB|PYTHONSTARTUP|PYTHONHOME|JAVA_TOOL_OPTIONS|MAKEFLAGS|GCONV_PATH|\w+_WRAPPER|LESSOPEN|LESSCLOSE|TAR_OPTIONS"
-)
-_HARMLESS_PROGRAMS = {"", "cat", "true", ":", "less", "more"}
-_CODE_OPTION = re.compile(r"-\w*[ceEx]|--?(?:eval|exec|command|run|execute|call)|eval")
-_CODE = re.compile(r"[();|&`$<>{}!\\]|\bimport\b")
-_HARMLESS_SETTING = re.compile(
-    r"(?i)(?:user|color|advice|column|push|pull|rebase|http|fetch|log|status|branch|commit|safe)\.[\w.-]+(?:=(?!!)|$)"
-    r"|init\.defaultbranch\b|remote\.[\w-]+\.url(?:=(?!ext::)|$)"
-    r"|core\.(?:quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)\b|diff\.(?:renames|algorithm|noprefix|mnemonicprefix)\b"
-)
-_SETTING = re.compile(r"[a-zA-Z][\w-]*\..+", re.DOTALL)
-"""Of git: those that are not harmless may name a program."""
-_PROSE_OPTION = re.compile(r"-\w*m|--(?:message|title|body|notes|description|subject|comment)")
 
 
 def changes_programs(assignment: str) -> bool:
@@ -141,13 +142,6 @@ def texts_in(args: Sequence[Word]) -> Iterator[str]:
 
 def text_or_unknown(word: Word) -> str:
     return word.value if word.is_known else UNKNOWN + word.text.strip("\"'")
-
-
-_FIND_RUNS = re.compile(r"-exec|-execdir|-ok|-okdir")
-_MODULES_THAT_RUN_CODE = {"timeit", "code", "pdb", "runpy"}
-_TAKES_CODE = re.compile(r"--(eval|print|run|execute|command|require|import|init-command)\b")
-_MAY_TAKE_VALUE = re.compile(r"[-+]\w*[oOWXd]\w*|-r|--rcfile|--init-file")
-_NO_FILE = re.compile(r"-|eval|/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 
 
 @dataclass(frozen=True, slots=True)

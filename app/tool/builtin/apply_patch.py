@@ -328,5 +328,5 @@ def _edit_permission(ctx: ToolContext, paths: list[Path], metadata: dict[str, An
 def _result(ctx: ToolContext, planned: Sequence[_PlannedChange], metadata: dict[str, Any], errors: Errors) -> ToolResult:
     lines = [f"{_MARKS[plan.type]} {relative_name(ctx, plan.result_path)}" for plan in planned]
     names = {plan.result_path: relative_name(ctx, plan.result_path) for plan in planned if plan.type != "delete"}
-    output = "\n".join(["Success: the patch is applied. Files changed:", *lines]) + changes.of_patch(names, errors)
-    return ToolResult(output, output, {**metadata, "diagnostics": changes.metadata([*names], errors)})
+    output = "\n".join(["Success: the patch is applied. Files changed:", *lines]) + changes.errors_of_patch(names, errors)
+    return ToolResult(output, output, {**metadata, "diagnostics": changes.diagnostics([*names], errors)})

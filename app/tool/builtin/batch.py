@@ -1,5 +1,5 @@
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -7,7 +7,7 @@ from pydantic import Field
 from app.permission.service import PermissionRejected
 from app.question.service import QuestionRejected
 from app.schema.base import Wire
-from app.tool.base import Tool, ToolContext, ToolResult
+from app.tool.base import Tool, ToolContext, ToolError, ToolResult
 
 MAX_CALLS = 25
 
@@ -24,16 +24,6 @@ class BatchParameters(Wire):
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOutcome:
-    """`rejection`: the user rejected the call, which ends the whole batch."""
-
-    tool: str
-    result: ToolResult | None = None
-    error: str | None = None
-    rejection: Exception | None = None
-
-
 class BatchTool(Tool[BatchParameters]):
     """Each call is stored, needs permission and is truncated like a direct call of the tool."""
 
@@ -45,42 +35,40 @@ class BatchTool(Tool[BatchParameters]):
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._call(call, ctx)) for call in accepted]
         outcomes = [task.result() for task in tasks]
-        outcomes += [BatchOutcome(call.tool, error=f"A batch takes at most {MAX_CALLS} calls") for call in surplus]
+        outcomes += [ToolError(f"A batch takes at most {MAX_CALLS} calls") for _ in surplus]
         for outcome in outcomes:
-            if outcome.rejection:
-                raise outcome.rejection
-        return _report(outcomes)
+            if isinstance(outcome, PermissionRejected | QuestionRejected):
+                raise outcome  # the user's rejection of a call ends the whole batch
+        return _report([call.tool for call in args.tool_calls], outcomes)
 
-    async def _call(self, call: BatchCall, ctx: ToolContext) -> BatchOutcome:
+    async def _call(self, call: BatchCall, ctx: ToolContext) -> ToolResult | Exception:
         if call.tool == self.id:
-            return BatchOutcome(call.tool, error="A batch cannot stand inside a batch")
+            return ToolError("A batch cannot stand inside a batch")
         try:
-            return BatchOutcome(call.tool, result=await ctx.host.call_tool(call.tool, call.parameters))
-        except (PermissionRejected, QuestionRejected) as error:
-            return BatchOutcome(call.tool, error=str(error), rejection=error)
+            return await ctx.host.call_tool(call.tool, call.parameters)
         except Exception as error:  # noqa: BLE001  a failed call is reported beside the results of the others
-            return BatchOutcome(call.tool, error=str(error) or type(error).__name__)
+            return error
 
 
-def _report(outcomes: list[BatchOutcome]) -> ToolResult:
-    total = len(outcomes)
-    successful = sum(outcome.error is None for outcome in outcomes)
+def _report(tools: Sequence[str], outcomes: Sequence[ToolResult | Exception]) -> ToolResult:
+    results = [outcome for outcome in outcomes if isinstance(outcome, ToolResult)]
+    failures = [(tool, error) for tool, error in zip(tools, outcomes, strict=True) if isinstance(error, Exception)]
+    total, successful = len(outcomes), len(results)
+    output = f"All {successful} calls succeeded. Each call's output stands with that call."
+    if failures:
+        lines = (f"- {tool}: {str(error) or type(error).__name__}" for tool, error in failures)
+        output = "\n".join([f"{successful} of {total} calls succeeded, {len(failures)} failed:", *lines])
     return ToolResult(
         title=f"Batch execution ({successful}/{total} successful)",
-        output=_summary(outcomes, successful),
-        attachments=[file for outcome in outcomes if outcome.result for file in outcome.result.attachments],
+        output=output,
+        attachments=[file for result in results for file in result.attachments],
         metadata={
             "totalCalls": total,
             "successful": successful,
-            "failed": total - successful,
-            "tools": [outcome.tool for outcome in outcomes],
-            "details": [{"tool": outcome.tool, "success": outcome.error is None} for outcome in outcomes],
+            "failed": len(failures),
+            "tools": list(tools),
+            "details": [
+                {"tool": tool, "success": isinstance(outcome, ToolResult)} for tool, outcome in zip(tools, outcomes, strict=True)
+            ],
         },
     )
-
-
-def _summary(outcomes: list[BatchOutcome], successful: int) -> str:
-    failures = [f"- {outcome.tool}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
-    if not failures:
-        return f"All {successful} calls succeeded. Each call's output stands with that call."
-    return "\n".join([f"{successful} of {len(outcomes)} calls succeeded, {len(failures)} failed:", *failures])

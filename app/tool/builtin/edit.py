@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -33,6 +34,14 @@ class TextEdit(Wire):
         return replace(text, self.old_string, self.new_string, replace_all=self.replace_all)
 
 
+async def _file_to_change(ctx: ToolContext, name: str) -> Path:
+    if not name:
+        raise ToolError("filePath is required")
+    path = locate(ctx, name)
+    await ask_if_outside(ctx, path)
+    return path
+
+
 class EditParameters(TextEdit):
     file_path: Annotated[str, Field(description="The file to change; absolute, or relative to the project directory")]
 
@@ -46,17 +55,14 @@ class EditTool(Tool[EditParameters]):
         self._editor = FileEditor(times, locks)
 
     async def execute(self, args: EditParameters, ctx: ToolContext) -> ToolResult:
-        if not args.file_path:
-            raise ToolError("filePath is required")
         args.require_change()
-        path = locate(ctx, args.file_path)
-        await ask_if_outside(ctx, path)
+        path = await _file_to_change(ctx, args.file_path)
         change = await self._editor.change(ctx, path, args.apply, args.requirement)
         metadata = change.edit_metadata()
         await ctx.host.update(metadata=metadata)
         errors = await ctx.host.errors_in({path: change.after})
-        output = "Edit applied successfully." + changes.of_file(path, errors)
-        return ToolResult(relative_name(ctx, path), output, {**metadata, "diagnostics": changes.metadata([path], errors)})
+        output = "Edit applied successfully." + changes.errors_in_file(path, errors)
+        return ToolResult(relative_name(ctx, path), output, {**metadata, "diagnostics": changes.diagnostics([path], errors)})
 
 
 class MultiEditParameters(Wire):
@@ -76,18 +82,15 @@ class MultiEditTool(Tool[MultiEditParameters]):
 
     async def execute(self, args: MultiEditParameters, ctx: ToolContext) -> ToolResult:
         _require_valid(args)
-        path = locate(ctx, args.file_path)
-        await ask_if_outside(ctx, path)
+        path = await _file_to_change(ctx, args.file_path)
         change = await self._editor.change(ctx, path, lambda text: _apply_all(text, args.edits), args.edits[0].requirement)
         errors = await ctx.host.errors_in({path: change.after})
-        output = f"Applied {len(args.edits)} edits successfully." + changes.of_file(path, errors)
-        metadata = {**change.edit_metadata(), "diagnostics": changes.metadata([path], errors)}
+        output = f"Applied {len(args.edits)} edits successfully." + changes.errors_in_file(path, errors)
+        metadata = {**change.edit_metadata(), "diagnostics": changes.diagnostics([path], errors)}
         return ToolResult(relative_name(ctx, path), output, metadata)
 
 
 def _require_valid(args: MultiEditParameters) -> None:
-    if not args.file_path:
-        raise ToolError("filePath is required")
     if not args.edits:
         raise ToolError("edits must hold at least one edit")
     for edit in args.edits:
@@ -119,17 +122,14 @@ class WriteTool(Tool[WriteParameters]):
         self._editor = FileEditor(times, locks)
 
     async def execute(self, args: WriteParameters, ctx: ToolContext) -> ToolResult:
-        if not args.file_path:
-            raise ToolError("filePath is required")
-        path = locate(ctx, args.file_path)
-        await ask_if_outside(ctx, path)
+        path = await _file_to_change(ctx, args.file_path)
         change = await self._editor.change(ctx, path, lambda _: args.content, "was read if it exists")
         errors = await ctx.host.errors_in({path: change.after})
         return ToolResult(
             title=relative_name(ctx, path),
-            output="Wrote file successfully." + changes.of_file(path, errors) + changes.of_others(path, errors),
+            output="Wrote file successfully." + changes.errors_in_file(path, errors) + changes.errors_in_others(path, errors),
             metadata={
-                "diagnostics": changes.metadata([path], errors),
+                "diagnostics": changes.diagnostics([path], errors),
                 "filepath": str(path),
                 "exists": change.original is not None,
                 **({"filediff": change.filediff()} if change.original else {}),

@@ -20,6 +20,10 @@ IGNORED = (  # noqa: SIM905
 ).split()
 """Directories and files at the top level that are left out."""
 
+MAX_SCANNED_MATCHES = 10_000
+"""The number of matches that are read; the newest of them are shown."""
+LINE_CHARACTERS = 2000
+
 
 class ListParameters(Wire):
     path: Annotated[str | None, Field(description="Directory to list; the session's own directory if absent")] = None
@@ -106,11 +110,6 @@ def _render_found(paths: list[Path], listing: Found[Path]) -> str:
     lines = [search.json_text(path) for path in paths] or ["No files found"]
     more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
     return "\n".join(lines + listing.notes(more))
-
-
-MAX_SCANNED_MATCHES = 10_000
-"""The number of matches that are read; the newest of them are shown."""
-LINE_CHARACTERS = 2000
 
 
 class GrepParameters(Wire):

@@ -29,6 +29,38 @@ _SUGGESTIONS = 3
 _LINE_BYTES = 4 * MAX_LINE_CHARS + 4
 _SKIP_BYTES = 1024 * 1024
 
+SNIFFED_BYTES = 4096
+_UNPRINTABLE_SHARE = 0.3
+# fmt: off
+_BINARY_SUFFIXES = frozenset(
+    (
+        "zip", "tar", "gz", "exe", "dll", "so", "class", "jar", "war", "7z", "doc", "docx", "xls", "xlsx",
+        "ppt", "pptx", "odt", "ods", "odp", "bin", "dat", "obj", "o", "a", "lib", "wasm", "pyc", "pyo",
+    )
+)
+# fmt: on
+_ATTACHED = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "bmp": "image/bmp",
+    "ico": "image/x-icon",
+    "tif": "image/tiff",
+    "tiff": "image/tiff",
+    "avif": "image/avif",
+    "heic": "image/heic",
+    "pdf": "application/pdf",
+}
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"%PDF-": "application/pdf",
+}
+_UNPRINTABLE = bytes(range(9)) + bytes(range(14, 32))
+
 
 class ReadParameters(Wire):
     file_path: Annotated[str, Field(description="The file to read; absolute, or relative to the project directory")]
@@ -226,40 +258,6 @@ def _trailer(page: _FilePage) -> str:
     if page.cut_by_bytes:
         return f"Output was cut at {MAX_BYTES} bytes. {go_on}"
     return f"File has more lines. {go_on}"
-
-
-SNIFFED_BYTES = 4096
-_UNPRINTABLE_SHARE = 0.3
-
-# fmt: off
-_BINARY_SUFFIXES = frozenset(
-    (
-        "zip", "tar", "gz", "exe", "dll", "so", "class", "jar", "war", "7z", "doc", "docx", "xls", "xlsx",
-        "ppt", "pptx", "odt", "ods", "odp", "bin", "dat", "obj", "o", "a", "lib", "wasm", "pyc", "pyo",
-    )
-)
-# fmt: on
-_ATTACHED = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "gif": "image/gif",
-    "webp": "image/webp",
-    "bmp": "image/bmp",
-    "ico": "image/x-icon",
-    "tif": "image/tiff",
-    "tiff": "image/tiff",
-    "avif": "image/avif",
-    "heic": "image/heic",
-    "pdf": "application/pdf",
-}
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"%PDF-": "application/pdf",
-}
-_UNPRINTABLE = bytes(range(9)) + bytes(range(14, 32))
 
 
 def attachment_mime(path: Path, head: bytes) -> str | None:

@@ -31,6 +31,15 @@ _BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-
 _CHARACTER_SETS = ("ascii", "big5", "cp", "euc", "gb", "iso", "koi8", "mac", "shift_jis", "tis", "utf-")
 _TEXT_WITH_NULS = ("utf-16", "utf-32")
 
+_NOT_CONTENT = frozenset({"script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "head"})
+_BLOCKS = frozenset(
+    """address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main
+    nav ol option p pre section table tr ul""".split()  # noqa: SIM905
+)
+_CELLS = frozenset({"td", "th"})
+_BLANK_LINES = re.compile(r"\n{3,}")
+_SPACES = re.compile(r"[ \t\r\n\f]+")
+
 
 class WebFetchParameters(Wire):
     url: Annotated[str, Field(description="Address of the page, starting with http:// or https://")]
@@ -117,16 +126,6 @@ def _known_text_encoding(name: str) -> str | None:
     except (LookupError, ValueError):
         return None
     return known if known.startswith(_CHARACTER_SETS) else None
-
-
-_NOT_CONTENT = frozenset({"script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "head"})
-_BLOCKS = frozenset(
-    """address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr li main
-    nav ol option p pre section table tr ul""".split()  # noqa: SIM905
-)
-_CELLS = frozenset({"td", "th"})
-_BLANK_LINES = re.compile(r"\n{3,}")
-_SPACES = re.compile(r"[ \t\r\n\f]+")
 
 
 def to_markdown(html: str) -> str:

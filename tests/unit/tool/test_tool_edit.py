@@ -76,12 +76,6 @@ async def test_what_is_asked(make_ctx: MakeContext, host: FakeHost, project: Pat
     assert result.title == "pkg/a.txt"
 
 
-async def test_outside_is_asked_first(bench: Workbench, host: FakeHost, project: Path) -> None:
-    bench.file("../out.txt", "one")
-    await bench.edit(project.parent / "out.txt", "one", "two")
-    assert host.permissions == ["external_directory", "edit"]
-
-
 async def test_refused_means_unchanged(bench: Workbench, host: FakeHost) -> None:
     path = bench.file("a.txt", "one")
     host.refuse = PermissionRejected()

@@ -84,60 +84,33 @@ class TestParse:
             parse(patch)
 
 
+APPLIED = {
+    "a line": ("a\nb\nc\n", ["@@", " a", "-b", "+B"], "a\nB\nc\n"),
+    "without a marker": ("a\nb\n", ["-b", "+B"], "a\nB\n"),
+    "chunks follow each other": ("x\na\nx\nb\nx\n", ["@@", "-x", "+1", "@@", " b", "-x", "+3"], "1\na\nx\nb\n3\n"),
+    "a context": ("f\n  x\ng\n  x\n", ["@@ g", "-  x", "+  y"], "f\n  x\ng\n  y\n"),
+    "nested contexts": ("A\nf\nx\nB\nf\nx\n", ["@@ B", "@@ f", "-x", "+y"], "A\nf\nx\nB\nf\ny\n"),
+    "additions alone go to the end": ("a\nb\n", ["@@", "+c", "@@", "-a", "+A"], "A\nb\nc\n"),
+    "an empty file": ("", ["@@", "+c"], "c\n"),
+    "the end is preferred": ("x\na\nx\n", ["@@", "-x", "+y", "*** End of File"], "x\na\ny\n"),
+    "right-trimmed": ("a  \n", ["@@", "-a", "+new"], "new\n"),
+    "trimmed": ("   a\n", ["@@", "-a", "+new"], "new\n"),
+    "punctuation": ("it’s – “so”…\n", ["@@", '-it\'s - "so"...', "+new"], "new\n"),
+    "a literal match before a loose one": ("  a\na\n", ["@@", "-a", "+b"], "  a\nb\n"),
+    "kept lines stay as the file has them": ("a \t\nb\n", ["@@", " a", "-b", "+c"], "a \t\nc\n"),
+    "blank lines before the next section": ("a\nb\n", ["@@", "-a", "+A", "", ""], "A\nb\n"),
+    "no final newline": ("a\nb", ["@@", "-b", "+c"], "a\nc"),
+    "no final newline before an addition": ("a\nb", ["@@", "+c"], "a\nb\nc"),
+    "CRLF": ("a\r\nb\r\n", ["@@", " a", "-b", "+c", "+d"], "a\r\nc\r\nd\r\n"),
+    "CRLF without a final one": ("a\r\nb", ["@@", "+c"], "a\r\nb\r\nc"),
+    "everything is removed": ("a\nb\n", ["@@", "-a", "-b"], ""),
+}
+
+
 class TestApply:
-    def test_a_line_is_replaced(self) -> None:
-        assert updated("a\nb\nc\n", "@@", " a", "-b", "+B") == "a\nB\nc\n"
-
-    def test_without_a_marker(self) -> None:
-        assert updated("a\nb\n", "-b", "+B") == "a\nB\n"
-
-    def test_chunks_follow_each_other(self) -> None:
-        assert updated("x\na\nx\nb\nx\n", "@@", "-x", "+1", "@@", " b", "-x", "+3") == "1\na\nx\nb\n3\n"
-
-    def test_context_says_where_to_look(self) -> None:
-        content = "def f():\n  pass\ndef g():\n  pass\n"
-        assert updated(content, "@@ def g():", "-  pass", "+  return") == "def f():\n  pass\ndef g():\n  return\n"
-
-    def test_nested_context(self) -> None:
-        content = "class A\ndef f\nx\nclass B\ndef f\nx\n"
-        assert updated(content, "@@ class B", "@@ def f", "-x", "+y") == "class A\ndef f\nx\nclass B\ndef f\ny\n"
-
-    def test_additions_alone_go_to_the_end(self) -> None:
-        assert updated("a\nb\n", "@@", "+c", "@@", "-a", "+A") == "A\nb\nc\n"
-
-    def test_a_new_line_in_an_empty_file(self) -> None:
-        assert updated("", "@@", "+c") == "c\n"
-
-    def test_the_end_of_file_marker_prefers_the_end(self) -> None:
-        assert updated("x\na\nx\n", "@@", "-x", "+y", "*** End of File") == "x\na\ny\n"
-
-    @pytest.mark.parametrize(
-        ("content", "old"),
-        [("a  \n", "a"), ("   a\n", "a"), ("it’s – “so”…\n", 'it\'s - "so"...')],
-        ids=["right-trimmed", "trimmed", "punctuation"],
-    )
-    def test_looser_and_looser(self, content: str, old: str) -> None:
-        assert updated(content, "@@", f"-{old}", "+new") == "new\n"
-
-    def test_a_literal_match_goes_before_a_loose_one(self) -> None:
-        assert updated("  a\na\n", "@@", "-a", "+b") == "  a\nb\n"
-
-    def test_kept_lines_stay_as_the_file_has_them(self) -> None:
-        assert updated("a \t\nb\n", "@@", " a", "-b", "+c") == "a \t\nc\n"
-
-    def test_blank_lines_before_the_next_section(self) -> None:
-        assert updated("a\nb\n", "@@", "-a", "+A", "", "") == "A\nb\n"
-
-    def test_a_missing_final_newline_stays_missing(self) -> None:
-        assert updated("a\nb", "@@", "-b", "+c") == "a\nc"
-        assert updated("a\nb", "@@", "+c") == "a\nb\nc"
-
-    def test_crlf_stays(self) -> None:
-        assert updated("a\r\nb\r\n", "@@", " a", "-b", "+c", "+d") == "a\r\nc\r\nd\r\n"
-        assert updated("a\r\nb", "@@", "+c") == "a\r\nb\r\nc"
-
-    def test_everything_is_removed(self) -> None:
-        assert updated("a\nb\n", "@@", "-a", "-b") == ""
+    @pytest.mark.parametrize(("content", "lines", "outcome"), APPLIED.values(), ids=list(APPLIED))
+    def test_an_update(self, content: str, lines: list[str], outcome: str) -> None:
+        assert updated(content, *lines) == outcome
 
     def test_lines_that_are_not_there(self) -> None:
         with pytest.raises(PatchError, match="not found in f:\nmissing\nlines"):

@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 from tool_host import FakeHost
 
-from app.permission.service import PermissionRejected
 from app.tool.base import ToolContext, ToolError, ToolResult
 from app.tool.builtin.edit import WriteParameters, WriteTool
 from app.tool.builtin.read import ReadParameters, ReadTool
@@ -47,20 +46,6 @@ async def test_an_existing_file_must_have_been_read(ctx: ToolContext, times: Fil
     assert (project / "a.txt").read_text() == "new\n"
 
 
-async def test_a_file_that_changed_since_it_was_read(ctx: ToolContext, times: FileTimes, project: Path) -> None:
-    await write(ctx, times, "a.txt", "mine")
-    (project / "a.txt").write_text("someone else's")
-    with pytest.raises(ToolError, match="modified since"):
-        await write(ctx, times, "a.txt", "mine again")
-    assert (project / "a.txt").read_text() == "someone else's"
-
-
-async def test_what_was_written_may_be_written_again(ctx: ToolContext, times: FileTimes, project: Path) -> None:
-    await write(ctx, times, "a.txt", "one")
-    await write(ctx, times, "a.txt", "two")
-    assert (project / "a.txt").read_text() == "two"
-
-
 async def test_the_check_can_be_turned_off(ctx: ToolContext, project: Path) -> None:
     (project / "a.txt").write_text("old")
     await write(ctx, FileTimes(check_disabled=True), "a.txt", "new")
@@ -74,18 +59,6 @@ async def test_a_file_that_appears_while_asking_is_not_overwritten(
     with pytest.raises(ToolError, match="changed by someone else"):
         await write(ctx, times, "a.txt", "mine")
     assert (project / "a.txt").read_text() == "someone else's"
-
-
-async def test_refused_means_nothing_is_made(ctx: ToolContext, times: FileTimes, host: FakeHost, project: Path) -> None:
-    host.refuse = PermissionRejected()
-    with pytest.raises(PermissionRejected):
-        await write(ctx, times, "some/folder/a.txt", "x")
-    assert list(project.iterdir()) == []
-
-
-async def test_outside_is_asked_first(ctx: ToolContext, times: FileTimes, host: FakeHost, project: Path) -> None:
-    await write(ctx, times, project.parent / "out.txt", "x")
-    assert host.permissions == ["external_directory", "edit"]
 
 
 @pytest.mark.parametrize(("name", "message"), [("", "filePath"), ("src", "directory"), ("src/a\0", "NUL")])
