@@ -34,7 +34,7 @@ from app.users.budgets import ModelAccount, ModelAccounts
 from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources, Trees
-from app.workspace.workspace import NoUndo, Workspace
+from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
 
 
@@ -232,8 +232,7 @@ class Instances:
         self._loading.start(providers.load(_unnamed_models(config, agents, connected)), "load the SDKs of models")
         extensions = await self._extensions(workspace, loaded, plugins)
         undo, walls = await workspace.snapshots(config), self.walls_of(OPERATOR)
-        no_undo = undo.reason if isinstance(undo, NoUndo) else None
-        snapshots = None if isinstance(undo, NoUndo) else undo
+        snapshots, no_undo = (None, undo) if isinstance(undo, str) else (undo, None)
         return Instance(
             location=replace(workspace.location, no_undo=no_undo),
             flags=workspace.flags,
