@@ -23,6 +23,10 @@ MAX_FILES = 200_000
 SECONDS = 10.0
 """What was listed by then is what is searched."""
 
+MATCHES_PER_FILE = 10
+MAX_MATCHES = 1000
+MAX_LINE_BYTES = 8000
+"""Of a longer line the beginning is shown, with the matches in it."""
 _SCATTERED = 4
 
 EntryKind = Literal["all", "file", "directory"]
@@ -142,12 +146,6 @@ def _scattered(word: str, path: str) -> float:
     from rapidfuzz import fuzz
 
     return _SCATTERED + 1 - fuzz.partial_ratio(word, path) / 100
-
-
-MATCHES_PER_FILE = 10
-MAX_MATCHES = 1000
-MAX_LINE_BYTES = 8000
-"""Of a longer line the beginning is shown, with the matches in it."""
 
 
 async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:

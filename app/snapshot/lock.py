@@ -18,6 +18,14 @@ from app.schema.errors import ServiceError
 from app.storage.postgres import Locks
 from app.util.tasks import forget_failure
 
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.01
+_in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+TIMEOUT_SECONDS = 120.0
+COLLECTION_TIMEOUT_SECONDS = 900.0
+"""A large repository is collected, or copied to a backup, for minutes."""
+
 
 class SnapshotFailed(ServiceError):
     """A snapshot could not be taken or read. A step then has no snapshot; a revert fails with this message."""
@@ -30,9 +38,6 @@ class SnapshotFailed(ServiceError):
         super().__init__(f"The files' snapshot failed: {reason}")
         self.reason = reason
         self.is_final = is_final
-
-
-T = TypeVar("T")
 
 
 class CoalescedRun(Generic[T]):
@@ -57,15 +62,6 @@ class CoalescedRun(Generic[T]):
             await asyncio.wait([earlier])
         self._running, self._next = self._next, None
         return await self._work()
-
-
-_POLL_SECONDS = 0.01
-_in_process: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
-
-
-TIMEOUT_SECONDS = 120.0
-COLLECTION_TIMEOUT_SECONDS = 900.0
-"""A large repository is collected, or copied to a backup, for minutes."""
 
 
 class RepositoryLock:

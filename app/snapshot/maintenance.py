@@ -15,6 +15,8 @@ from app.storage.maintenance import Finding
 from app.storage.postgres import Locks
 from app.util.project_files import HeldDirectory
 
+_TIMEOUT_SECONDS = 600
+_HASH = re.compile("[0-9a-f]{40}")
 _REMEASURE_SECONDS = 60
 _KEPT_IF_FULL_SECONDS = (3 * 24 * 3600, 24 * 3600)
 
@@ -50,10 +52,6 @@ class SnapshotQuota:
                 break
             await repository.collect(kept, is_alone=True)
         self._measured_at = float("-inf")
-
-
-_TIMEOUT_SECONDS = 600
-_HASH = re.compile("[0-9a-f]{40}")
 
 
 async def complete_trees(git_dir: Path, trees: Collection[str]) -> set[str]:

@@ -31,7 +31,7 @@ from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.users import OPERATOR, Principal
 from app.util.tasks import TaskSet
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources, Trees
-from app.workspace.workspace import NoUndo, Workspace
+from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
 
 
@@ -177,9 +177,19 @@ class Instances:
             return before
         return LanguageServers(sandbox, self._lsp_settings, config.lsp)
 
-    def _formatters(self, sandbox: SandboxWorkspace, config: Config) -> Formatters:
-        shared = self._lsp_settings
-        return Formatters(sandbox, shared.sandbox, shared.environment, config.formatter, shared.flags)
+    async def _extensions(self, workspace: Workspace, loaded: LoadedConfig, plugins: Plugins) -> InstanceExtensions:
+        config, mcp, lsp = plugins.config, self._mcp_settings, self._lsp_settings
+        sandbox = workspace.sandboxed(config)
+        return InstanceExtensions(
+            mcp=await self._mcp(sandbox, config),
+            language_servers=self._language_servers(sandbox, config),
+            formatters=Formatters(sandbox, lsp.sandbox, lsp.environment, config.formatter, lsp.flags),
+            commands=commands(config, Path(workspace.location.worktree)),
+            skills=loaded.skills,
+            hooks=plugins.hooks,
+            tools=custom_tools(plugins.tools, mcp.sandbox, mcp.environment),
+            plugins=plugins.statuses,
+        )
 
     def snapshots(self) -> list[Snapshots]:
         """Of every directory in use."""
@@ -217,20 +227,17 @@ class Instances:
         providers = self._models.providers(connected)
         agents = define(config, self._tool_output_dir)
         self._loading.start(providers.load(_unnamed_models(config, agents, connected)), "load the SDKs of models")
-        mcp = await self._mcp(workspace.sandboxed(config), config)
-        language_servers = self._language_servers(workspace.sandboxed(config), config)
-        formatters = self._formatters(workspace.sandboxed(config), config)
+        extensions = await self._extensions(workspace, loaded, plugins)
         undo, walls = await workspace.snapshots(config), self.walls_of(OPERATOR)
-        no_undo = undo.reason if isinstance(undo, NoUndo) else None
-        snapshots = None if isinstance(undo, NoUndo) else undo
+        snapshots, no_undo = (None, undo) if isinstance(undo, str) else (undo, None)
         return Instance(
             location=replace(workspace.location, no_undo=no_undo),
             flags=workspace.flags,
             config=config,
             agents=agents,
             models=InstanceModels(connected, providers),
-            extensions=_extensions(workspace, loaded, plugins, (mcp, language_servers, formatters), self._mcp_settings),
-            resources=Resources(providers, mcp, language_servers, self._closing),
+            extensions=extensions,
+            resources=Resources(providers, extensions.mcp, extensions.language_servers, self._closing),
             sandbox_workspace=replace(workspace.sandboxed(config), walls=walls),
             may_read=walls.admits,
             trees=Trees(snapshots) if snapshots else None,
@@ -247,23 +254,3 @@ def _unnamed_models(config: Config, agents: Mapping[str, Agent], connected: Conn
     for ref in refs:
         with suppress(ProviderModelNotFoundError):
             yield find(connected, ref.provider_id, ref.model_id)
-
-
-def _extensions(
-    workspace: Workspace,
-    loaded: LoadedConfig,
-    plugins: Plugins,
-    programs: tuple[McpServers, LanguageServers, Formatters],
-    shared: McpSettings,
-) -> InstanceExtensions:
-    mcp, language_servers, formatters = programs
-    return InstanceExtensions(
-        mcp=mcp,
-        language_servers=language_servers,
-        formatters=formatters,
-        commands=commands(plugins.config, Path(workspace.location.worktree)),
-        skills=loaded.skills,
-        hooks=plugins.hooks,
-        tools=custom_tools(plugins.tools, shared.sandbox, shared.environment),
-        plugins=plugins.statuses,
-    )

@@ -78,13 +78,6 @@ CONFIGURATION = "configuration"
 """A directory's state with this name: its configuration was changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoUndo:
-    """Instead of snapshots. `reason` completes "no undo here: …"."""
-
-    reason: str
-
-
 @dataclass(frozen=True)
 class WorkspaceSettings:
     data_dir: Path
@@ -174,13 +167,14 @@ class Workspace:
     def reload(self) -> None:
         self._config = None
 
-    async def snapshots(self, config: Config) -> Snapshots | NoUndo:
+    async def snapshots(self, config: Config) -> Snapshots | str:
+        """Or why there are none: what completes "no undo here: …"."""
         if config.snapshot is False:
-            return NoUndo("snapshots are switched off in the configuration (snapshot: false)")
+            return "snapshots are switched off in the configuration (snapshot: false)"
         if self._snapshots is None:
             made = self._make_snapshots()
             if self.location.git is None and (reason := await made.no_undo()):
-                return NoUndo(reason)
+                return reason
             self._snapshots = made
         return self._snapshots
 
