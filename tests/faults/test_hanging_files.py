@@ -118,7 +118,7 @@ async def test_a_server_ends_when_it_is_told_to(tmp_path: Path, pipes: list[Path
         prompts = [asyncio.create_task(client.prompt(session)) for session in sessions]
         for directory in directories:
             prompts.append(asyncio.create_task(client.post(f"/session?directory={directory}")))
-        await asyncio.sleep(2)
+        await asyncio.sleep(1)
         began = time.monotonic()
         client.process.send_signal(signal.SIGTERM)
         await client.ended(60)
