@@ -5,12 +5,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
 import pytest
+from figures import Figure
 from killable import Servers
 from over_sockets import listening
 from running_app import RunningApp, make_workspace, running_app
@@ -19,8 +20,6 @@ from user_logins import add_user, bearer
 from app.http_server import LAST_SECONDS
 from app.session import health
 from app.util.shared_threads import SharedThreads
-
-Figure = Callable[[str], None]
 
 SOON = 10.0
 DIRECTORIES = 40

@@ -6,12 +6,12 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+from figures import Figure
 from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
 from model_server import ModelServer, model_server
@@ -19,8 +19,6 @@ from processes import running_in
 from turns import assert_finished, bash, call, say, texts, tools
 
 from app.util import marks
-
-Figure = Callable[[str], None]
 
 KILLS = 30 if LONG else 2
 RECOVERED_WITHIN = 5.0 * SLACK

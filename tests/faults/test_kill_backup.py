@@ -4,19 +4,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 import pytest
+from figures import Figure
 from running_server import ROOT, clean_environment
 
 from app.backup.placing import finish_restore
 from app.backup.restoring import restore
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
-
-Figure = Callable[[str], None]
 
 KILLED_AT = ROOT / "tests" / "support" / "killed_at.py"
 

@@ -5,13 +5,14 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from figures import Figure
 from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
 from model_server import model_server
@@ -21,8 +22,6 @@ from turns import assert_finished, bash, say, texts, tools, until
 CLIENTS = 30 if LONG else 10
 ROUNDS = 6 if LONG else 1
 TURN_SECONDS = 0.5
-
-Figure = Callable[[str], None]
 
 
 async def listen(client: Client, connected: asyncio.Event) -> list[dict[str, Any]]:

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
+from figures import Figure
 from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import beside, flip
@@ -22,7 +23,6 @@ from sandboxed import needs_sandbox
 from user_logins import add_user, user
 
 pytestmark = needs_sandbox
-Figure = Callable[[str], None]
 LIBRARY = """
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from statistics import quantiles
 from typing import Any
 
+from figures import Figure
 from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
@@ -22,8 +22,6 @@ from replicas import Replicas
 from turns import bash, say, texts
 
 from app.users.tokens import TokenStore
-
-Figure = Callable[[str], None]
 
 ROUNDS = 40 if LONG else 10
 FOREIGN_P95 = 0.15 * SLACK

@@ -3,13 +3,14 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from secrets import token_hex
 from typing import Any
 
 import httpx2
 import pytest
+from figures import Figure
 from follower import Follower
 from journal_checks import not_heard
 from killable import PATIENCE, Client
@@ -22,7 +23,6 @@ from turns import say
 
 from app.bus.redis_link import RedisLink
 
-Figure = Callable[[str], None]
 KILLS = 20 if LONG else 2
 WRITERS = 3
 """Of each replica."""
