@@ -2,7 +2,6 @@
 there, what it had not finished is closed or answered, nothing runs twice or goes on, and every session takes the next prompt."""
 
 import asyncio
-import json
 import random
 import time
 from collections import Counter
@@ -22,7 +21,6 @@ from app.util import marks
 
 KILLS = 30 if LONG else 2
 RECOVERED_WITHIN = 5.0 * SLACK
-ASKED = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
 
 
 def script(kill: int) -> list[list[dict[str, Any]]]:
@@ -250,33 +248,6 @@ async def test_what_was_acknowledged_survives_being_killed(tmp_path: Path, figur
         f"{len(known.deleted)} deletes acknowledged 0 lost; {commands} commands, 0 twice, 0 left running; {pairs} calls, each "
         f"with a result; all idle {slowest:.1f} s after a restart at the most"
     )
-
-
-async def test_an_interrupted_turn_goes_on_and_what_was_asked_is_still_asked(tmp_path: Path) -> None:
-    servers = Servers(tmp_path)
-    servers.configure(ASKED)
-    servers.play([[say("Half an answer."), bash("echo shown; sleep 2")], [bash("touch asked.txt")]])
-    async with servers.start() as client:
-        cut, asking = [(await client.post("/session"))["id"] for _ in range(2)]
-        await client.post(f"/session/{cut}/prompt_async", {"parts": [{"type": "text", "text": "Hi"}]})
-        await client.condition(f"/session/{cut}/message", lambda found: "shown" in json.dumps(found))
-        await client.post(f"/session/{asking}/prompt_async", {"parts": [{"type": "text", "text": "Hi"}]})
-        (request,) = await client.condition("/permission", bool)
-    servers.play([[say("Anew.")], [say("Went on.")]])
-    async with servers.start() as client:
-        assert await client.get("/permission") == [request]
-        await client.condition("/session/status", lambda found: list(found) == [asking])
-        await client.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await client.idle()
-        assert (servers.workspace / "asked.txt").exists()
-        asked = await client.get(f"/session/{asking}/message")
-        assert texts(asked[-1]) == ["Went on."] and tools(asked)[0]["state"]["status"] == "completed"
-        closed = await client.get(f"/session/{cut}/message")
-        assert_finished(closed)
-        assert [texts(message) for message in closed[1:]] == [["Half an answer."], ["Anew."]]
-        assert not [message for message in closed if "error" in message["info"]]
-        (tool,) = tools(closed)
-        assert tool["state"]["error"] == "[Tool execution was interrupted]"
 
 
 async def test_a_server_that_starts_with_a_broken_configuration_answers_what_was_left_with_the_error(tmp_path: Path) -> None:

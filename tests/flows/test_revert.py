@@ -459,20 +459,6 @@ async def test_in_a_subdirectory_only_that_is_covered(app: RunningApp) -> None:
     assert state(below / "c.txt") == ("file", b"new\n", False)
 
 
-async def test_in_a_linked_worktree(tmp_path: Path) -> None:
-    main = make_workspace(tmp_path / "main")
-    linked = tmp_path / "linked"
-    git(main, "worktree", "add", "-q", str(linked))
-    async with talking(tmp_path, workspace=linked) as (app, session):
-        prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
-        await revert(app, session, prompt)
-        assert files(linked) == {"a.txt": ("file", b"hello\nworld\n", False)}
-        assert files(main) == {"a.txt": ("file", b"hello\nworld\n", False)}
-        await unrevert(app, session)
-        assert state(linked / "b.txt") == ("file", b"new\n", False)
-        assert not (main / "b.txt").exists()
-
-
 async def test_with_a_submodule_whose_files_stay_its_own(tmp_path: Path) -> None:
     library = make_workspace(tmp_path / "library")
     workspace = make_workspace(tmp_path / "workspace")

@@ -11,7 +11,7 @@ import pytest
 from alive import alive
 from refused_commits import refused_commits
 from running_app import RunningApp, running_app
-from turns import assert_finished, bash, parts, requests, say, statuses, talking, texts, tools, until
+from turns import assert_finished, bash, requests, say, statuses, talking, texts, tools, until
 
 from app.intake.prompt_queue import Waiting
 from app.provider.base import TextBlock
@@ -385,13 +385,6 @@ async def test_a_turn_ends_at_its_deadline_with_its_tools_ended_and_the_error_st
         assert (await app.messages(session_id))[0]["info"]["deadline"] > answer["info"]["time"]["created"]
         assert texts(await app.prompt(session_id, "two")) == ["Next."]
         assert_finished(await app.messages(session_id))
-
-
-async def test_a_deadline_that_is_met_changes_nothing(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[bash("true")], [say("One.")]], title="T") as (app, session_id):
-        answer = await app.prompt(session_id, "one", deadlineSeconds=60)
-        assert texts(answer) == ["One."] and "error" not in answer["info"]
-        assert parts(answer, "step-finish")
 
 
 async def test_the_deadline_of_a_prompt_that_joins_ends_the_turn(tmp_path: Path) -> None:

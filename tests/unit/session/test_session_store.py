@@ -201,9 +201,3 @@ async def test_deltas_of_a_part_are_announced_after_what_stands_before_them(sess
     sessions.database.gate.set()
     await sessions.store.barrier()
     assert sessions.storage.bus.order[-1] == "Hello" and len(sessions.storage.bus.order) == 2
-
-
-# Watching.
-
-
-# Sessions.
