@@ -6,11 +6,11 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figure
 from long_form import LONG, SLACK
 from processes import running_in
 from running_app import RunningApp, running_app
@@ -19,8 +19,6 @@ from turns import assert_finished, bash, call, configured, say, statuses, task, 
 
 from app.provider.base import ModelRequest, TextBlock, ToolTurn, UserTurn
 from app.provider.scripted import ScriptedTurn, parse_turn
-
-Figure = Callable[[str], None]
 
 ABORTS = 400 if LONG else 20
 AT_ONCE = 5

@@ -3,20 +3,19 @@ forbids it or that a person, who is asked, says no. What ran shows on the disk."
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from command_tricks import FILE_TOOLS, FORBIDDEN, GUARDED_EDITS, GUARDED_READS, ORDINARY, OUTSIDE
+from figures import Figure
 from long_form import LONG
 from running_app import RunningApp, running_app
 from trick_ground import SECRET, Location, model_for
 from turns import bash, pending, say, talking, tools, until
 
 from app.provider.scripted import Call, ScriptedProvider
-
-Figure = Callable[[str], None]
 
 EACH_COMMAND, EACH_CALL = (1, 1) if LONG else (16, 4)
 """The short form takes one of so many."""

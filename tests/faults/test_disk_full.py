@@ -4,18 +4,17 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figure
 from full_disk import fill, small_disk
 from killable import Client, Servers
 from long_form import SLACK
 from running_server import ROOT, clean_environment, free_port
 from turns import assert_finished, bash, call, say, texts
-
-Figure = Callable[[str], None]
 
 FINISHED_WITHIN = 5.0 * SLACK
 

@@ -1,13 +1,14 @@
 """Providers and MCP servers that send as much as they can: the server's memory has a bound, the turn ends with an error."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from figures import Figure
 from flood import Chunks, Flood, bomb, flooding, repeated, sse
 from long_form import LONG
 from real_server import MIB, RealServer, real_server
@@ -15,7 +16,6 @@ from turns import assert_finished, configured, talking
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
 JSON = "application/json"
-Figure = Callable[[str], None]
 
 FLOOD = (400 if LONG else 150) * MIB
 MOST = 220 * MIB

@@ -58,7 +58,7 @@ MALFORMED = {
 }
 
 enough_examples = settings(
-    max_examples=130 if LONG else 3,
+    max_examples=130 if LONG else 2,
     deadline=None,
     derandomize=not LONG,
     database=None,

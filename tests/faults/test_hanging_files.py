@@ -5,12 +5,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
 import pytest
+from figures import Figure
 from killable import Servers
 from over_sockets import listening
 from running_app import RunningApp, make_workspace, running_app
@@ -19,8 +20,6 @@ from user_logins import add_user, bearer
 from app.http_server import LAST_SECONDS
 from app.session import replicas
 from app.util.shared_threads import SharedThreads
-
-Figure = Callable[[str], None]
 
 SOON = 10.0
 DIRECTORIES = 40
@@ -118,7 +117,7 @@ async def test_a_server_ends_when_it_is_told_to(tmp_path: Path, pipes: list[Path
         prompts = [asyncio.create_task(client.prompt(session)) for session in sessions]
         for directory in directories:
             prompts.append(asyncio.create_task(client.post(f"/session?directory={directory}")))
-        await asyncio.sleep(2)
+        await asyncio.sleep(1)
         began = time.monotonic()
         client.process.send_signal(signal.SIGTERM)
         await client.ended(60)

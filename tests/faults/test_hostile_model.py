@@ -2,17 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figure
 from long_form import LONG
 from model_server import Chunk, Cut, ModelServer, Refusal, Step, Tokens, model_server
 from turns import assert_finished, statuses, talking, texts
-
-Figure = Callable[[str], None]
 
 MOST_CALLS = 25
 SILENCE_MS = 300

@@ -8,20 +8,19 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import product
 from pathlib import Path
 
 import pytest
+from figures import Figure
 from killable import Client, Servers
 from long_form import LONG
 from obstacles import LINKS, SECRET, put
 from running_app import RunningApp, make_workspace, running_app
 from turns import assert_finished, bash, call, say
 from user_logins import user
-
-Figure = Callable[[str], None]
 
 FLIP_SECONDS = 20.0 if LONG else 1.0
 MOST_SECONDS = 10.0

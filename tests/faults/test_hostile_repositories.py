@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from figures import Figure
 from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import LEADING_OUT, RUNNING, Attack, beside, configure, flip
@@ -23,7 +24,6 @@ from user_logins import user
 from app.provider.base import ModelRequest
 from app.provider.scripted import ScriptedTurn, parse_turn
 
-Figure = Callable[[str], None]
 WALLS = [pytest.param("require", marks=needs_sandbox, id="sandbox"), pytest.param("off", id="without")]
 AT_ONCE = 8
 TRIES = 40 if LONG else 6

@@ -2,16 +2,15 @@
 there, what it had not finished is closed or answered, nothing runs twice or goes on, and every session takes the next prompt."""
 
 import asyncio
-import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+from figures import Figure
 from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
 from model_server import ModelServer, model_server
@@ -20,11 +19,8 @@ from turns import assert_finished, bash, call, say, texts, tools
 
 from app.util import processes
 
-Figure = Callable[[str], None]
-
 KILLS = 30 if LONG else 2
 RECOVERED_WITHIN = 5.0 * SLACK
-ASKED = {"permission": {"bash": {"*": "allow", "touch *": "ask"}}}
 
 
 def script(kill: int) -> list[list[dict[str, Any]]]:
@@ -254,28 +250,22 @@ async def test_what_was_acknowledged_survives_being_killed(tmp_path: Path, figur
     )
 
 
-async def test_an_interrupted_turn_goes_on_and_what_was_asked_is_still_asked(tmp_path: Path) -> None:
+async def test_a_server_that_starts_with_a_broken_configuration_answers_what_was_left_with_the_error(tmp_path: Path) -> None:
     servers = Servers(tmp_path)
-    servers.configure(ASKED)
-    servers.play([[say("Half an answer."), bash("echo shown; sleep 2")], [bash("touch asked.txt")]])
+    servers.configure({"permission": {"bash": "ask"}})
+    servers.play([[bash("ls")], [say("Done.")]])
     async with servers.start() as client:
-        cut, asking = [(await client.post("/session"))["id"] for _ in range(2)]
-        await client.post(f"/session/{cut}/prompt_async", {"parts": [{"type": "text", "text": "Hi"}]})
-        await client.condition(f"/session/{cut}/message", lambda found: "shown" in json.dumps(found))
-        await client.post(f"/session/{asking}/prompt_async", {"parts": [{"type": "text", "text": "Hi"}]})
-        (request,) = await client.condition("/permission", bool)
-    servers.play([[say("Anew.")], [say("Went on.")]])
+        session = await client.session()
+        await client.prompt(session, path="prompt_async")
+        await client.condition("/permission", bool)
+    (servers.workspace / "opencode.json").write_text("{")
     async with servers.start() as client:
-        assert await client.get("/permission") == [request]
-        await client.condition("/session/status", lambda found: list(found) == [asking])
-        await client.post(f"/permission/{request['id']}/reply", {"reply": "once"})
         await client.idle()
-        assert (servers.workspace / "asked.txt").exists()
-        asked = await client.get(f"/session/{asking}/message")
-        assert texts(asked[-1]) == ["Went on."] and tools(asked)[0]["state"]["status"] == "completed"
-        closed = await client.get(f"/session/{cut}/message")
-        assert_finished(closed)
-        assert [texts(message) for message in closed[1:]] == [["Half an answer."], ["Anew."]]
-        assert not [message for message in closed if "error" in message["info"]]
-        (tool,) = tools(closed)
-        assert tool["state"]["error"] == "[Tool execution was interrupted]"
+        messages = await client.get(f"/session/{session}/message")
+        assert_finished(messages)
+        assert "opencode.json" in messages[-1]["info"]["error"]["data"]["message"]
+        assert (await client.get("/permission")) == []
+        servers.configure({})
+        assert (await client.prompt(session))["info"].get("error") is None
+    assert "Traceback" not in servers.log
+    assert [line for line in servers.log.splitlines() if "opencode.json:1" in line] != []

@@ -4,14 +4,12 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+from figures import Figure
 from killable import Client, Servers
 from long_form import LONG
 from turns import bash, say
-
-Figure = Callable[[str], None]
 
 FILES = 800
 KILLS = 12 if LONG else 2

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import httpx2
 import orjson
 import pytest
+from figures import Figure
 from killable import PATIENCE, Client, Servers
 from long_form import LONG
 from postgres import PostgresServer, migrated
@@ -20,8 +20,6 @@ from sqlalchemy import Engine, func, select, text
 
 from app.storage import tables
 from app.storage.engine import make_engine
-
-Figure = Callable[[str], None]
 
 KILLS = 12 if LONG else 2
 MESSAGES = 2_000

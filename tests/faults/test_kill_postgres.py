@@ -1,17 +1,15 @@
 """A server on PostgreSQL is killed (-9) within a turn and followed at once by another, which has its heartbeat alone to go by."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figure
 from killable import Client, Servers
 from long_form import SLACK
 from postgres import PostgresServer, migrated
 from turns import assert_finished, bash, say, texts, tools
-
-Figure = Callable[[str], None]
 
 RECOVERED_WITHIN = 9.0
 LOOKED_WITHIN = 3.0 * SLACK

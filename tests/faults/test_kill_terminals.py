@@ -3,14 +3,12 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 from at_terminal import at_terminal
+from figures import Figure
 from killable import Client, Servers
 from processes import running_in
-
-Figure = Callable[[str], None]
 
 MEEK = "sleep 1000 & sleep 1000"
 STUBBORN = "trap '' HUP TERM; setsid sleep 1000 & nohup sleep 1000 & sleep 1000"

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from figures import Figure
 from killable import PATIENCE, Servers
 from long_form import LONG
 from turns import bash, say
 from webhook_receiver import Received, Receiver, webhook_receiver
-
-Figure = Callable[[str], None]
 
 KILLS = 12 if LONG else 3
 EVENTS_APART = 7

@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +20,10 @@ import httpx2
 import keyword_server
 import pytest
 from event_fold import EventFold, KnownSession, folding
+from figures import Figure
 from long_form import LONG, SLACK
 from random_clients import ClientLog, RandomClients
 from running_server import ROOT, RunningServer, free_port, serving, serving_again, this_checkout
-
-Figure = Callable[[str], None]
 
 SEEDS = [int(os.environ["OPENSESSION_SEED"])] if "OPENSESSION_SEED" in os.environ else list(range(1, 11 if LONG else 2))
 SECONDS = 60.0 if LONG else 3.0

@@ -1,14 +1,17 @@
 """Clients hang up at random, and the server is killed: with `Last-Event-ID` nothing is missed and nothing comes twice."""
 
 import asyncio
-import json
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from follower import Follower
 from long_form import LONG
 from real_server import RealServer, real_server
+from turns import until
 
 CLIENTS = 30
 RESTARTS = 4 if LONG else 1
@@ -17,80 +20,59 @@ PROMPTS = 40 if LONG else 8
 THE_END = "the end"
 
 
-class Follower:
-    """One client: it follows the events, hanging up now and then, until it has seen the end."""
+class HangsUp(httpx2.HTTPError):
+    """As if the connection had broken."""
+
+
+class Restless(Follower):
+    """Follows the events from the first on, and hangs up now and then."""
 
     def __init__(self, server: RealServer, number: int) -> None:
-        self._url = f"{server.url}/event"
-        self._parts = ("full", "delta")[number % 2]
+        super().__init__([server.url], ("full", "delta")[number % 2])
+        self.start = 0
         self._random = random.Random(number)
-        self._cursor = "0"
-        self._fields: dict[str, str] = {}
-        self.connections = 0
-        self.ids: list[int] = []
-        self.texts: dict[str, str] = {}
-        self.resyncs = 0
-        self.ended = False
-
-    async def follow(self) -> None:
-        async with httpx2.AsyncClient(timeout=30) as client:
-            while not self.ended:
-                try:
-                    await self._connection(client)
-                except httpx2.TransportError:
-                    await asyncio.sleep(0.02)  # the server is being started again
-
-    async def _connection(self, client: httpx2.AsyncClient) -> None:
-        self.connections += 1
-        self._fields = {}
-        left = self._random.randint(1, 80)
-        headers = {"last-event-id": self._cursor}
-        async with client.stream("GET", self._url, params={"parts": self._parts}, headers=headers) as response:
-            async for line in response.aiter_lines():
-                self._take(line)
-                left -= 1
-                if self.ended or not left:
-                    return
+        self._left = self._random.randint(1, 80)
 
     def _take(self, line: str) -> None:
-        """An event counts when it is there whole, with the empty line at its end."""
-        if line:
-            name, _, value = line.partition(": ")
-            self._fields[name] = value
-            return
-        fields, self._fields = self._fields, {}
-        if "id" in fields:
-            self._cursor = fields["id"]
-            self.ids.append(int(self._cursor))
-        self._see(json.loads(fields["data"]))
+        super()._take(line)
+        self._left -= 1
+        if not self._left:
+            self._left = self._random.randint(1, 80)
+            raise HangsUp("has heard enough")
 
-    def _see(self, event: dict[str, Any]) -> None:
-        properties = event["properties"]
-        match event["type"]:
-            case "message.part.delta":
-                self.texts[properties["partID"]] = self.texts.get(properties["partID"], "") + properties["delta"]
-            case "message.part.updated" if "text" in properties["part"]:
-                self.texts[properties["part"]["id"]] = properties["part"]["text"]
-            case "session.created":
-                self.ended = self.ended or properties["info"]["title"] == THE_END
-            case "server.resync":
-                self.resyncs += 1
+    @property
+    def ids(self) -> list[int]:
+        return [heard.id for heard in self.events]
+
+    @property
+    def is_at_the_end(self) -> bool:
+        return any(THE_END in str(heard.event) for heard in self.events[-3:])
+
+
+@asynccontextmanager
+async def following(server: RealServer, count: int) -> AsyncIterator[list[Restless]]:
+    """Until all have heard the end."""
+    followers = [Restless(server, number) for number in range(count)]
+    tasks = [asyncio.create_task(follower.follow()) for follower in followers]
+    try:
+        yield followers
+        await until(lambda: all(follower.is_at_the_end for follower in followers), "the end")
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def test_nothing_is_missed_and_nothing_comes_twice(tmp_path: Path, figure: Any) -> None:
     with real_server(tmp_path) as server:
-        followers = [Follower(server, number) for number in range(CLIENTS)]
-        following = [asyncio.create_task(follower.follow()) for follower in followers]
-        for restart in range(RESTARTS + 1):
-            await prompt(server, PROMPTS)
-            if restart < RESTARTS:
-                await asyncio.to_thread(server.kill)
-                await asyncio.to_thread(server.start)
-        texts = await the_end(server)
-        async with asyncio.timeout(60):
-            await asyncio.gather(*following)
-        reference = Follower(server, 0)
-        await reference.follow()
+        async with following(server, CLIENTS) as followers:
+            for restart in range(RESTARTS + 1):
+                await prompt(server, PROMPTS)
+                if restart < RESTARTS:
+                    await asyncio.to_thread(server.kill)
+                    await asyncio.to_thread(server.start)
+            texts = await the_end(server)
+        async with following(server, 1) as [reference]:
+            pass
     expected = sorted(set(reference.ids))
     missed = sum(len(set(expected) - set(follower.ids)) for follower in followers)
     doubled = sum(len(follower.ids) - len(set(follower.ids)) for follower in followers)

@@ -5,18 +5,16 @@ import asyncio
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import Figure
 from full_disk import fill_to_the_last_write, small_disk
 from killable import Client, Servers
 from long_form import LONG, SLACK
 from turns import assert_finished, bash, call, say, texts, tools
-
-Figure = Callable[[str], None]
 
 TRIES = 30 if LONG else 5
 AT_ONCE = 10

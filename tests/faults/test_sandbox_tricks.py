@@ -13,6 +13,7 @@ import psutil
 import pytest
 from command_tricks import FORBIDDEN, ORDINARY, OUTSIDE
 from confined import Confined
+from figures import Figure
 from long_form import LONG
 from running_app import running_app
 from running_server import serving, this_checkout
@@ -25,7 +26,6 @@ from app.tool import process
 
 pytestmark = needs_sandbox
 
-Figure = Callable[[str], None]
 
 EACH = 1 if LONG else 16
 """The short form takes one of so many."""

@@ -3,24 +3,25 @@
 import asyncio
 import json
 import signal
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from figures import Figure
 from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
+from model_server import model_server
 from processes import running_in
-from turns import assert_finished, bash, say, texts, tools
+from turns import assert_finished, bash, say, texts, tools, until
 
 CLIENTS = 30 if LONG else 10
 ROUNDS = 6 if LONG else 1
 TURN_SECONDS = 0.5
-
-Figure = Callable[[str], None]
 
 
 async def listen(client: Client, connected: asyncio.Event) -> list[dict[str, Any]]:
@@ -263,3 +264,21 @@ async def test_idle_connections_are_closed_while_a_turn_runs(tmp_path: Path, fig
         assert texts(await answering) == ["It is done."]
         writer.close()
     figure(f"an idle connection was closed {took:.1f} s after SIGTERM, while the turn went on")
+
+
+async def test_a_title_that_is_being_made_is_waited_for(tmp_path: Path) -> None:
+    servers, gate = Servers(tmp_path), threading.Event()
+    with model_server() as model:
+        servers.configure(model.config())
+        model.title = [gate, model.TITLE]
+        async with servers.start() as client:
+            session = await client.session()
+            assert texts(await client.prompt(session)) == ["ok"]
+            await until(lambda: model.title_requests)
+            client.process.send_signal(signal.SIGTERM)
+            await stopping(client)
+            gate.set()
+            await client.ended()
+        async with servers.start() as client:
+            assert (await client.get(f"/session/{session}"))["title"] == model.TITLE
+    assert len(model.title_requests) == 1 and "Traceback" not in servers.log

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
+from figures import Figure
 from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
 from hostile_repositories import beside, flip
@@ -22,7 +23,6 @@ from sandboxed import needs_sandbox
 from user_logins import add_user, user
 
 pytestmark = needs_sandbox
-Figure = Callable[[str], None]
 LIBRARY = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,7 @@ async def test_variables_of_terminals_are_obeyed_inside_alone(ground: Ground) ->
 
 async def begun(place: Path, variables: Mapping[str, str]) -> None:
     """The program has its variables. One that these keep from working has not; it has had its time."""
-    until = time.monotonic() + 3
+    until = time.monotonic() + 1.5
     while time.monotonic() < until:
         if (place / "seen.txt").exists() and (seen := (place / "seen.txt").read_text()):
             assert all(f"{name}={value}" in seen for name, value in variables.items() if name not in ("SHELLOPTS", "n"))

@@ -80,8 +80,8 @@ async def test_one_that_does_not_answer_costs_its_seconds_once(
     writes = [call("edit", filePath="a.fake", oldString="", newString=f"wrong {number}") for number in range(4)]
     async with serving(tmp_path, *writes, server=fake(*mode.split())) as app:
         first, *others = await states(app)
-    assert 1.2 < took(first) < 2.5 and first["output"] == "Edit applied successfully."
-    assert all(took(state) < 1 and state["output"] == first["output"] for state in others)
+    assert 1.2 < took(first) < 4 and first["output"] == "Edit applied successfully."
+    assert all(took(state) < 1.4 and state["output"] == first["output"] for state in others)
 
 
 @pytest.mark.parametrize("mode", ["dead", "crash", "garbage", "huge", "hostile", "flood"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from git_files import files, git, state
+from refused_commits import refused_commits
 from revert_steps import DONE, bash, play, revert, turn, unrevert, write
 from running_app import RunningApp, make_workspace, running_app
 from turns import talking
@@ -458,20 +459,6 @@ async def test_in_a_subdirectory_only_that_is_covered(app: RunningApp) -> None:
     assert state(below / "c.txt") == ("file", b"new\n", False)
 
 
-async def test_in_a_linked_worktree(tmp_path: Path) -> None:
-    main = make_workspace(tmp_path / "main")
-    linked = tmp_path / "linked"
-    git(main, "worktree", "add", "-q", str(linked))
-    async with talking(tmp_path, workspace=linked) as (app, session):
-        prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
-        await revert(app, session, prompt)
-        assert files(linked) == {"a.txt": ("file", b"hello\nworld\n", False)}
-        assert files(main) == {"a.txt": ("file", b"hello\nworld\n", False)}
-        await unrevert(app, session)
-        assert state(linked / "b.txt") == ("file", b"new\n", False)
-        assert not (main / "b.txt").exists()
-
-
 async def test_with_a_submodule_whose_files_stay_its_own(tmp_path: Path) -> None:
     library = make_workspace(tmp_path / "library")
     workspace = make_workspace(tmp_path / "workspace")
@@ -529,3 +516,63 @@ async def test_a_revert_survives_a_restart(tmp_path: Path) -> None:
         assert (await app.get(f"/session/{session}"))["revert"]["messageID"] == prompt
         await unrevert(app, session)
         assert (app.directory / "a.txt").read_text() == "two\n"
+
+
+# An end that the database refuses to store: files and session agree, whatever is answered.
+
+
+async def changed_file(app: RunningApp) -> tuple[str, str]:
+    """The session, and its prompt that changed a.txt."""
+    session = (await app.create_session(title="T", permission=ALLOW))["id"]
+    return session, await play(app, session, bash("echo two > a.txt"))
+
+
+def text(app: RunningApp) -> str:
+    return (app.directory / "a.txt").read_text()
+
+
+async def ask(app: RunningApp, session: str, way: str, **body: Any) -> int:
+    return (await app.client.post(f"/session/{session}/{way}", json=body)).status_code
+
+
+async def test_a_revert_whose_end_is_refused_for_a_moment_is_stored_after_it(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        session, prompt = await changed_file(app)
+        refusals = iter(range(3))
+        with refused_commits() as commits:
+            commits.when = lambda: text(app) == "hello\nworld\n" and next(refusals, None) is not None
+            assert await ask(app, session, "revert", messageID=prompt) == 200
+        assert (await app.get(f"/session/{session}"))["revert"]["messageID"] == prompt
+        assert next(refusals, None) is None
+
+
+@pytest.mark.parametrize("way", ["revert", "unrevert"])
+async def test_what_is_refused_for_long_leaves_the_files_as_the_session_says(tmp_path: Path, way: str) -> None:
+    async with running_app(tmp_path) as app:
+        session, prompt = await changed_file(app)
+        before = await app.messages(session)
+        if way == "unrevert":
+            assert await ask(app, session, "revert", messageID=prompt) == 200
+        seen = text(app)
+
+        def has_begun() -> bool:
+            commits.refuses = commits.refuses or text(app) != seen
+            return commits.refuses
+
+        with refused_commits() as commits:
+            commits.when = has_begun
+            assert await ask(app, session, way, messageID=prompt) == 503
+            assert text(app) == "two\n"
+        await app.prompt(session, "And now?")
+        assert (await app.messages(session))[: len(before)] == before
+        assert "revert" not in await app.get(f"/session/{session}")
+        assert text(app) == "two\n"
+
+
+async def test_a_revert_that_is_refused_gives_no_answer_to_a_message_that_asked_for_none(tmp_path: Path) -> None:
+    async with talking(tmp_path, title="T") as (app, session):
+        kept = (await app.prompt(session, "Keep this", noReply=True))["info"]["id"]
+        with refused_commits() as commits:
+            commits.starts_with = '"revert"'
+            assert await ask(app, session, "revert", messageID=kept) == 503
+        assert not app.services.live.get(session).unstored_end

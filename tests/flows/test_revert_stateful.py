@@ -42,7 +42,7 @@ from app.snapshot.lock import SnapshotFailed
 from app.snapshot.snapshots import Snapshots, snapshot_dir
 from app.util import ids
 
-SEQUENCES = 500 if os.environ.get("OPENSESSION_LONG") else 25
+SEQUENCES = 500 if os.environ.get("OPENSESSION_LONG") else 15
 OPERATIONS = 12
 AT_ONCE = 5
 

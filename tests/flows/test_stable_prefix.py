@@ -1,6 +1,7 @@
 """What a turn sends begins with what the turn before it sent, byte by byte: providers cache by that."""
 
 import json
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +9,10 @@ from typing import Any
 
 import pytest
 from turns import bash, call, configured, priced, requests, say, talking
+from web_page import web_page
 
+from app import server
+from app.context.instruction_pages import InstructionPages, PageTimes
 from app.provider.anthropic_messages import anthropic_body
 from app.provider.base import ModelRequest
 from app.provider.openai_chat import chat_body
@@ -87,3 +91,24 @@ async def test_changed_instructions_hold_from_the_next_step_on(tmp_path: Path) -
         texts = [request.system[1] for request in requests(app)]
         assert ["Be brief." in text for text in texts] == [False, True, False]
         assert "Be long." in texts[2]
+
+
+FIRST_WAIT = 1.0
+
+
+async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "InstructionPages", lambda: InstructionPages(first_wait=FIRST_WAIT))
+    async with web_page("Never use tabs.") as page, web_page(hangs=True) as silent:
+        workspace = configured(tmp_path, {**priced(), "instructions": [page.url, silent.url]})
+        async with talking(tmp_path, workspace=workspace, title="Mine") as (app, session):
+            seconds = []
+            for _ in range(3):
+                app.provider.add([bash("echo hi")], [bash("echo ho")], [say()])
+                began = time.monotonic()
+                await app.prompt(session, "Go on")
+                seconds.append(time.monotonic() - began)
+            assert all(f"Instructions from: {page.url}\nNever use tabs." in "".join(asked.system) for asked in requests(app))
+        assert len(page.requests) == len(silent.requests) == 1
+    assert seconds[0] > FIRST_WAIT / 2 and max(seconds) < 20 * FIRST_WAIT

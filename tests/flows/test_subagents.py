@@ -194,17 +194,3 @@ async def test_a_subtask_of_the_prompt_needs_no_permission(tmp_path: Path) -> No
     (tool,) = parts(step, "tool")
     assert tool["tool"] == "task" and tool["state"]["output"].startswith("Seen.") and child["id"] in tool["state"]["output"]
     assert step["info"]["parentID"] == last["info"]["parentID"] == user["info"]["id"]
-
-
-async def test_deleting_the_parent_ends_and_removes_its_tasks(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[task()], [bash("sleep 30")]]) as (app, session):
-        async with app.events() as events:
-            await app.prompt_async(session, "Go")
-            await events.until("session.created")
-            await events.until(
-                lambda event: event.type == "message.part.updated" and event.properties["part"].get("tool") == "bash"
-            )
-            await app.call("DELETE", f"/session/{session}")
-            await events.until("session.deleted", count=2)
-            gone = [event.properties["info"]["id"] for event in events.of_type("session.deleted")]
-        assert gone[-1] == session and await app.get("/session") == [] and await statuses(app) == {}

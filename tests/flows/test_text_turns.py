@@ -139,13 +139,6 @@ async def test_an_agents_variant_goes_with_its_own_model(tmp_path: Path) -> None
     assert (shown["review"], shown["loose"], shown["build"]) == ("high", "high", None) and stored == ["high", "low", None]
 
 
-async def test_a_later_prompt_goes_to_the_model_of_the_one_before(tmp_path: Path) -> None:
-    async with talking(tmp_path, config=priced()) as (app, session):
-        await app.prompt(session, "one", model={"providerID": "acme", "modelID": "other"})
-        await app.prompt(session, "two")
-        assert [request.model.id for request in requests(app)] == ["other", "other"]
-
-
 async def test_one_small_request_titles_the_session_and_its_first_prompt(tmp_path: Path) -> None:
     async with talking(tmp_path) as (app, session):
         await app.prompt(session, "Hi")

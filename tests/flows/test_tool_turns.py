@@ -58,24 +58,6 @@ async def test_a_write_leaves_a_patch_and_the_session_s_diff(tmp_path: Path) -> 
     assert stored["summary"] == {"additions": 2, "deletions": 0, "files": 1}
 
 
-async def test_the_snapshot_is_taken_before_the_model_s_first_call_runs(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[bash("echo changed > a.txt")], [say()]]) as (app, session):
-        await app.prompt(session, "Change")
-        (diff,) = await app.get(f"/session/{session}/diff")
-    assert (diff["before"], diff["after"]) == ("hello\nworld\n", "changed\n")
-
-
-async def test_outside_git_a_turn_has_snapshots_too(tmp_path: Path) -> None:
-    (tmp_path / "workspace").mkdir()
-    async with talking(tmp_path, workspace=tmp_path / "workspace", turns=[[bash("echo x > x.txt")], [say()]]) as (app, session):
-        await app.prompt(session, "Change")
-        _, step, last = await app.messages(session)
-        (diff,) = await app.get(f"/session/{session}/diff")
-    assert (diff["file"], diff["before"], diff["after"]) == ("x.txt", "", "x\n")
-    assert types(step) == ["step-start", "tool", "step-finish", "patch"] and len(step["parts"][0]["snapshot"]) == 40
-    assert step["info"]["path"]["root"] == "/" and texts(last) == ["Done."]
-
-
 async def test_calls_of_a_step_run_at_the_same_time(tmp_path: Path) -> None:
     wait = "i=0; while [ ! -e {other} ] && [ $i -lt 500 ]; do sleep 0.02; i=$((i+1)); done; [ -e {other} ] && echo met"
     one, two = (f"touch {mine}; {wait.format(other=other)}" for mine, other in (("one", "two"), ("two", "one")))

@@ -3,19 +3,33 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
-from database_meter import Spent, metered
-from running_app import RunningApp, running_app
-from sse_reader import Received
-from turns import Step, bash, call, say, talking, texts
-
-from app.provider.base import ModelRequest, StreamEvent
+from app.provider.base import ModelRequest
+from app.provider.base import StreamEvent
 from app.provider.scripted import ScriptedProvider
+from app.util.shared_threads import Owner
+from app.util.shared_threads import WORKING_FOR
+from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
+from collections.abc import Awaitable
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from database_meter import Spent
+from database_meter import metered
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+from running_app import RunningApp
+from running_app import running_app
+from sse_reader import Received
+from turns import Step
+from turns import bash
+from turns import call
+from turns import say
+from turns import talking
+from turns import texts
+from typing import Any
+from user_logins import user
+
 
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500
@@ -167,3 +181,32 @@ async def test_four_times_the_text_takes_about_four_times_the_work(tmp_path: Pat
     short = min([await seconds_of_cpu(tmp_path / str(number), 400_000) for number in range(3)])
     long = await seconds_of_cpu(tmp_path / "long", 1_600_000)
     assert long < 6 * short, (short, long)
+
+
+class Noting(ScriptedProvider):
+    def __init__(self) -> None:
+        super().__init__(otherwise="Done.")
+        self.owners: list[Owner] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        self.owners.append(WORKING_FOR.get())
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_a_member_s_turn(tmp_path: Path) -> None:
+    provider, root = Noting(), tmp_path / "anna"
+    root.mkdir()
+    async with running_app(tmp_path, provider=provider) as app, user(app, "anna", roots=[root]) as anna:
+        session = (await anna.create_session())["id"]
+        await anna.prompt(session, "Hi")
+        await anna.prompt_async(session, "And now?")
+        await anna.prompt(session, "Then?", whenBusy="queue")
+    assert provider.owners and {*provider.owners} == {Owner("anna", str(root))}
+
+
+async def test_a_turn_without_users(tmp_path: Path) -> None:
+    provider = Noting()
+    async with running_app(tmp_path, provider=provider) as app:
+        await app.prompt((await app.create_session())["id"], "Hi")
+        assert {*provider.owners} == {Owner("", str(app.directory))}

@@ -72,17 +72,6 @@ async def test_what_is_told_of_the_project_is_as_before(app: RunningApp) -> None
     assert [path.name for path in app.directory.iterdir()] == ["a.txt"]
 
 
-async def test_a_directory_named_by_a_link_is_the_same(tmp_path: Path) -> None:
-    directory = make_directory(tmp_path)
-    (tmp_path / "link").symlink_to(directory)
-    async with running_app(tmp_path, workspace=tmp_path / "link") as app:
-        session = await new_session(app)
-        prompt = await play(app, session, bash("echo two > a.txt"), write(app.directory / "b.txt", "x"))
-        assert {diff["file"] for diff in await app.get(f"/session/{session}/diff")} == {"a.txt", "b.txt"}
-        assert "notReverted" not in (await revert(app, session, prompt))["revert"]
-        assert files(directory) == {"a.txt": ("file", b"hello\nworld\n", False)}
-
-
 async def test_edits_in_a_repository_inside_are_named(app: RunningApp) -> None:
     inner = app.directory / "inner"
     inner.mkdir()

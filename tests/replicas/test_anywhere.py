@@ -7,13 +7,14 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from figures import Figure
 from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
@@ -38,8 +39,6 @@ from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
 
 from app.session.lease import DEAD_AFTER_MS
-
-Figure = Callable[[str], None]
 
 ROUNDS = 40 if LONG else 10
 MOST_PROMPTS = 99

@@ -1,9 +1,10 @@
 """The clocks of replicas differ by ten minutes to either side: leases, order and answers are as with one clock."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from figures import Figure
 from journal_checks import changed_after_their_end, not_heard
 from postgres import PostgresServer
 from prompted_model import play
@@ -12,8 +13,6 @@ from replica_turns import Message, idle_everywhere, let_go, messages, new_sessio
 from replicas import Replicas, running_replicas
 from running_server import ROOT
 from turns import assert_finished, bash, say, texts
-
-Figure = Callable[[str], None]
 
 SHIFTS = (600, 0, -600)
 """Seconds."""

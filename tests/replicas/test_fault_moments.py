@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
 import pytest
 from cable import cable
+from figures import Figure
 from long_form import LONG, SLACK
 from postgres import PostgresServer
 from redis_server import RedisServer
@@ -26,8 +27,6 @@ from replica_rounds import (
     without_redis,
 )
 from replicas import Replicas, running_replicas
-
-Figure = Callable[[str], None]
 
 ROUNDS = int(os.environ.get("OPENSESSION_TEST_ROUNDS", 20 if LONG else 1))
 

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from figures import Figure
 from killable import Client
 from long_form import SLACK
 from postgres import PostgresServer
@@ -14,8 +15,6 @@ from redis_server import RedisServer
 from replica_turns import new_session
 from replicas import COUNT, Replicas, running_replicas
 from webhook_receiver import Receiver, webhook_receiver
-
-Figure = Callable[[str], None]
 
 ALLOWED = {"OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES": "true"}
 SESSIONS = 12

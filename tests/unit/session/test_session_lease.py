@@ -167,9 +167,6 @@ async def test_a_lease_acquired_again_while_the_old_one_is_released_stands(sessi
     assert len(await sessions.read()) == 1
 
 
-# What one server wants of another.
-
-
 async def test_what_is_abandoned_refuses_every_write_and_is_taken_over_when_it_is_stale(sessions: Sessions) -> None:
     await hold_as(sessions, sessions.leases.owner, age=DEAD_AFTER_MS + 1000)
     sessions.store.hold(sessions.leases.abandon("ses_1"))
