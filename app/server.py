@@ -3,6 +3,13 @@
 import asyncio
 import logging
 import os
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
 from app.backup.placing import open_database
 from app.bus.base import Event
 from app.bus.memory import MemoryBus
@@ -20,8 +27,7 @@ from app.lsp.servers import LspSettings
 from app.mcp.servers import McpSettings
 from app.mcp.values import CredentialStore
 from app.permission.service import Permissions
-from app.plugin.host import ApiAccess
-from app.plugin.host import PluginHost
+from app.plugin.host import ApiAccess, PluginHost
 from app.plugin.runner import HOOK_SECONDS
 from app.project.registry import Projects
 from app.provider.base import Provider
@@ -31,13 +37,10 @@ from app.provider.registry import shared_scripted
 from app.pty.programs import TerminalPrograms
 from app.pty.terminals import Terminals
 from app.question.service import Questions
-from app.runs.directories import BusyDirectories
-from app.runs.directories import DirectoryFollower
-from app.runs.directories import Disposal
+from app.runs.directories import BusyDirectories, DirectoryFollower, Disposal
 from app.runs.housekeeping import Housekeeping
 from app.runs.recovery import Recovery
-from app.runs.retention import Deletion
-from app.runs.retention import Retention
+from app.runs.retention import Deletion, Retention
 from app.sandbox.sandbox import open_sandbox
 from app.schema.errors import ServiceError
 from app.session.fork import Forks
@@ -45,73 +48,41 @@ from app.session.lease import Leases
 from app.session.live import LiveSessions
 from app.session.live_parts import SessionPublisher
 from app.session.replay import Replay
-from app.session.replicas import HealthCheck
-from app.session.replicas import Replicas
+from app.session.replicas import HealthCheck, Replicas
 from app.session.revert import Reverts
 from app.session.service import SessionService
 from app.session.share import Shares
 from app.session.store import Store
-from app.session.summary import SessionTasks
-from app.session.summary import Summaries
+from app.session.summary import SessionTasks, Summaries
 from app.session.usage import ProjectQuota
 from app.settings import Settings
-from app.steering.service import ControlQueues
-from app.steering.service import Steering
+from app.steering.service import ControlQueues, Steering
 from app.storage.directory_state import DirectoryStates
-from app.storage.repositories import journal_rows
-from app.storage.repositories import session_rows
+from app.storage.repositories import journal_rows, session_rows
 from app.storage.statements import statements
 from app.storage.writer import Writer
 from app.telemetry.telemetry import open_telemetry
-from app.tool.toolbox import ToolSettings
-from app.tool.toolbox import Toolbox
+from app.tool.toolbox import Toolbox, ToolSettings
 from app.tool.truncation import OutputStore
 from app.tool.web import PinnedRequests
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
-from app.users.accounts import Budgets
-from app.users.accounts import DayLimits
-from app.users.accounts import ModelAccounts
-from app.users.accounts import UserKeys
-from app.users.login import Login
-from app.users.login import RateLimits
-from app.users.login import Throttle
-from app.users.oidc import OidcLogins
-from app.users.oidc import OidcSettings
-from app.users.tokens import EventCursors
-from app.users.tokens import MemoryEventTokens
-from app.users.tokens import ServerSecret
-from app.users.tokens import StoredEventTokens
-from app.users.tokens import TokenStore
+from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
+from app.users.login import Login, RateLimits, Throttle
+from app.users.oidc import OidcLogins, OidcSettings
+from app.users.tokens import EventCursors, MemoryEventTokens, ServerSecret, StoredEventTokens, TokenStore
 from app.users.users import Users
 from app.util import processes
-from app.util.data_files import ServerLocks
-from app.util.data_files import volume_id
+from app.util.data_files import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
 from app.vcs.patching import Patching
-from app.vcs.worktrees import CommandSettings
-from app.vcs.worktrees import Worktrees
+from app.vcs.worktrees import CommandSettings, Worktrees
 from app.webhook.dispatcher import WebhookDispatcher
 from app.webhook.service import Webhooks
-from app.webhook.worker import WebhookOwners
-from app.webhook.worker import WorkerServices
-from app.workspace.instances import Instances
-from app.workspace.instances import ModelSources
-from app.workspace.workspace import GlobalConfig
-from app.workspace.workspace import WorkspaceSettings
-from app.workspace.workspaces import Branches
-from app.workspace.workspaces import Workspaces
-from collections.abc import Callable
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import cached_property
-from functools import partial
-from pathlib import Path
-from typing import Any
-from typing import ClassVar
-from typing import TYPE_CHECKING
-
+from app.webhook.worker import WebhookOwners, WorkerServices
+from app.workspace.instances import Instances, ModelSources
+from app.workspace.workspace import GlobalConfig, WorkspaceSettings
+from app.workspace.workspaces import Branches, Workspaces
 
 if TYPE_CHECKING:
     from app.intake.admission import Admissions

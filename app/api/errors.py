@@ -28,7 +28,7 @@ from app.schema.errors import (
 )
 from app.server import ServerStopping
 from app.storage.engine import StorageError
-from app.storage.repositories.pages import UnknownAnchor
+from app.storage.repositories.session_rows import UnknownAnchor
 from app.util.secrets import masked
 
 # As the first API describes them.

@@ -5,42 +5,26 @@ routes with the login of the request: there it is judged who may do it.
 """
 
 import asyncio
-from app.api.deps import AppServices
-from app.api.deps import CurrentInstance
-from app.api.deps import Directory
-from app.api.deps import public_base
+from html import escape
+from importlib import import_module
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, Depends, Path, Query, Request
+from fastapi.responses import HTMLResponse, Response
+from pydantic import Field
+from starlette.types import Message, Receive, Scope, Send
+
+from app.api.deps import AppServices, CurrentInstance, Directory, public_base
 from app.api.json_route import router
-from app.api.roles import MANAGES
-from app.api.roles import READS
+from app.api.roles import MANAGES, READS
 from app.mcp import signing_in
 from app.mcp.servers import McpServers
 from app.mcp.signing_in import CALLBACK_PATH
 from app.mcp.values import state_of
 from app.schema.base import Wire
-from app.schema.config import McpLocalConfig
-from app.schema.config import McpRemoteConfig
-from app.schema.project import MCPStatus
-from app.schema.project import MCPStatusConnected
-from app.schema.project import McpResource
+from app.schema.config import McpLocalConfig, McpRemoteConfig
+from app.schema.project import McpResource, MCPStatus, MCPStatusConnected
 from app.tool.external import sanitised
-from fastapi import Body
-from fastapi import Depends
-from fastapi import Path
-from fastapi import Query
-from fastapi import Request
-from fastapi.responses import HTMLResponse
-from fastapi.responses import Response
-from html import escape
-from importlib import import_module
-from pydantic import Field
-from starlette.types import Message
-from starlette.types import Receive
-from starlette.types import Scope
-from starlette.types import Send
-from typing import Annotated
-from typing import Any
-from typing import Literal
-
 
 routes = router("", 400, 403, tags=["mcp"])
 of_one = router("/mcp/{name}", 400, 403, 404, tags=["mcp"])

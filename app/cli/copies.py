@@ -2,40 +2,27 @@
 
 import asyncio
 import sys
-import typer
-from app.backup.manifest import DATABASE
-from app.cli.support import Attach
-from app.cli.support import Where
-from app.cli.support import database_must_do
-from app.cli.support import fail
-from app.cli.support import settings
-from app.cli.support import with_server
-from app.schema.errors import ServiceError
-from app.settings import Settings
-from app.snapshot.lock import SnapshotFailed
-from app.tool.web import PinnedRequests
-from app.transfer.importing import UnreadableSource
-from app.transfer.importing import read_source
-from app.transfer.opencode.database import NewerOpenCode
-from app.transfer.opencode.database import NoOpenCodeData
-from app.transfer.opencode.database import default_directory
-from app.transfer.opencode.database import readers_of
-from app.util.data_files import ServerLocks
-from collections.abc import AsyncIterator
-from collections.abc import Iterator
-from contextlib import aclosing
-from contextlib import closing
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, closing, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 from uuid import uuid4
 
+import typer
+
+from app.backup.manifest import DATABASE
+from app.cli.support import Attach, Where, database_must_do, fail, settings, with_server
+from app.schema.errors import ServiceError
+from app.settings import Settings
+from app.snapshot.lock import SnapshotFailed
+from app.tool.web import PinnedRequests
+from app.transfer.importing import UnreadableSource, read_source
+from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, default_directory, readers_of
+from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
     from app.api_client.client import ApiClient

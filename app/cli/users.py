@@ -2,25 +2,18 @@
 
 import asyncio
 import re
-import typer
-from app.cli.support import database_must_do
-from app.cli.support import fail
-from app.cli.support import settings
-from app.users.server_secret import ServerSecret
-from app.users.tokens import TokenNameTaken
-from app.users.tokens import TokenStore
-from app.users.users import Role
-from collections.abc import Callable
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import typer
+
+from app.cli.support import database_must_do, fail, settings
+from app.users.tokens import ServerSecret, TokenNameTaken, TokenStore
+from app.users.users import Role
 
 if TYPE_CHECKING:
     from app.storage.engine import Database

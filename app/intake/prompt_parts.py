@@ -3,66 +3,58 @@
 import asyncio
 import base64
 import mimetypes
-import orjson
 import os
 import stat
-from app.mcp.values import McpFailure
-from app.permission.rules import evaluate
-from app.question.service import QuestionRejected
-from app.schema.errors import BadRequest
-from app.schema.errors import unknown
-from app.schema.event import ErrorOfSession
-from app.schema.event import EventSessionError
-from app.schema.lsp import FileErrors
-from app.schema.message import UserMessage
-from app.schema.part import AgentPart
-from app.schema.part import AgentPartInput
-from app.schema.part import FileContent
-from app.schema.part import FilePart
-from app.schema.part import FilePartInput
-from app.schema.part import Part
-from app.schema.part import PartInput
-from app.schema.part import ResourceSource
-from app.schema.part import SubtaskPart
-from app.schema.part import SubtaskPartInput
-from app.schema.part import TextPart
-from app.schema.part import TextPartInput
-from app.schema.question import Answer
-from app.schema.question import QuestionInfo
-from app.schema.session import Todo
-from app.session.store import Store
-from app.tool.base import FileFormatter
-from app.tool.base import LanguageQuestion
-from app.tool.base import SubagentRequest
-from app.tool.base import Tool
-from app.tool.base import ToolContext
-from app.tool.base import ToolError
-from app.tool.base import ToolPermission
-from app.tool.base import ToolResult
-from app.tool.builtin.find import ListParameters
-from app.tool.builtin.find import ListTool
-from app.tool.builtin.read import ReadParameters
-from app.tool.builtin.read import ReadTool
-from app.tool.text_file import FileTimes
-from app.tool.text_file import Stamp
-from app.tool.truncation import OutputStore
-from app.util import ids
-from app.util.project_files import DirectoryReplaced
-from app.util.project_files import path_of
-from app.workspace.instance import Instance
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from typing import assert_never
-from urllib.parse import SplitResult
-from urllib.parse import parse_qs
-from urllib.parse import unquote
-from urllib.parse import unquote_to_bytes
-from urllib.parse import urlsplit
+from typing import Any, assert_never
+from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
 
+import orjson
+
+from app.mcp.values import McpFailure
+from app.permission.rules import evaluate
+from app.question.service import QuestionRejected
+from app.schema.errors import BadRequest, unknown
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import UserMessage
+from app.schema.part import (
+    AgentPart,
+    AgentPartInput,
+    FileContent,
+    FilePart,
+    FilePartInput,
+    Part,
+    PartInput,
+    ResourceSource,
+    SubtaskPart,
+    SubtaskPartInput,
+    TextPart,
+    TextPartInput,
+)
+from app.schema.permission import Answer, QuestionInfo
+from app.schema.project import FileErrors
+from app.schema.session import Todo
+from app.session.store import Store
+from app.tool.base import (
+    FileFormatter,
+    LanguageQuestion,
+    SubagentRequest,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolPermission,
+    ToolResult,
+)
+from app.tool.builtin.find import ListParameters, ListTool
+from app.tool.builtin.read import ReadParameters, ReadTool
+from app.tool.text_file import FileTimes, Stamp
+from app.tool.truncation import OutputStore
+from app.util import ids
+from app.util.project_files import DirectoryReplaced, path_of
+from app.workspace.instance import Instance
 
 MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
 

@@ -5,47 +5,26 @@ A turn begins when it is the first of its session's works; the session's lease k
 
 import asyncio
 import logging
-from app.schema.errors import Aborted
-from app.schema.errors import MessageError
-from app.schema.errors import NotFound
-from app.schema.errors import ServiceError
-from app.schema.errors import SessionBusy
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy
-from app.session.live import EndOfRun
-from app.session.live import LiveSession
-from app.session.live import LiveSessions
-from app.session.live import SessionWork
-from app.session.live import WorkKind
-from app.session.live import busy_in
+from app.session.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind, busy_in
 from app.storage.engine import StorageError
-from app.storage.repositories import message_rows
-from app.storage.repositories import session_rows
-from app.storage.writer import Lease
-from app.storage.writer import StaleLease
-from app.telemetry.log_lines import DIRECTORY_OF_LINES
-from app.telemetry.log_lines import SESSION_OF_LINES
-from app.telemetry.observer import TurnEnd
-from app.telemetry.observer import TurnRecord
+from app.storage.repositories import message_rows, session_rows
+from app.storage.writer import Lease, StaleLease
+from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
+from app.telemetry.observer import TurnEnd, TurnRecord
 from app.turn import ends
-from app.turn.ends import Deadline
-from app.turn.ends import TurnFailure
-from app.turn.ends import aborted
-from app.turn.ends import to_message_error
+from app.turn.ends import Deadline, TurnFailure, aborted, to_message_error
 from app.turn.turn import Turn
-from app.turn.turn_context import RunSubagent
-from app.turn.turn_context import TurnContext
-from app.turn.turn_context import TurnServices
+from app.turn.turn_context import RunSubagent, TurnContext, TurnServices
 from app.util.tasks import FailureLog
 from app.workspace.instance import Instance
-from collections.abc import Callable
-from collections.abc import Coroutine
-from contextlib import nullcontext
-from dataclasses import dataclass
-from dataclasses import field
-from typing import Any
-from typing import TypeVar
-
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from running_app import RunningApp, text_part
 
-from app.api import long_answers
+from app.api import event
 
 CURSOR = "X-Next-Cursor"
 

@@ -4,16 +4,16 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import count
+from pathlib import Path
+
+from figures import Figure
+from running_server import ROOT, clean_environment
+
 from app.backup.placing import finish_restore
 from app.backup.restoring import restore
 from app.storage.engine import make_engine
 from app.storage.migrate import upgrade
-from figures import Figure
-from itertools import count
-from pathlib import Path
-from running_server import ROOT
-from running_server import clean_environment
-
 
 KILLED_AT = ROOT / "tests" / "support" / "killed_at.py"
 

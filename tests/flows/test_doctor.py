@@ -15,9 +15,9 @@ from turns import bash, configured, say, talking, texts
 from typer.testing import CliRunner
 
 from app.cli import app as command
-from app.cli import server_checks
+from app.cli import checks
 from app.settings import Settings
-from app.storage import server_facts
+from app.storage import maintenance
 from app.storage.engine import make_engine
 
 BODY = '{"a":1}'

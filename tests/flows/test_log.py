@@ -23,7 +23,7 @@ from turns import bash, call, requests, say, talking, until
 
 from app.session.store import Store
 from app.telemetry.log_lines import JsonLines, TextLines
-from app.tool.builtin.glob import GlobTool
+from app.tool.builtin.find import GlobTool
 from app.turn import decide, retry
 from app.users.login import FAILURES
 from app.users.tokens import TokenStore

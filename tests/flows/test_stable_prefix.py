@@ -12,7 +12,7 @@ from turns import bash, call, configured, priced, requests, say, talking
 from web_page import web_page
 
 from app import server
-from app.context.instruction_pages import InstructionPages, PageTimes
+from app.context.system import InstructionPages
 from app.provider.anthropic_messages import anthropic_body
 from app.provider.base import ModelRequest
 from app.provider.openai_chat import chat_body

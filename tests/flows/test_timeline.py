@@ -1,15 +1,14 @@
 """A session's events in the second API: read, left off and read on, they tell each thing once, whatever the journal still has."""
 
 import asyncio
-import pytest
-from app.session import replay
-from app.timeline.events import place_of
 from pathlib import Path
-from running_app import RunningApp
-from running_app import running_app
 from typing import Any
+
+import pytest
+from running_app import RunningApp, running_app
 from user_logins import user
 
+from app.session import replay
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
 TURNS = [[{"text": "One."}, READ], [{"text": "Two."}]]
@@ -229,4 +228,3 @@ async def test_what_was_missed_on_the_stream_of_all_events_is_told_too(tmp_path:
     missed = [event.data["durable"]["seq"] for event in events.seen if "durable" in event.data]
     assert set(missed) <= set(seqs(whole))
     assert [event.type for event in events.seen].count("session.next.prompted") == 1
-

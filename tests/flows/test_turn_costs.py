@@ -3,33 +3,21 @@
 import asyncio
 import json
 import time
-from app.provider.base import ModelRequest
-from app.provider.base import StreamEvent
-from app.provider.scripted import ScriptedProvider
-from app.util.shared_threads import Owner
-from app.util.shared_threads import WORKING_FOR
-from collections.abc import AsyncGenerator
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from database_meter import Spent
-from database_meter import metered
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-from running_app import RunningApp
-from running_app import running_app
-from sse_reader import Received
-from turns import Step
-from turns import bash
-from turns import call
-from turns import say
-from turns import talking
-from turns import texts
 from typing import Any
+
+from database_meter import Spent, metered
+from running_app import RunningApp, running_app
+from sse_reader import Received
+from turns import Step, bash, call, say, talking, texts
 from user_logins import user
 
+from app.provider.base import ModelRequest, StreamEvent
+from app.provider.scripted import ScriptedProvider
+from app.util.shared_threads import WORKING_FOR, Owner
 
 FILES = 20
 FILE = ("x" * 99 + "\n") * 500

@@ -1,46 +1,37 @@
 """What a directory offers to its sessions: agents, commands, skills and references; the models that answer in it, and the
 providers that serve them. Secrets are masked."""
 
-from app.api.errors import ForbiddenError
-from app.api.errors import TaggedAnswer
-from app.api.errors import TaggedError
-from app.api.errors import described
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Path
+from pydantic import Field
+
+from app.api.errors import ForbiddenError, TaggedAnswer, TaggedError, described
 from app.api.roles import READS
-from app.api.v2.shapes import Located
-from app.api.v2.shapes import LocationInfo
-from app.api.v2.shapes import PlaceInstance
-from app.api.v2.shapes import PlaceLocation
-from app.api.v2.shapes import located
-from app.api.v2.shapes import router
+from app.api.v2.shapes import Located, LocationInfo, PlaceInstance, PlaceLocation, located, router
 from app.intake.command import all_commands
 from app.provider.catalogue import LONG_CONTEXT
-from app.provider.selection import config_providers
-from app.provider.selection import parse_model
+from app.provider.selection import config_providers, parse_model
 from app.schema.base import Wire
-from app.schema.model import Agent
-from app.schema.model import AgentMode
-from app.schema.model import CachePrice
-from app.schema.model import Command
-from app.schema.model import CostTier
-from app.schema.model import Modalities
-from app.schema.model import Model
-from app.schema.model import ModelLimit
-from app.schema.model import Price
-from app.schema.model import ProviderInfo
-from app.schema.model import Skill
+from app.schema.model import (
+    Agent,
+    AgentMode,
+    CachePrice,
+    Command,
+    CostTier,
+    Modalities,
+    Model,
+    ModelLimit,
+    Price,
+    ProviderInfo,
+    Skill,
+)
 from app.schema.part import ModelRef
 from app.schema.permission import Action
 from app.schema.session import SessionModel
 from app.util.secrets import masked
-from collections.abc import Iterator
-from datetime import UTC
-from datetime import datetime
-from fastapi import Path
-from pydantic import Field
-from typing import Annotated
-from typing import Any
-from typing import Literal
-
 
 health_routes = router("", tags=["health"])
 location_routes = router("", ForbiddenError, tags=["location"])

@@ -18,7 +18,6 @@ from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, 
 from app.browse.content import list_directory, read
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
-from app.schema.project import FileNode
 from app.schema.terminal import Pty, PtyInput, PtyTicket, PtyUpdate
 from app.server import Server
 from app.users.users import Principal

@@ -3,81 +3,52 @@ and the event stream of all directories, each event with its own. Parts are told
 `Last-Event-ID`, which may be the `id` of any event, is sent what it missed."""
 
 import asyncio
-from app.agent.definitions import find as find_agent
-from app.api.audit import CREATED
-from app.api.deps import AppServices
-from app.api.deps import SessionIdPath
-from app.api.deps import Who
-from app.api.deps import instance_of
-from app.api.errors import ConflictError
-from app.api.errors import ForbiddenError
-from app.api.errors import InvalidCursorError
-from app.api.errors import MessageNotFoundError
-from app.api.errors import SessionBusyError
-from app.api.errors import SessionNotFoundError
-from app.api.errors import TaggedAnswer
-from app.api.errors import described
-from app.api.event import Cursor
-from app.api.event import CursorInQuery
-from app.api.event import Token
-from app.api.event import WantedEvents
-from app.api.event import disconnected
-from app.api.event import listen
-from app.api.event import open_stream
-from app.api.event import stream
-from app.api.roles import PROMPTS
-from app.api.roles import READS
-from app.api.roles import WRITES
-from app.api.v2.shapes import Data
-from app.api.v2.shapes import InstanceOfSession
-from app.api.v2.shapes import Order
-from app.api.v2.shapes import PageCursor
-from app.api.v2.shapes import PageEnds
-from app.api.v2.shapes import data
-from app.api.v2.shapes import invalid_cursor
-from app.api.v2.shapes import read_cursor
-from app.api.v2.shapes import router
-from app.bus.frames import OWN_TYPES
-from app.provider.selection import ProviderModelNotFoundError
-from app.schema.base import MessageID
-from app.schema.base import SessionID
-from app.schema.base import Wire
-from app.schema.errors import BadRequest
-from app.schema.errors import Conflict
-from app.schema.errors import MessageNotFound
-from app.schema.event import AnnouncedEvent
-from app.schema.part import ModelRef
-from app.schema.session import CreateInput
-from app.schema.session import NoWorkspace
-from app.schema.session import RevertInput
-from app.schema.session import RevertState
-from app.schema.session import SessionModel
-from app.schema.timeline import LocationRef
-from app.schema.timeline import SessionInputAdmitted
-from app.schema.timeline import SessionMessage
-from app.schema.timeline import SessionPromptInput
-from app.schema.timeline import SessionV2Info
-from app.schema.timeline import TIMELINE_EVENTS
-from app.schema.timeline import TimelineEvent
-from app.schema.timeline import described_types
-from app.session.revert_target import revert_state
-from app.storage.repositories.session_rows import PageBeside
-from app.storage.repositories.session_rows import SessionFilter
-from app.storage.repositories.session_rows import UnknownAnchor
-from app.timeline.entries import session_info
-from app.timeline.events import LARGEST
-from app.workspace.instance import Instance
 from collections.abc import AsyncIterator
-from fastapi import Path
-from fastapi import Query
-from fastapi import Request
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 from sse_starlette import EventSourceResponse
-from typing import Annotated
-from typing import Any
-from typing import Literal
 
+from app.agent.definitions import find as find_agent
+from app.api.audit import CREATED
+from app.api.deps import AppServices, SessionIdPath, Who, instance_of
+from app.api.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidCursorError,
+    MessageNotFoundError,
+    SessionBusyError,
+    SessionNotFoundError,
+    TaggedAnswer,
+    described,
+)
+from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, disconnected, listen, open_stream, stream
+from app.api.roles import PROMPTS, READS, WRITES
+from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
+from app.bus.frames import OWN_TYPES
+from app.provider.selection import ProviderModelNotFoundError
+from app.schema.base import MessageID, SessionID, Wire
+from app.schema.errors import BadRequest, Conflict, MessageNotFound
+from app.schema.event import AnnouncedEvent
+from app.schema.part import ModelRef
+from app.schema.session import CreateInput, NoWorkspace, RevertInput, RevertState, SessionModel
+from app.schema.timeline import (
+    TIMELINE_EVENTS,
+    LocationRef,
+    SessionInputAdmitted,
+    SessionMessage,
+    SessionPromptInput,
+    SessionV2Info,
+    TimelineEvent,
+    described_types,
+)
+from app.session.revert_target import revert_state
+from app.storage.repositories.session_rows import PageBeside, SessionFilter
+from app.timeline.entries import session_info
+from app.timeline.events import LARGEST
+from app.workspace.instance import Instance
 
 routes = router("/session", tags=["session"])
 of_one = router("/session/{sessionID}", SessionNotFoundError, tags=["session"])

@@ -1,53 +1,44 @@
 """A provider that sends too much is read no further, whatever it sends too much of and in whichever format."""
 
 import gzip
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Any, cast
+
 import pytest
-from app.provider import answers
-from app.provider import registry
+from fake_provider import FakeServer, Reply, ask, events_of, sse
+from fake_provider import adapter as make
+from wire_floods import FORMATS, GATHERED, UNENDED, chat
+
+from app.provider import answers, registry
 from app.provider.anthropic_messages import Anthropic
-from app.provider.base import AnswerTooLarge
-from app.provider.base import ApiFailure
-from app.provider.base import AssistantTurn
-from app.provider.base import ContextOverflow
-from app.provider.base import FileBlock
-from app.provider.base import Finish
-from app.provider.base import ModelMessage
-from app.provider.base import ModelRequest
-from app.provider.base import Provider
-from app.provider.base import ReasoningBlock
-from app.provider.base import StreamEvent
-from app.provider.base import TextBlock
-from app.provider.base import TextDelta
-from app.provider.base import ToolCall
-from app.provider.base import ToolCallBlock
-from app.provider.base import ToolResultBlock
-from app.provider.base import ToolTurn
-from app.provider.base import Usage
-from app.provider.base import UserTurn
+from app.provider.base import (
+    AnswerTooLarge,
+    ApiFailure,
+    AssistantTurn,
+    ContextOverflow,
+    FileBlock,
+    Finish,
+    ModelMessage,
+    ModelRequest,
+    Provider,
+    ReasoningBlock,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ToolCall,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolTurn,
+    Usage,
+    UserTurn,
+)
 from app.provider.openai_chat import OpenAIChat
 from app.provider.openai_responses import OpenAIResponses
 from app.provider.registry import Connection
-from app.users.budgets import Budgets
+from app.users.accounts import Budgets
 from app.util import bounds
-from app.util.bounds import AnswerPassedLimit
-from app.util.bounds import BodyBytes
-from app.util.bounds import EventBytes
-from app.util.bounds import MAX_ERROR_BYTES
-from collections.abc import AsyncGenerator
-from fake_provider import FakeServer
-from fake_provider import Reply
-from fake_provider import adapter as make
-from fake_provider import ask
-from fake_provider import events_of
-from fake_provider import sse
-from functools import partial
-from typing import Any
-from typing import cast
-from wire_floods import FORMATS
-from wire_floods import GATHERED
-from wire_floods import UNENDED
-from wire_floods import chat
-
+from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
 
 ADAPTERS = {"chat": OpenAIChat, "responses": OpenAIResponses, "messages": Anthropic}
 FLOOD = 4_000_000
