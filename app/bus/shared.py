@@ -1,7 +1,7 @@
 """The bus of several servers with one database: every server publishes the events of all, with the same ids in the same order.
 
-Events come from the journal's order (`ordered_events`), deltas from the server that runs the session (`redis_link`,
-`remote_parts`). Without Redis the journal is read more often, and the deltas of other servers do not come.
+Events come from the journal's order (`OrderedEvents`), deltas from the server that runs the session (`RedisLink`,
+`RemoteParts`). Without Redis the journal is read more often, and the deltas of other servers do not come.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""Helpers without a domain word: clock, ids, paths, git, logging of repeated failures, tasks."""
+"""Helpers without a domain word: clock, ids, environment, files of projects and of the data directory, processes, tasks."""
