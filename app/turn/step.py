@@ -137,8 +137,7 @@ class Step:
         attempt, began = 0, clock.now_ms()
         while True:
             try:
-                # A task of its own: an event resumes what reads the stream, and not all of the turn around it.
-                return await asyncio.create_task(self._attempt(request), name="stream of a model")
+                return await self._attempt(request)
             except ProviderFailure as failure:
                 if self._calls.started and not isinstance(failure, AnswerTooLarge):
                     log.warning("the stream broke after a tool was started: %s", failure)

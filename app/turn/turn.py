@@ -137,7 +137,8 @@ class Turn:
             bypass_agent_check=_names_agent(prompt),
         )
         step = Step(ctx, calls)
-        await step.run(lambda: self._request(user, agent, model, history, calls.specs()))
+        # A task of its own: an event of the stream resumes the step, and not all of the turn around it.
+        await asyncio.create_task(step.run(lambda: self._request(user, agent, model, history, calls.specs())), name="step")
         return step
 
     async def _resume(self, open_message: MessageWithParts, history: Sequence[MessageWithParts]) -> bool:

@@ -293,7 +293,7 @@ async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count
 async def test_a_model_whose_answer_cannot_be_stored_is_not_asked(tmp_path: Path) -> None:
     with refused_commits() as commits:
         async with running_app(tmp_path, turns=[[say("Now.")]]) as app:
-            commits.starts_with = "'assistant'"
+            commits.starts_with = "'role': 'assistant'"
             message = await stored_after_refusals(app, commits)
             assert requests(app) == [] and message["info"]["error"]["data"]["message"] == NOT_STORED
             assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Now."]

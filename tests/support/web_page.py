@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class WebPage:
-    """`answering` unset: requests hang. `etag`: a request that knows it gets a 304."""
+    """`answering` unset: requests hang."""
 
     body: str
     status: str = "200 OK"
-    etag: str = ""
     url: str = ""
     content_type: str = "text/plain"
     answering: asyncio.Event = field(default_factory=asyncio.Event)
@@ -24,17 +23,15 @@ class WebPage:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             self.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
             await self.answering.wait()
-            known = bool(self.etag) and f"if-none-match: {self.etag}" in self.requests[-1].lower()
-            self.statuses.append("304 Not Modified" if known else self.status)
-            writer.write(self._head() + (b"" if known else self.body.encode()))
+            self.statuses.append(self.status)
+            writer.write(self._head() + self.body.encode())
             await writer.drain()
         writer.close()
 
     def _head(self) -> bytes:
-        etag = f"ETag: {self.etag}\r\n" if self.etag else ""
         kind = f"Content-Type: {self.content_type}\r\n"
-        length = 0 if self.statuses[-1].startswith("304") else len(self.body.encode())
-        return f"HTTP/1.1 {self.statuses[-1]}\r\n{etag}{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n".encode()
+        length = len(self.body.encode())
+        return f"HTTP/1.1 {self.statuses[-1]}\r\n{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n".encode()
 
 
 @asynccontextmanager

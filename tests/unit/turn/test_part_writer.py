@@ -37,6 +37,17 @@ async def test_a_part_that_streams_is_read_as_it_stands(sessions: Sessions, writ
     assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
 
 
+async def test_where_nobody_listens_text_is_read_and_not_announced(sessions: Sessions, writer: PartWriter) -> None:
+    sessions.storage.publisher.heard = ()
+    writer.start_text("1", None)
+    append(sessions, writer, "1", "H")
+    await sessions.store.barrier()
+    append(sessions, writer, "1", "ello")
+    message = await sessions.store.message("ses_1", writer.message.id)
+    assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hello"]
+    assert [delta.text for delta in sessions.storage.bus.deltas] == ["H"]
+
+
 async def test_blocks_may_overlap(sessions: Sessions, writer: PartWriter) -> None:
     writer.start_reasoning("r", {"acme": {"signature": ""}})
     append(sessions, writer, "r", "hm")
