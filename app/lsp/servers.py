@@ -168,7 +168,8 @@ class LanguageServers:
         if command is None or settings is None:
             return None
         program = partial(self._program, kind, command, root)
-        return LspTarget(kind, root, top, settings, program, partial(self._tell_diagnosed, kind.id), self._tell_changed)
+        changed = partial(self._announce, EventLspUpdated(properties=Nothing()))
+        return LspTarget(kind, root, top, settings, program, partial(self._tell_diagnosed, kind.id), changed)
 
     def _program(self, kind: ServerKind, command: Sequence[str], root: Path) -> Program:
         env = {**self._settings.environment, **(kind.env or {})}
@@ -182,9 +183,6 @@ class LanguageServers:
 
     def _announce(self, event: AnnouncedEvent) -> None:
         self._settings.announce(str(self._workspace.directory), event)
-
-    def _tell_changed(self) -> None:
-        self._announce(EventLspUpdated(properties=Nothing()))
 
     def _tell_diagnosed(self, kind: str, path: Path) -> None:
         """Soon, and not each time: a server may speak of a file ten times a second."""

@@ -185,7 +185,7 @@ class _GitProcess:
         self._killed = False
 
     def run(self, stdin: bytes, timeout: float) -> GitResult:
-        process = self._started()
+        process = self._start()
         if isinstance(process, GitResult):
             return process
         try:
@@ -199,7 +199,7 @@ class _GitProcess:
     def run_at_most(self, max_bytes: int, timeout: float) -> GitResult:
         """Kills git when it prints more. Its messages go to a file: nobody reads them while its output is read."""
         with tempfile.TemporaryFile() as messages:
-            process = self._started(messages)
+            process = self._start(messages)
             if isinstance(process, GitResult):
                 return process
             deadline = threading.Timer(timeout, self.kill)
@@ -220,30 +220,27 @@ class _GitProcess:
     def _timed_out(self, timeout: float) -> GitResult:
         return GitResult(TIMED_OUT, b"", f"{self._shown} took longer than {timeout:g} s")
 
-    def _started(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | GitResult":
+    def _start(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | GitResult":
+        """The result where it does not start."""
         try:
-            process = self._start(stderr)
+            program = self._make()
+            with self._guard:
+                if self._killed:
+                    return GitResult(-signal.SIGTERM, b"", "cancelled")
+                self._is_confined = program.is_confined
+                self._process = subprocess.Popen(
+                    program.argv,
+                    cwd=program.cwd,
+                    env=program.env,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    pass_fds=self._pass_fds,
+                    start_new_session=True,
+                )
+                return self._process
         except OSError as error:
             return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
-        return process or GitResult(-signal.SIGTERM, b"", "cancelled")
-
-    def _start(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | None":
-        program = self._make()
-        with self._guard:
-            if self._killed:
-                return None
-            self._is_confined = program.is_confined
-            self._process = subprocess.Popen(
-                program.argv,
-                cwd=program.cwd,
-                env=program.env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                pass_fds=self._pass_fds,
-                start_new_session=True,
-            )
-            return self._process
 
     def kill(self) -> None:
         """Sends SIGTERM first, so that git removes its lock files and half-written objects. Bubblewrap, with which all in the

@@ -309,7 +309,8 @@ class FileEditor:
             original = await asyncio.to_thread(text_file.read, path, root)
             self._require(ctx.session_id, path, original, requirement)
             change = await asyncio.to_thread(plan_change, path, original, derive)
-            await ctx.host.require_permission(_edit_permission(ctx, change))
+            about = {"filepath": str(path), "diff": change.diff}
+            await ctx.host.require_permission(ToolPermission("edit", [relative_name(ctx, path)], ["*"], about))
             require_in_place(ctx, path)
             text_file.require_unchanged(path, original, root)
             stamp = await text_file.finish_in_thread(text_file.write, path, change.data, None, root)
@@ -334,10 +335,6 @@ def plan_change(path: Path, original: TextFile | None, derive: Callable[[str], s
     after = derive(before)
     delta = compare(str(path), text_file.json_text(before), text_file.json_text(after))
     return TextChange(path, original, after, text_file.encode(after, original), delta)
-
-
-def _edit_permission(ctx: ToolContext, change: TextChange) -> ToolPermission:
-    return ToolPermission("edit", [relative_name(ctx, change.path)], ["*"], {"filepath": str(change.path), "diff": change.diff})
 
 
 def errors_in_file(path: Path, errors: Errors) -> str:

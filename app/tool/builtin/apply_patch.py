@@ -246,7 +246,11 @@ def _verification_error(error: Exception) -> ToolError:
 def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_LocatedChange]:
     for change in changes:
         _require_no_link(ctx, change)
-    return [_LocatedChange(change, locate(ctx, change.path), _move_target(ctx, change)) for change in changes]
+    located = []
+    for change in changes:
+        move_to = change.move_to if isinstance(change, UpdateFile) else None
+        located.append(_LocatedChange(change, locate(ctx, change.path), locate(ctx, move_to) if move_to else None))
+    return located
 
 
 def _require_no_link(ctx: ToolContext, change: PatchChange) -> None:
@@ -254,10 +258,6 @@ def _require_no_link(ctx: ToolContext, change: PatchChange) -> None:
     takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
     if takes_away and (ctx.directory / change.path).is_symlink():
         raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
-
-
-def _move_target(ctx: ToolContext, change: PatchChange) -> Path | None:
-    return locate(ctx, change.move_to) if isinstance(change, UpdateFile) and change.move_to else None
 
 
 def _changed_paths(steps: list[_LocatedChange]) -> list[Path]:
