@@ -5,6 +5,7 @@ Beside these two, and ignored by OpenCode: `todo`, `diff`, and the session's des
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from io import StringIO
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -155,8 +156,10 @@ def read_document(body: bytes, max_part_bytes: int, *, new_ids: bool = False) ->
     """Checks a document's JSON. With `new_ids` sessions, messages and parts get other ids than it names. Raises InvalidDocument,
     and TooLarge for the whole or for a part."""
     value = _load(body)
-    document = _read(value, max_part_bytes)
-    return _read(with_new_ids(value), max_part_bytes) if new_ids else document
+    if new_ids:
+        with suppress(AttributeError, KeyError, TypeError):  # it has another form, which the check names
+            value = with_new_ids(value)
+    return _read(value, max_part_bytes)
 
 
 def _load(body: bytes) -> Any:
@@ -295,7 +298,7 @@ def _dotted(path: FieldPath) -> str:
 
 
 def with_new_ids(document: dict[str, Any]) -> dict[str, Any]:
-    """A checked document with new ids, wherever they are named. Ids of messages and parts are those of the session they are named
+    """A document with new ids, wherever they are named. Ids of messages and parts are those of the session they are named
     in, else of any other of the document."""
     histories = [document, *document.get("children", ())]
     sessions = {each["info"]["id"]: ids.descending("session") for each in histories}
