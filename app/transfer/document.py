@@ -300,12 +300,19 @@ def _dotted(path: FieldPath) -> str:
 def with_new_ids(document: dict[str, Any]) -> dict[str, Any]:
     """A document with new ids, wherever they are named. Ids of messages and parts are those of the session they are named
     in, else of any other of the document."""
-    histories = [document, *document.get("children", ())]
+    histories = [document, *_as_list(document.get("children", []))]
     sessions = {each["info"]["id"]: ids.descending("session") for each in histories}
-    inner = [_new_inner_ids(each["messages"]) for each in histories]
+    inner = [_new_inner_ids(_as_list(each["messages"])) for each in histories]
     everywhere = {old: new for each in inner for old, new in each.items()}
     root, *children = [_renamed(each, {**everywhere, **own, **sessions}) for each, own in zip(histories, inner, strict=True)]
     return {**root, "children": children}
+
+
+def _as_list(value: Any) -> list[Any]:
+    """Raises TypeError for anything else, also for what can be walked as a list can."""
+    if not isinstance(value, list):
+        raise TypeError
+    return value
 
 
 def _new_inner_ids(messages: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -313,7 +320,7 @@ def _new_inner_ids(messages: Sequence[dict[str, Any]]) -> dict[str, str]:
     new = {}
     for message in messages:
         new[message["info"]["id"]] = ids.ascending("message")
-        new |= {part["id"]: ids.ascending("part") for part in message["parts"]}
+        new |= {part["id"]: ids.ascending("part") for part in _as_list(message["parts"])}
     return new
 
 
