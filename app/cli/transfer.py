@@ -14,7 +14,6 @@ import typer
 from app.cli.attach import Attach, Where, with_server
 from app.cli.support import fail, settings
 from app.tool.web.pinned import PinnedRequests
-from app.transfer.importing import UnreadableSource, read_source
 
 if TYPE_CHECKING:
     from app.api_client.client import ApiClient
@@ -85,6 +84,7 @@ def import_document(
     source: DocumentSource, new_ids: IdsOption = ImportedIds.KEEP, attach: Attach = None, where: Where = None
 ) -> None:
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
+    from app.transfer.importing import UnreadableSource
 
     async def store(api: "ApiClient") -> Any:
         return await api.upload("/session/import", await _document(source), ids=new_ids.value)
@@ -100,6 +100,8 @@ def import_document(
 
 
 async def _document(source: str) -> bytes:
+    from app.transfer.importing import read_source
+
     given = settings()
     requests = PinnedRequests(allow_private=given.allow_private_addresses)
     return await read_source(source, requests, given.max_import_bytes)
