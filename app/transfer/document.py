@@ -5,6 +5,7 @@ Beside these two, and ignored by OpenCode: `todo`, `diff`, and the session's des
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from io import StringIO
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -155,8 +156,10 @@ def read_document(body: bytes, max_part_bytes: int, *, new_ids: bool = False) ->
     """Checks a document's JSON. With `new_ids` sessions, messages and parts get other ids than it names. Raises InvalidDocument,
     and TooLarge for the whole or for a part."""
     value = _load(body)
-    document = _read(value, max_part_bytes)
-    return _read(with_new_ids(value), max_part_bytes) if new_ids else document
+    if new_ids:
+        with suppress(AttributeError, KeyError, TypeError):  # it has another form, which the check names
+            value = with_new_ids(value)
+    return _read(value, max_part_bytes)
 
 
 def _load(body: bytes) -> Any:
@@ -295,14 +298,21 @@ def _dotted(path: FieldPath) -> str:
 
 
 def with_new_ids(document: dict[str, Any]) -> dict[str, Any]:
-    """A checked document with new ids, wherever they are named. Ids of messages and parts are those of the session they are named
+    """A document with new ids, wherever they are named. Ids of messages and parts are those of the session they are named
     in, else of any other of the document."""
-    histories = [document, *document.get("children", ())]
+    histories = [document, *_as_list(document.get("children", []))]
     sessions = {each["info"]["id"]: ids.descending("session") for each in histories}
-    inner = [_new_inner_ids(each["messages"]) for each in histories]
+    inner = [_new_inner_ids(_as_list(each["messages"])) for each in histories]
     everywhere = {old: new for each in inner for old, new in each.items()}
     root, *children = [_renamed(each, {**everywhere, **own, **sessions}) for each, own in zip(histories, inner, strict=True)]
     return {**root, "children": children}
+
+
+def _as_list(value: Any) -> list[Any]:
+    """Raises TypeError for anything else, also for what can be walked as a list can."""
+    if not isinstance(value, list):
+        raise TypeError
+    return value
 
 
 def _new_inner_ids(messages: Sequence[dict[str, Any]]) -> dict[str, str]:
@@ -310,7 +320,7 @@ def _new_inner_ids(messages: Sequence[dict[str, Any]]) -> dict[str, str]:
     new = {}
     for message in messages:
         new[message["info"]["id"]] = ids.ascending("message")
-        new |= {part["id"]: ids.ascending("part") for part in message["parts"]}
+        new |= {part["id"]: ids.ascending("part") for part in _as_list(message["parts"])}
     return new
 
 

@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -126,8 +126,11 @@ async def changed_files(location: Location) -> list[VcsFileStatus]:
 
 async def changed_in_checkout(allowed: AllowedPaths) -> list[ChangedFile]:
     """In the whole checkout since HEAD, by paths that are relative to the directory. A link may lead anywhere: only that it
-    changed is reported."""
-    changes = await _changes_since_head(allowed.git, []) if allowed.git else []
+    changed is reported. Nothing of a repository that is damaged."""
+    changes: list[GitChange] = []
+    if allowed.git is not None:
+        with suppress(GitFailed):
+            changes = await _changes_since_head(allowed.git, [])
     return await asyncio.to_thread(_seen_from, allowed, changes)
 
 
