@@ -26,7 +26,7 @@ from app.sandbox.scope import private_directory
 
 SECRET = "marked-secret"
 ALLOW_ALL = [{"permission": "*", "pattern": "*", "action": "allow"}]
-FLIP_SECONDS = 20.0 if LONG else 1.0
+FLIP_SECONDS, LEAST_TRIES = 20.0 if LONG else 1.0, 10
 
 
 @dataclass
@@ -276,7 +276,7 @@ async def test_a_race_wins_nothing(tmp_path: Path, way: str) -> None:
         session = await session_in(anna, ground.project)
         until_then, received = time.monotonic() + FLIP_SECONDS, []
         with exchanging(ground.project, ground.victim):
-            while time.monotonic() < until_then:
+            while time.monotonic() < until_then or len(received) < LEAST_TRIES:
                 received.append((await RACED[way](anna, str(ground.project), session)).text)
         assert not [text for text in received if LEAKED[way] in text]
         (ground.project / "unt.txt").write_text(f"{SECRET}\n")  # now it is anna's
@@ -330,7 +330,7 @@ async def test_a_command_has_no_other_ones_home(tmp_path: Path) -> None:
         until_then, command = time.monotonic() + FLIP_SECONDS, {"agent": "build", "command": "sh look.sh"}
         said = []
         with exchanging(ground.project, ground.victim, pause=0.004):
-            while time.monotonic() < until_then:
+            while time.monotonic() < until_then or len(said) < LEAST_TRIES:
                 said.append((await anna.client.post(f"/session/{session}/shell", json=command)).text)
         assert not [text for text in said if SECRET in text]
         assert not list(of_bert.glob("*/planted"))
@@ -371,7 +371,7 @@ async def test_an_attached_file_is_the_one_that_was_judged(tmp_path: Path, mime:
         file = {"type": "file", "mime": mime, "url": f"file://{place}", "filename": "ff.txt"}
         until_then, answers = time.monotonic() + FLIP_SECONDS, []
         with exchanging(place, ground.victim / "unt.txt"):
-            while time.monotonic() < until_then:
+            while time.monotonic() < until_then or len(answers) < LEAST_TRIES:
                 body = {"parts": [text_part("look"), file], "noReply": True}
                 answers.append((await anna.client.post(f"/session/{session}/message", json=body)).text)
         assert SECRET not in str(answers) and "bWFya2VkLXNlY3JldA" not in str(answers)

@@ -93,7 +93,7 @@ async def test_changed_instructions_hold_from_the_next_step_on(tmp_path: Path) -
         assert "Be long." in texts[2]
 
 
-FIRST_WAIT = 1.0
+FIRST_WAIT = 2.0
 
 
 async def test_a_page_that_hangs_is_waited_for_once_and_one_that_answers_is_fetched_once(
