@@ -1,13 +1,13 @@
 """The diagram and the table of packages in docs/architecture.md are those of the code and of the import contracts."""
 
-import ast
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-APP = ROOT / "app"
+from source_trees import APP, ROOT, imported_by, trees_below
+
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 EVERYWHERE = ("schema", "util")
 """Packages that any other may import; left out of the diagram."""
@@ -20,15 +20,10 @@ def packages(folder: Path) -> set[str]:
     return {init.parent.name for init in folder.glob("*/__init__.py")}
 
 
-def imports(package: str) -> Iterator[str]:
+def imports(package: str) -> set[str]:
     """The other packages that one imports."""
-    for file in (APP / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [node.module] if isinstance(node, ast.ImportFrom) else []
-            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            yield from (
-                name.split(".")[1] for name in names if name and name.startswith("app.") and f"app.{package}." not in f"{name}."
-            )
+    names = {name for tree in trees_below(APP / package).values() for name in imported_by(tree) if name.startswith("app.")}
+    return {name.split(".")[1] for name in names} - {package}
 
 
 def below(package: str, edges: Edges) -> set[str]:
@@ -44,9 +39,10 @@ def without_implied(edges: Edges) -> Edges:
     }
 
 
+@cache
 def edges_of_code() -> Edges:
     shown = packages(APP) - set(EVERYWHERE)
-    return without_implied({package: frozenset(shown & set(imports(package))) for package in shown})
+    return without_implied({package: frozenset(shown & imports(package)) for package in shown})
 
 
 def diagram(edges: Edges) -> str:

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from source_trees import APP, ROOT, tree_of
 
-ROOT = Path(__file__).parents[2]
-APP = ROOT / "app"
 PACKAGES = sorted(file.parent for file in APP.rglob("__init__.py"))
 ROOMS = [package for package in PACKAGES if package.parent == APP]
 
 
 def types(file: Path) -> Iterator[tuple[str, int, str]]:
     """Name, line and definition of each class, and of the types that a module names: `Decision = Allowed | Forbidden`."""
-    tree = ast.parse(file.read_text())
+    tree = tree_of(file)
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             yield node.name, node.lineno, f"{file}:{node.lineno}"
@@ -64,7 +63,7 @@ def test_a_repeated_name_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(ROOT)))
 def test_a_package_says_what_lives_there(package: Path) -> None:
-    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    text = ast.get_docstring(tree_of(package / "__init__.py")) or ""
     assert text
     assert missing_modules(package, text) == []
     assert package not in ROOMS or package.name == "util" or re.search(r"\bBegin at `", text), "it names the module to begin at"

@@ -2,9 +2,9 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-APP = Path(__file__).parents[2] / "app"
+from source_trees import APP, trees_below
+
 ROOMS = ("config", "context", "project", "workspace", "agent", "plugin", "snapshot", "sandbox", "lsp", "formatter")
 METHODS = {"open", "read_text", "read_bytes", "fdopen", "scandir", "iterdir", "listdir", "glob", "iglob", "rglob"}
 OPENERS = {"open(", *(f".{name}(" for name in METHODS)}
@@ -39,13 +39,9 @@ def calls(tree: ast.AST) -> Iterator[str]:
                 yield f".{name}("
 
 
-def opens(file: Path) -> bool:
-    return not OPENERS.isdisjoint(calls(ast.parse(file.read_text())))
-
-
 def test_nobody_else_opens_a_file() -> None:
-    files = {str(file.relative_to(APP)): file for room in ROOMS for file in (APP / room).rglob("*.py")}
-    assert {name for name, file in files.items() if opens(file)} - OTHERS.keys() == set()
+    trees = {f"{room}/{name}": tree for room in ROOMS for name, tree in trees_below(APP / room).items()}
+    assert {name for name, tree in trees.items() if not OPENERS.isdisjoint(calls(tree))} - OTHERS.keys() == set()
 
 
 def test_another_way_to_open_one_is_found() -> None:

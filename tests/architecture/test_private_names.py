@@ -8,9 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-APP = ROOT / "app"
+from source_trees import APP, ROOT, tree_of
 
 DOCUMENTED = frozenset({"_asdict", "_make", "_replace", "_fields", "_exit"})
 """With an underscore that does not make them private: of named tuples, which must not clash with fields, and `os._exit`."""
@@ -68,7 +66,7 @@ def _of_self(value: ast.expr, in_app: frozenset[str]) -> frozenset[str]:
 
 
 def private_uses(folder: Path) -> list[str]:
-    trees = {file: ast.parse(file.read_text()) for file in sorted(folder.rglob("*.py"))}
+    trees = {file: tree_of(file) for file in sorted(folder.rglob("*.py"))}
     own = {file: frozenset(own_names(tree)) for file, tree in trees.items()}
     everywhere = frozenset[str]().union(*own.values())
     return [

@@ -2,9 +2,9 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-APP = Path(__file__).parents[2] / "app"
+from source_trees import APP, imported_by, trees_below
+
 STARTERS = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "stdio_client", "run_process", "open_process"}
 MODULES = {"subprocess", "pty"}
 OWN_PROGRAMS = {
@@ -21,8 +21,8 @@ PLAIN_PROGRAMS = {"sandbox/sandbox.py"}
 """Where a Program may be made."""
 
 
-def names_in(file: Path) -> set[str]:
-    return {found for node in ast.walk(ast.parse(file.read_text())) for found in names_of(node)}
+def names_in(tree: ast.AST) -> set[str]:
+    return {found for node in ast.walk(tree) for found in names_of(node)}
 
 
 def names_of(node: ast.AST) -> Iterator[str]:
@@ -36,48 +36,38 @@ def names_of(node: ast.AST) -> Iterator[str]:
             yield from (name.name.partition(".")[0] for name in names)
 
 
-def calls_in(file: Path) -> set[str]:
-    calls = (node.func for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
+def calls_in(tree: ast.AST) -> set[str]:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {call.id if isinstance(call, ast.Name) else call.attr for call in calls if isinstance(call, ast.Name | ast.Attribute)}
 
 
-def files() -> dict[str, Path]:
-    return {str(path.relative_to(APP)): path for path in APP.rglob("*.py")}
+def first_words(tree: ast.AST) -> set[object]:
+    """The first word of each list, which may be a command line."""
+    lists = (node.elts for node in ast.walk(tree) if isinstance(node, ast.List) and node.elts)
+    return {words[0].value for words in lists if isinstance(words[0], ast.Constant)}
 
 
 def test_processes_are_started_in_the_listed_places_alone() -> None:
-    found = {name for name, path in files().items() if names_in(path) & (STARTERS | MODULES)}
+    found = {name for name, tree in trees_below(APP).items() if names_in(tree) & (STARTERS | MODULES)}
     assert found == set(OWN_PROGRAMS)
 
 
 def test_a_program_is_made_by_the_door() -> None:
-    assert {name for name, path in files().items() if "Program" in calls_in(path)} == PLAIN_PROGRAMS
-
-
-def first_words(file: Path) -> set[object]:
-    """The first word of each list, which may be a command line."""
-    lists = (node.elts for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.List) and node.elts)
-    return {words[0].value for words in lists if isinstance(words[0], ast.Constant)}
+    assert {name for name, tree in trees_below(APP).items() if "Program" in calls_in(tree)} == PLAIN_PROGRAMS
 
 
 def test_git_is_started_in_one_place() -> None:
-    assert {name for name, path in files().items() if "git" in first_words(path)} == {"sandbox/git.py"}
+    assert {name for name, tree in trees_below(APP).items() if "git" in first_words(tree)} == {"sandbox/git.py"}
 
 
 def test_bubblewrap_is_started_in_one_place() -> None:
     """And tried in another; its arguments come from one module."""
-    found = {name for name, path in files().items() if "from app.sandbox.bubblewrap import" in path.read_text()}
+    found = {name for name, tree in trees_below(APP).items() if "app.sandbox.bubblewrap" in imported_by(tree)}
     assert found == {"sandbox/sandbox.py", "sandbox/trial.py"}
 
 
-def test_a_module_that_starts_a_process_is_found(tmp_path: Path) -> None:
-    code = tmp_path / "code.py"
-    for text in (
-        "import subprocess",
-        "from asyncio import create_subprocess_exec as start",
-        "asyncio.create_subprocess_shell('x')",
-    ):
-        code.write_text(text)
-        assert names_in(code) & (STARTERS | MODULES), text
-    code.write_text("Program(['x'], cwd)")
-    assert calls_in(code) == {"Program"}
+def test_a_module_that_starts_a_process_is_found() -> None:
+    starts = ("import subprocess", "from asyncio import create_subprocess_exec as start", "asyncio.create_subprocess_shell('x')")
+    for text in starts:
+        assert names_in(ast.parse(text)) & (STARTERS | MODULES), text
+    assert calls_in(ast.parse("Program(['x'], cwd)")) == {"Program"}
