@@ -45,37 +45,32 @@ def environment(**given: str) -> dict[str, str]:
     return {name: re.sub(r"\$\{(\w+)(:[-?])?([^}]*)\}", value, text) for name, text in written.items()}
 
 
-def test_the_servers_are_alike_and_everything_they_are_told_is_known() -> None:
-    assert len(SERVERS) == 3 and all(server == SERVERS["server-1"] for server in SERVERS.values())
-    assert [name for name in SERVERS["server-1"]["environment"] if not is_known(name)] == []
-    assert SERVICES["migrate"]["environment"] == SERVERS["server-1"]["environment"]
-
-
-def test_the_values_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_servers_are_alike_and_everything_they_are_told_is_known_and_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = SERVERS["server-1"]
+    assert len(SERVERS) == 3 and all(server == first for server in SERVERS.values())
+    assert [name for name in first["environment"] if not is_known(name)] == []
+    assert SERVICES["migrate"]["environment"] == first["environment"]
+    with pytest.raises(AssertionError, match="OPENCODE_SERVER_PASSWORD"):
+        environment()
     for name, value in environment(OPENCODE_SERVER_PASSWORD=PASSWORD).items():
         monkeypatch.setenv(name, value)
-    settings = Settings()
+    settings, database = Settings(), SERVICES["postgres"]["environment"]
     assert settings.database_url == "postgresql+psycopg://opensession:opensession@postgres:5432/opensession"
     assert settings.redis_url == "redis://redis:6379/0" and {"postgres", "redis"} <= SERVICES.keys()
     assert settings.public_url == "http://localhost:4096"
-    database = SERVICES["postgres"]["environment"]
     assert (database["POSTGRES_USER"], database["POSTGRES_DB"]) == ("opensession", "opensession")
+    grace = int(first["stop_grace_period"].removesuffix("s"))
+    assert grace >= int(first["environment"]["OPENSESSION_SHUTDOWN_SECONDS"]) + 10, "a turn has its grace period"
 
 
-def test_the_command_that_the_documentation_shows() -> None:
+def test_the_commands_that_the_documentation_shows() -> None:
     (shown,) = [block.code for block in blocks((ROOT / "docs" / "scaling.md").read_text()) if block.kind == "sh compose"]
     password, *command = shown.split()
     assert password.startswith("OPENCODE_SERVER_PASSWORD=") and command[:2] == ["docker", "compose"]
     assert (ROOT / command[command.index("-f") + 1]).is_file()
-
-
-def test_the_image_has_what_docker_run_is_told() -> None:
     shown, image = OPERATIONS["sh docker"], DOCKERFILE.rpartition("\nFROM")[2]
     assert set(re.findall(r":(/\w+)", shown)) == set(re.findall(r"^(?:WORKDIR|VOLUME) (/\w+)$", image, re.MULTILINE))
     assert re.findall(r":(\d+) ", shown) == re.findall(r"^EXPOSE (\d+)$", image, re.MULTILINE)
-
-
-def test_a_database_of_ones_own_is_set_up_by_commands_that_are_there() -> None:
     shown = OPERATIONS["sh postgres"]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"\.\[(\w+)\]", shown)) == {"postgres"} <= extras.keys()
@@ -83,31 +78,14 @@ def test_a_database_of_ones_own_is_set_up_by_commands_that_are_there() -> None:
     assert all(map(is_known, re.findall(r"export (\w+)=", shown)))
 
 
-def test_nobody_starts_it_without_a_password() -> None:
-    with pytest.raises(AssertionError, match="OPENCODE_SERVER_PASSWORD"):
-        environment()
-
-
-def test_what_servers_share_is_where_the_image_has_it() -> None:
+def test_what_servers_share_wait_for_and_run_is_there() -> None:
     mounts = dict(reversed(volume.rsplit(":", 1)) for volume in SERVERS["server-1"]["volumes"])
-    assert (
-        mounts["/data"] == "data" and "workspace" in mounts["/workspace"] and {"data", "workspace"} <= COMPOSE["volumes"].keys()
-    )
+    assert mounts["/data"] == "data" and "workspace" in mounts["/workspace"]
+    assert {"data", "workspace"} <= COMPOSE["volumes"].keys()
     assert SERVERS["server-1"]["environment"]["OPENSESSION_DATA_DIR"] == "/data"
     assert "OPENSESSION_DATA_DIR=/data" in DOCKERFILE and "WORKDIR /workspace" in DOCKERFILE
     assert "requirements-replicas.lock" in DOCKERFILE
-
-
-def test_a_turn_has_its_grace_period() -> None:
-    grace = int(SERVERS["server-1"]["stop_grace_period"].removesuffix("s"))
-    assert grace >= int(SERVERS["server-1"]["environment"]["OPENSESSION_SHUTDOWN_SECONDS"]) + 10
-
-
-def test_the_commands_are_ones_of_the_program() -> None:
     assert SERVICES["migrate"]["command"][0] in COMMANDS and '"serve"' in DOCKERFILE
-
-
-def test_what_a_service_waits_for_exists() -> None:
     for service in SERVICES.values():
         assert set(service.get("depends_on", ())) <= SERVICES.keys()
 

@@ -39,6 +39,17 @@ def scripts() -> ScriptDirectory:
     return ScriptDirectory.from_config(config)
 
 
+SESSION = "session (id, project_id, directory, title_folded, updated, body)"
+SESSION_1 = "'ses_1', 'p', '/d', 't', 1, '{}'"
+
+
+def put(engine: Engine, *rows: tuple[str, str]) -> None:
+    """Each the table with its columns, and the values."""
+    with engine.begin() as connection:
+        for into, values in rows:
+            connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
+
+
 def schema(path: Path) -> list[tuple[str, str]]:
     with sqlite3.connect(path) as connection:
         return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
@@ -66,18 +77,13 @@ def is_of_text_index(difference: Any) -> bool:
     return difference[0] == "remove_table" and difference[1].name.startswith(FTS)
 
 
-def test_sequences_are_never_given_twice(engine: Engine) -> None:
+def test_sequences_are_never_given_twice_and_the_counters_are_there(engine: Engine) -> None:
     """SQLite reuses the number of a deleted last row unless AUTOINCREMENT says otherwise; autogenerate does not see that."""
     upgrade(engine)
     counted = {"session", "message", "part", "pending_ask", "queued_prompt"}
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'"))
         assert set(rows.scalars()) == counted
-
-
-def test_the_journal_counter_is_there(engine: Engine) -> None:
-    upgrade(engine)
-    with engine.connect() as connection:
         counters = dict(connection.execute(text("SELECT name, value FROM counter")).all())
     assert counters.keys() == {"journal", "identity"} and counters["journal"] == 0 != counters["identity"]
 
@@ -89,11 +95,13 @@ def test_head_names_the_newest_revision() -> None:
 def test_what_is_stored_survives_every_revision(engine: Engine) -> None:
     """A session with a share and a prompt that changed a file, as revision 0001 held it."""
     upgrade_to(engine, "0001")
+    put(
+        engine,
+        (SESSION, SESSION_1),
+        ("share (session_id, id, secret, created)", "'ses_1', 'abc', 'unused', 2"),
+        ("session_diff (session_id, body)", "'ses_1', '[]'"),
+    )
     with engine.begin() as connection:
-        columns = "id, project_id, directory, title_folded, updated, body"
-        connection.execute(text(f"INSERT INTO session ({columns}) VALUES ('ses_1', 'p', '/d', 't', 1, '{{}}')"))
-        connection.execute(text("INSERT INTO share (session_id, id, secret, created) VALUES ('ses_1', 'abc', 'unused', 2)"))
-        connection.execute(text("INSERT INTO session_diff (session_id, body) VALUES ('ses_1', '[]')"))
         for message, summary in (("msg_1", {"title": "T", "diffs": [{"file": "a"}]}), ("msg_2", {"diffs": []})):
             row = {"id": message, "body": json.dumps({"role": "user", "summary": summary}, separators=(",", ":"))}
             columns = "session_id, id, role, open, boundary, body"
@@ -119,13 +127,12 @@ def test_snapshots_and_reverts_of_an_older_database_get_columns(engine: Engine) 
 
 def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> None:
     upgrade_to(engine, "0007")
-    with engine.begin() as connection:
-        for into, values in (
-            ("session (id, project_id, directory, title_folded, updated, body)", "'ses_1', 'p', '/d', 't', 1, '{}'"),
-            ("pending_ask (id, kind, session_id, directory, body)", "'a', 'question', 'ses_1', '/', '{}'"),
-            ("run_lease (session_id, owner, generation, heartbeat)", "'ses_1', 'gone', 7, 1"),
-        ):
-            connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
+    put(
+        engine,
+        (SESSION, SESSION_1),
+        ("pending_ask (id, kind, session_id, directory, body)", "'a', 'question', 'ses_1', '/', '{}'"),
+        ("run_lease (session_id, owner, generation, heartbeat)", "'ses_1', 'gone', 7, 1"),
+    )
     upgrade(engine)
     with engine.begin() as connection:
         assert pending_rows.is_pending(connection, "a")
@@ -136,12 +143,7 @@ def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> No
 def test_what_was_stored_before_there_were_users_is_nobodys(engine: Engine) -> None:
     """Its events too: none of the users may be sent them but those who see everything."""
     upgrade_to(engine, "0010")
-    with engine.begin() as connection:
-        for into, values in (
-            ("session (id, project_id, directory, title_folded, updated, body)", "'ses_1', 'p', '/d', 't', 1, '{}'"),
-            ("event_journal (seq, directory, time, payload, bytes)", "1, '/d', 1, '{}', 2"),
-        ):
-            connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
+    put(engine, (SESSION, SESSION_1), ("event_journal (seq, directory, time, payload, bytes)", "1, '/d', 1, '{}', 2"))
     upgrade(engine)
     with engine.begin() as connection:
         assert session_rows.owners(connection, ["ses_1"]) == {"ses_1": ""}
@@ -172,9 +174,8 @@ def test_approvals_wider_than_a_folder_are_dropped(engine: Engine) -> None:
     upgrade_to(engine, "0017")
     kept = ["/srv/data/*", "/srv/data", "/srv/a*/*"]
     request = {"id": "per_1", "permission": "external_directory", "always": ["/srv/data*", "/srv/data/*"]}
+    put(engine, (SESSION, SESSION_1))
     with engine.begin() as connection:
-        session = "session (id, project_id, directory, title_folded, updated, body)"
-        connection.execute(text(f"INSERT INTO {session} VALUES ('ses_1', 'p', '/d', 't', 1, '{{}}')"))
         for pattern in [*kept, "/srv/data*", "/home/u*", "/*"]:
             row = {"pattern": pattern}
             connection.execute(text("INSERT INTO permission_approval VALUES ('p', 'external_directory', :pattern, 'ses_1')"), row)
@@ -255,19 +256,19 @@ COMMANDS = ["serve --port 0", "migrate", "doctor", "stats", "user list", "sessio
 
 
 @pytest.mark.parametrize(("found", "means"), [("9999", "a newer opensession"), ("0001x", "no version of opensession has")])
-@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_says_of_an_unknown_schema_which_versions_these_are(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, found: str, means: str
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str, means: str
 ) -> None:
     upgrade(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = :found"), {"found": found})
-    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path))
-    monkeypatch.setenv("OPENCODE_TEST_HOME", str(tmp_path))
+    for name in ("OPENSESSION_DATA_DIR", "OPENCODE_TEST_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli.app, command.split())
-    (said,) = [line for line in result.output.splitlines() if means in line]
-    assert result.exit_code == 1 and found in said and HEAD in said and __version__ in said
-    assert "Traceback" not in result.output
+    for command in COMMANDS:
+        result = CliRunner().invoke(cli.app, command.split())
+        (said,) = [line for line in result.output.splitlines() if means in line]
+        assert result.exit_code == 1 and found in said and HEAD in said and __version__ in said, command
+        assert "Traceback" not in result.output
     with engine.connect() as connection:
         assert revision(connection) == found, "nothing was changed"
