@@ -153,6 +153,12 @@ async def test_a_stream_misses_and_doubles_nothing_while_its_connection_breaks(s
     assert texts == stored and len(max(stored.values(), key=len).split()) == 200
 
 
+def impatient(client: AsyncOpensession) -> AsyncEventStream:
+    """After two seconds of silence it connects again."""
+    options = {"directory": None, "parts": "delta", "last_event_id": None, "reconnect_seconds": None}
+    return AsyncEventStream(client.http, **options, silence_seconds=2)  # type: ignore[arg-type]
+
+
 class SilentServer:
     """Greets its first client and says nothing more; to the second it sends an event."""
 
@@ -174,15 +180,9 @@ async def test_a_connection_that_falls_silent_is_made_again() -> None:
     silent = SilentServer()
     async with await asyncio.start_server(silent.serve, "127.0.0.1", 0) as server, asyncio.timeout(SECONDS):
         port = server.sockets[0].getsockname()[1]
-        async with AsyncOpensession(f"http://127.0.0.1:{port}") as client, patient_for(client, seconds=2) as events:
+        async with AsyncOpensession(f"http://127.0.0.1:{port}") as client, impatient(client) as events:
             assert [type(await anext(events)) for _ in range(2)] == [EventServerConnected, EventSessionIdle]
     assert ["last-event-id: 5" in request for request in silent.requests] == [False, True]
-
-
-def patient_for(client: AsyncOpensession, seconds: float) -> AsyncEventStream:
-    return AsyncEventStream(
-        client.http, directory=None, parts="delta", last_event_id=None, reconnect_seconds=None, silence_seconds=seconds
-    )
 
 
 async def test_a_stream_goes_on_where_an_earlier_one_ended(client: AsyncOpensession) -> None:
@@ -200,8 +200,5 @@ async def test_an_event_id_that_is_too_old_is_answered_with_a_resync(client: Asy
     async with client.stream(last_event_id="999999999") as events:
         seen = [await anext(events), await anext(events)]
         assert isinstance(seen[1], EventServerResync) and events.last_event_id != "999999999"
-
-
-async def test_an_event_of_an_unknown_type_is_passed_on() -> None:
-    event = parse_event('{"type": "moon.risen", "properties": {"phase": "full"}}')
-    assert event == UnknownEvent("moon.risen", {"phase": "full"})
+    unknown = parse_event('{"type": "moon.risen", "properties": {"phase": "full"}}')
+    assert unknown == UnknownEvent("moon.risen", {"phase": "full"}), "an event of an unknown type is passed on"

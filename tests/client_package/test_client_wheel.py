@@ -75,15 +75,12 @@ def run(python: Path, program: str, directory: Path) -> subprocess.CompletedProc
     return subprocess.run([python, "-c", program], cwd=directory, env=environment, capture_output=True, text=True, timeout=180)
 
 
-def test_it_holds_the_client_alone_with_its_types(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+def test_it_holds_the_client_alone_with_its_types_and_says_what_it_is(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"opensession_client"}
     assert {"opensession_client/py.typed", "opensession_client/_sync/client.py"} <= set(names)
-
-
-def test_its_metadata_say_what_it_is(wheel: Path) -> None:
-    archive = zipfile.ZipFile(wheel)
-    [name] = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    [name] = (name for name in names if name.endswith(".dist-info/METADATA"))
     metadata = HeaderParser().parsestr(archive.read(name).decode())
     assert [metadata["Name"], metadata["License-Expression"]] == ["opensession-client", "MIT"]
     assert metadata["Version"] == opensession_client.__version__ == app.__version__

@@ -118,9 +118,6 @@ def test_a_prompt_is_answered_and_its_work_is_done(answers: dict[str, Any], serv
     assert answers["session.revert"].revert.message_id == user.info.id
     assert answers["session.unrevert"].revert is None
     assert (server.workspace / "made.txt").read_text() == "one"
-
-
-def test_the_rest_of_the_calls_answer(answers: dict[str, Any]) -> None:
     assert all(answers[f"session.{done}"] is True for done in ("summarize", "init", "abort", "delete"))
     assert (answers["find.files"], answers["find.symbols"]) == (["made.txt"], [])
     assert answers["session.share"].share.url.startswith("http")

@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,27 @@ class Shell:
         """The answer."""
         return self.done("run", *arguments, piped=piped, code=code).stdout
 
-    def sessions(self, *options: str) -> list[dict[str, Any]]:
+    def listed(self, *options: str) -> list[dict[str, Any]]:
+        """The sessions, by the command that lists them."""
         found: list[dict[str, Any]] = json.loads(self.done("session", "list", "--format", "json", *options).stdout)
         return found
 
+    def sessions(self) -> list[dict[str, Any]]:
+        """As they are stored, the newest first: a command would take a second to tell."""
+        return self._bodies("SELECT body, id FROM session ORDER BY seq DESC")
+
+    def messages(self, session_id: str) -> list[dict[str, Any]]:
+        return self._bodies("SELECT body, id FROM message WHERE session_id = ? ORDER BY seq", session_id)
+
+    def parts(self, session_id: str) -> list[dict[str, Any]]:
+        return self._bodies("SELECT body, id FROM part WHERE session_id = ? ORDER BY seq", session_id)
+
     def texts(self, session_id: str) -> list[str]:
-        """Of all messages."""
-        shown = json.loads(self.done("session", "show", session_id, "--format", "json").stdout)
-        return [part["text"] for message in shown["messages"] for part in message["parts"] if part["type"] == "text"]
+        return [part["text"] for part in self.parts(session_id) if part["type"] == "text"]
+
+    def _bodies(self, query: str, *values: str) -> list[dict[str, Any]]:
+        with closing(sqlite3.connect(Path(self.environment["OPENSESSION_DATA_DIR"]) / "opensession.db")) as database:
+            return [{**json.loads(body), "id": id_} for body, id_ in database.execute(query, values)]
 
 
 @pytest.fixture
@@ -118,8 +132,7 @@ def test_files_go_along_texts_to_be_read_and_images_as_they_are(shell: Shell) ->
     (shell.home / "dot.png").write_bytes(b"\x89PNG")
     shell.run("long 1", "-f", str(shell.home / "log.md"), "--file", str(shell.home / "dot.png"))
     (session,) = shell.sessions()
-    shown = json.loads(shell.done("session", "show", session["id"], "--format", "json").stdout)
-    parts = shown["messages"][0]["parts"]
+    parts = shell.parts(session["id"])
     assert [part["mime"] for part in parts if part["type"] == "file"] == ["text/plain", "image/png"]
     assert "everything broke" in "".join(part.get("text", "") for part in parts)
 
@@ -188,8 +201,7 @@ def test_ctrl_c_stops_the_turn_and_its_record_is_finished(shell: Shell) -> None:
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130 and "Stopping the turn" in err
     (session,) = shell.sessions()
-    shown = json.loads(shell.done("session", "show", session["id"], "--format", "json").stdout)
-    assert shown["messages"][-1]["info"]["error"]["name"] == "MessageAbortedError"
+    assert shell.messages(session["id"])[-1]["error"]["name"] == "MessageAbortedError"
 
 
 def test_a_session_whose_command_was_killed_goes_on_with_the_next_prompt(shell: Shell) -> None:
@@ -213,7 +225,7 @@ def test_a_server_that_has_a_password_or_tokens_is_attached_to(shell: Shell, tmp
         del shell.environment["OPENCODE_SERVER_PASSWORD"]
         shell.environment["OPENSESSION_TOKEN"] = here.done("token", "create", "cli").stdout.strip()
         assert shell.run(*attach, "-c", "long 2").strip() == long(2)
-        assert len(shell.sessions(*attach)) == 1
+        assert len(shell.listed(*attach)) == 1
 
 
 def test_beside_a_server_of_the_same_sessions_it_works_and_says_how_to_attach(shell: Shell, tmp_path: Path) -> None:
@@ -222,7 +234,7 @@ def test_beside_a_server_of_the_same_sessions_it_works_and_says_how_to_attach(sh
         done = near.done("run", "long 3")
         assert done.stdout.strip() == long(3)
         assert f"--attach {server.base}" in done.stderr
-        assert len(near.sessions("--attach", server.base)) == 1
+        assert len(near.listed("--attach", server.base)) == 1
 
 
 def test_a_data_directory_that_needs_a_login_is_the_callers_own(shell: Shell) -> None:
@@ -234,7 +246,7 @@ def test_postgresql_keeps_sessions_too(shell: Shell, postgres: PostgresServer) -
     shell.environment["OPENSESSION_DATABASE_URL"] = migrated(postgres)
     shell.run("write b.txt: one")
     assert shell.run("-c", "long 2").strip() == long(2)
-    assert [each["title"] for each in shell.sessions()] == ["write b.txt: one"]
+    assert [each["title"] for each in shell.listed()] == ["write b.txt: one"]
 
 
 def test_sessions_are_listed_shown_and_deleted(shell: Shell) -> None:

@@ -50,11 +50,6 @@ def test_tools_and_differences_are_shown_as_the_documentation_has_it(tmp_path: P
     assert matches(shown, seen.partition("code 0")[0])
 
 
-def test_a_text_is_shown_while_it_streams(tmp_path: Path, slow: str) -> None:
-    with running(tmp_path, "x", OPENSESSION_SCRIPT=slow) as screen:
-        screen.wait_for("Let me think.", without="code")
-
-
 @pytest.mark.parametrize(("key", "end", "code"), [("y", "`read` succeeded", 0), ("n", "✗ read /etc/hosts", 1)])
 def test_a_permission_is_asked_for(tmp_path: Path, key: str, end: str, code: int) -> None:
     with running(tmp_path, "read /etc/hosts") as screen:
@@ -75,9 +70,9 @@ def test_a_question_is_asked(tmp_path: Path) -> None:
         screen.wait_for("blue", "code 0")
 
 
-def test_ctrl_c_stops_the_turn(tmp_path: Path, slow: str) -> None:
+def test_a_text_is_shown_while_it_streams_and_ctrl_c_stops_the_turn(tmp_path: Path, slow: str) -> None:
     with running(tmp_path, "x", OPENSESSION_SCRIPT=slow) as screen:
-        screen.wait_for("Let me think.")
+        screen.wait_for("Let me think.", without="code")
         screen.press("C-c")
         screen.wait_for("Stopping the turn; Ctrl-C again quits at once.", "code 130")
 

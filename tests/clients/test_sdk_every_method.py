@@ -26,7 +26,7 @@ CONFIG = {
 }
 
 NOT_CALLED = {
-    "provider.oauth.": "no provider here is signed in to with OAuth: tests/api/test_api_absent.py",
+    "provider.oauth.": "no provider here is signed in to with OAuth: tests/api/test_api_refusals.py",
     **dict.fromkeys(("auth.authenticate", "auth.callback", "auth.remove", "auth.start"), "v1: a second name for mcp.auth's"),
     "mcp.auth.set": "v1: a second name for auth.set",
 }

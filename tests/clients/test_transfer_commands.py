@@ -106,16 +106,12 @@ def test_what_is_imported_beside_a_running_server_it_shows_and_goes_on_with(serv
     assert call(server, "POST", f"/session/{copy}/message", body)["info"]["finish"] == "stop"
 
 
-def test_a_server_elsewhere_is_named_by_its_address(server: RunningServer, alone: Shell) -> None:
+def test_a_server_elsewhere_is_named_and_an_address_is_read_where_settings_allow_it(server: RunningServer, alone: Shell) -> None:
     session = conversation(server)
     document = alone.run("export", session, "--attach", server.base).stdout
     imported = alone.run("import", "-", "--ids", "new", "--attach", server.base, piped=document.encode())
     assert imported.stdout.split()[2] in [each["id"] for each in call(server, "GET", "/session")]
     assert "cannot be reached" in alone.run("export", session, "--attach", "http://127.0.0.1:1", code=1).stderr
-
-
-def test_an_address_is_read_where_settings_allow_it(server: RunningServer, alone: Shell) -> None:
-    session = conversation(server)
     address = f"{server.base}/session/{session}/export"
     refused = alone.run("import", address, code=1)
     assert "not a public address" in refused.stderr and "OPENSESSION_ALLOW_PRIVATE_ADDRESSES" in refused.stderr
