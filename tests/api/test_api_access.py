@@ -32,27 +32,12 @@ NOT_JSON = tuple(
     ("GET", path) for path in ("/event", "/global/event", "/api/event", "/api/session/{sessionID}/event", "/tui/control/next")
 )
 """Streams do not end, and a request to steer is waited for; tests/api/test_api_users.py and test_api_steering.py have them."""
-LAST = (
-    "webhook.delete",
-    "session.dequeue",
-    "session.abort",
-    "session.deleteMessage",
-    "part.delete",
-    "session.revert",
-    "v2.session.interrupt",
-    "v2.session.wait",
-    "v2.session.revert.stage",
-    "v2.session.compact",
-    "session.delete",
-    "pty.update",
-    "pty.connectToken",
-    "pty.connect",
-    "v2.pty.update",
-    "v2.pty.connectToken",
-    "v2.pty.connect",
-    "v2.pty.remove",
-    "pty.remove",
+_LAST = (
+    "webhook.delete session.dequeue session.abort session.deleteMessage part.delete session.revert v2.session.interrupt "
+    "v2.session.wait v2.session.revert.stage v2.session.compact session.delete pty.update pty.connectToken pty.connect "
+    "v2.pty.update v2.pty.connectToken v2.pty.connect v2.pty.remove pty.remove"
 )
+LAST = tuple(_LAST.split())
 """What takes from the others what they are to see: all ask for it of something unknown, the owner in the end of what is there."""
 SHOWING = ("session.list", "session.get", "session.messages", "session.message", "session.export", "find.messages")
 SHOWING += ("v2.session.list", "v2.session.get", "v2.session.messages", "v2.session.message", "v2.session.context")
@@ -232,16 +217,8 @@ async def _logins(app: RunningApp, issuer: IdentityProvider) -> dict[str, dict[s
     }
 
 
-REFUSED = (
-    "nobody",
-    "expired",
-    "JWT without a role",
-    "JWT, wrong issuer",
-    "JWT, wrong audience",
-    "JWT, expired",
-    "JWT, alg none",
-    "JWT, HS256 with the public key",
-)
+REFUSED = ("nobody", "expired", "JWT without a role", "JWT, wrong issuer", "JWT, wrong audience", "JWT, expired", "JWT, alg none")
+REFUSED += ("JWT, HS256 with the public key",)
 MAY_SEE = ("owner", "viewer", "admin", "JWT of an admin")
 FOR_ADMINS = (Permitted.ADMIN, Permitted.ADMIN_READER)
 OPEN = ("global.health", "share.session", "/", "/page/{name}", "/s/{shareID}")
@@ -353,17 +330,8 @@ def without_names(body: str, objects: Mapping[str, str]) -> str:
 async def stored(at: Desk) -> Any:
     """All that is stored of anna's session, and of what it waits for."""
     headers, path = at.logins["owner"], f"/session/{at.objects['sessionID']}"
-    parts = [
-        path,
-        f"{path}/message",
-        f"{path}/todo",
-        f"{path}/children",
-        "/permission",
-        "/session",
-        "/session/status",
-        "/webhook",
-        "/pty",
-    ]
+    parts = [path, *(f"{path}/{below}" for below in ("message", "todo", "children"))]
+    parts += ["/permission", "/session", "/session/status", "/webhook", "/pty"]
     return [(await at.app.client.get(part, headers=headers)).json() for part in parts]
 
 

@@ -4,7 +4,10 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from running_app import RunningApp, text_part
+
+from app.api import long_answers
 
 CURSOR = "X-Next-Cursor"
 
@@ -160,3 +163,19 @@ async def test_a_prompt_in_the_background_is_acknowledged_when_stored(app: Runni
         assert texts(await app.messages(session["id"]))[:1] == ["hi"]
         await events.until("session.idle")
     assert texts(await app.messages(session["id"])) == ["hi", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("route", "body"), [("message", {"parts": [text_part("hi")]}), ("command", {"command": "init", "arguments": ""})]
+)
+async def test_opencodes_own_programs_have_read_the_events_when_an_answer_comes(
+    app: RunningApp, route: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_answers, "EVENTS_AHEAD_SECONDS", 3600)
+    path = f"/session/{(await app.create_session())['id']}/{route}"
+    async with app.events() as events:
+        waiting = asyncio.create_task(app.post(path, body, headers={"User-Agent": "opencode/1.18.33"}))
+        await events.until("session.idle")
+        await app.post(path, body, headers={"User-Agent": "curl/8 opencode/1.18.33"})
+        assert not waiting.done()
+        waiting.cancel()

@@ -11,6 +11,12 @@ Row = tuple[str, Any, int, str]
 MAYBE = [{"permission": "x", "pattern": "*", "action": "maybe"}]
 NOWHERE = {"type": "file", "mime": "text/plain", "url": "file:///nowhere/at/all.txt"}
 LOCAL = {"type": "local", "command": ["x"]}
+_ADDRESSES = """
+ftp://example.com https:// https://user:password@93.184.216.34/ http://127.0.0.1:4096/ http://[::1]/ http://192.88.99.1/hook
+http://169.254.169.254/latest http://0xc0586301/hook http://192.88.25345/hook http://[3fff::1]/hook http://[3fff:0fff::5]/hook
+http://[::ffff:192.88.99.7]/hook http://localhost:9/ http://localhost.:9/ http://LOCALHOST:9/
+"""
+NO_ADDRESSES = [*_ADDRESSES.split(), "no address", "https://93.184.216.34/" + "x" * 2000]
 HOOK = {"url": "https://93.184.216.34/hook", "events": ["session.idle"]}
 EVENT = {"id": "evt_1", "aggregateID": "ses_1", "seq": 0, "type": "session.created.1", "data": {}}
 KEY = "sk-marked-secret-0123456789"
@@ -30,6 +36,15 @@ def asked(path: str, name: str, *queries: str, status: int = 400) -> list[Row]:
     return [(f"GET {path}?{query}", None, status, name) for query in queries]
 
 
+def wrong(request: str, others: dict[str, Any], /, **fields: Any) -> list[Row]:
+    """Each field by itself, beside the others, is refused by its name."""
+    return [(request, {**others, field: value}, 400, field) for field, value in fields.items()]
+
+
+def refused(status: int, name: str, *requests: str, body: Any = None) -> list[Row]:
+    return [(request, body, status, name) for request in requests]
+
+
 WRONG_PROMPTS = [
     (prompt(agent="nobody"), "agent"),
     (prompt(model={"providerID": "scripted"}), "model.modelID"),
@@ -45,14 +60,10 @@ WRONG_PROMPTS = [
 ]
 
 FIRST: list[Row] = [
-    *each("POST /session", "title", {"title": 1}),
-    *each("POST /session", "parentID", {"parentID": "msg_1"}),
+    *wrong("POST /session", {}, title=1, parentID="msg_1", agent="nobody", workspaceID="wrk_1", metadata=1),
     *each("POST /session", "permission.0.action", {"permission": MAYBE}),
     *each("POST /session", "BadRequest", [], "x"),
-    *each("POST /session", "agent", {"agent": "nobody"}),
     *each("POST /session", "ProviderModelNotFoundError", {"model": {"providerID": "nobody", "id": "x"}}),
-    *each("POST /session", "workspaceID", {"workspaceID": "wrk_1"}),
-    *each("POST /session", "metadata", {"metadata": 1}),
     *each("PATCH /session/SESSION", "permission.0.action", {"permission": MAYBE}),
     *each("PATCH /session/SESSION", "time.archived", {"time": {"archived": "5"}}),
     *asked("/session", "limit", "limit=x", "limit=-1", "limit=nan"),
@@ -61,16 +72,14 @@ FIRST: list[Row] = [
     *asked("/session", "search", f"search={'x' * 60_000}"),
     *asked("/session", "scope", "scope=all"),
     *asked("/experimental/session", "roots", "roots=perhaps"),
-    *[(f"{method} /session/ses_nope", {}, 404, "NotFoundError") for method in ("PATCH", "DELETE")],
-    *[(f"GET /session/ses_nope{below}", None, 404, "NotFoundError") for below in ("", "/message", "/message/msg_1", "/children")],
-    *[(f"GET /session/ses_nope/{below}", None, 404, "NotFoundError") for below in ("todo", "diff")],
-    *[
-        (f"POST /session/ses_nope/{below}", prompt(), 404, "NotFoundError")
-        for below in ("message", "prompt_async", "fork", "share")
-    ],
-    *[(f"DELETE /session/ses_nope/{below}", None, 404, "NotFoundError") for below in ("message/msg_1", "share")],
-    ("DELETE /session/ses_nope/message/msg_1/part/prt_1", None, 404, "NotFoundError"),
-    *[(f"GET /session/foo{below}", None, 400, "sessionID") for below in ("", "/message", "/children", "/todo", "/diff")],
+    *refused(404, "NotFoundError", "GET /session/ses_nope", "PATCH /session/ses_nope", "DELETE /session/ses_nope", body={}),
+    *refused(404, "NotFoundError", *(f"GET /session/ses_nope/{below}" for below in ("message", "message/msg_1", "children"))),
+    *refused(404, "NotFoundError", *(f"GET /session/ses_nope/{below}" for below in ("todo", "diff"))),
+    *refused(404, "NotFoundError", *(f"POST /session/ses_nope/{verb}" for verb in ("message", "prompt_async")), body=prompt()),
+    *refused(404, "NotFoundError", *(f"POST /session/ses_nope/{verb}" for verb in ("fork", "share")), body={}),
+    *refused(404, "NotFoundError", "DELETE /session/ses_nope/message/msg_1", "DELETE /session/ses_nope/share"),
+    *refused(404, "NotFoundError", "DELETE /session/ses_nope/message/msg_1/part/prt_1"),
+    *refused(400, "sessionID", *(f"GET /session/foo{below}" for below in ("", "/message", "/children", "/todo", "/diff"))),
     *each("POST /session/SESSION/fork", "NotFoundError", {"messageID": "msg_nope"}, status=404),
     *each("POST /session/SESSION/fork", "messageID", {"messageID": "foo"}),
     *each("POST /session/SESSION/summarize", "auto", {"providerID": "scripted", "modelID": "x", "auto": "no"}),
@@ -79,15 +88,10 @@ FIRST: list[Row] = [
     *asked("/session/SESSION/diff", "NotFoundError", "messageID=msg_nope", status=404),
     *asked("/session/SESSION/message", "limit", "limit=x", "limit=-1"),
     *asked("/session/SESSION/message", "before", "before=x", "before=-1", f"before={'9' * 40}"),
-    ("GET /session/SESSION/message/foo", None, 400, "messageID"),
-    ("GET /session/SESSION/message/msg_nope", None, 404, "NotFoundError"),
-    ("DELETE /session/SESSION/message/msg_nope", None, 404, "NotFoundError"),
-    ("DELETE /session/SESSION/message/msg_nope/part/prt_1", None, 404, "NotFoundError"),
-    *[
-        (f"POST /session/SESSION/{way}", *wrong)
-        for way in ("message", "prompt_async")
-        for wrong in [(body, 400, name) for body, name in WRONG_PROMPTS]
-    ],
+    *refused(400, "messageID", "GET /session/SESSION/message/foo"),
+    *refused(404, "NotFoundError", *(f"{verb} /session/SESSION/message/msg_nope" for verb in ("GET", "DELETE"))),
+    *refused(404, "NotFoundError", "DELETE /session/SESSION/message/msg_nope/part/prt_1"),
+    *[(f"POST /session/SESSION/{way}", body, 400, name) for way in ("message", "prompt_async") for body, name in WRONG_PROMPTS],
     # Requests to the user.
     *each("POST /permission/per_nope/reply", "NotFoundError", {"reply": "once"}, status=404),
     *each("POST /permission/foo/reply", "requestID", {"reply": "once"}),
@@ -113,8 +117,8 @@ FIRST: list[Row] = [
     *asked("/find/file", "type", "query=x&type=link"),
     *asked("/find/file", "dirs", "query=x&dirs=maybe"),
     ("GET /find/symbol", None, 400, "query"),
-    *[(f"GET /{route}?path=a%00b", None, 400, "path") for route in ("file", "file/content")],
-    *[(f"GET /{route}?path=..", None, 403, "FileForbiddenError") for route in ("file", "file/content")],
+    *refused(400, "path", "GET /file?path=a%00b", "GET /file/content?path=a%00b"),
+    *refused(403, "FileForbiddenError", "GET /file?path=..", "GET /file/content?path=.."),
     *[
         (f"GET /{route}?path=x&query=x&pattern=x&directory=/etc", None, 403, "DirectoryForbiddenError")
         for route in ("find", "find/file", "find/symbol", "file", "file/content", "file/status", "experimental/capabilities")
@@ -145,65 +149,32 @@ FIRST: list[Row] = [
     *each("POST /mcp", "config.local.command", {"name": "x", "config": {"type": "local", "command": []}}),
     *each("POST /mcp", "config", {"name": "x", "config": {"type": "other"}}),
     *each("POST /mcp", "config.remote.more", {"name": "x", "config": {"type": "remote", "url": "http://x", "more": 1}}),
-    *[
-        (f"POST /mcp/nobody/{verb}", None, 404, "NotFoundError")
-        for verb in ("connect", "disconnect", "auth", "auth/authenticate")
-    ],
-    *each("POST /mcp/nobody/auth/callback", "NotFoundError", {"code": "x"}, status=404),
-    ("DELETE /mcp/nobody/auth", None, 404, "NotFoundError"),
-    *asked("/mcp/oauth/callback", "NotFoundError", "code=x&state=y", status=404),
-    *each("POST /pty", "title", {"title": 5}),
-    *each("POST /pty", "args", {"args": "x"}),
-    *each("POST /pty", "args", {"args": ["a\0b"]}),
+    *refused(404, "NotFoundError", *(f"POST /mcp/nobody/{verb}" for verb in ("connect", "disconnect", "auth"))),
+    *refused(404, "NotFoundError", "POST /mcp/nobody/auth/authenticate", "DELETE /mcp/nobody/auth"),
+    *refused(
+        404, "NotFoundError", "POST /mcp/nobody/auth/callback", "GET /mcp/oauth/callback?code=x&state=y", body={"code": "x"}
+    ),
+    *wrong("POST /pty", {}, title=5, args="x", cwd="none"),
+    *wrong("POST /pty", {}, args=["a\0b"]),
     *each("POST /pty", "env.A", {"env": {"A": 5}}),
     *each("POST /pty", "env.A=B", {"env": {"A=B": "x"}}),
-    *each("POST /pty", "cwd", {"cwd": "none"}),
     *[("POST /pty", {"cwd": outside}, 403, "DirectoryForbiddenError") for outside in ("/", "/etc", "..", "../..", "/etc/../etc")],
     *each("POST /tui/append-prompt", "text", {}),
-    *each("POST /tui/execute-command", "command", {"command": 3}),
-    *each("POST /tui/show-toast", "variant", {"message": "m", "variant": "pink"}),
-    *each("POST /tui/show-toast", "duration", {"message": "m", "variant": "info", "duration": -1}),
-    *each("POST /tui/select-session", "sessionID", {"sessionID": "msg_1"}),
+    *wrong("POST /tui/execute-command", {}, command=3),
+    *wrong("POST /tui/show-toast", {"message": "m", "variant": "info"}, variant="pink", duration=-1),
+    *wrong("POST /tui/select-session", {}, sessionID="msg_1"),
     *each("POST /tui/select-session", "NotFoundError", {"sessionID": "ses_gone"}, status=404),
     *each("POST /tui/publish", "BadRequest", {"type": "session.idle", "properties": {"sessionID": "ses_1"}}),
     *each("POST /tui/publish", "tui.prompt.append.properties.text", {"type": "tui.prompt.append", "properties": {}}),
     # Webhooks.
-    *each(
-        "POST /webhook",
-        "url",
-        *(
-            {**HOOK, "url": url}
-            for url in (
-                "ftp://example.com",
-                "no address",
-                "https://",
-                "https://user:password@93.184.216.34/",
-                "http://127.0.0.1:4096/",
-                "http://[::1]/",
-                "http://169.254.169.254/latest",
-                "https://93.184.216.34/" + "x" * 2000,
-                "http://192.88.99.1/hook",
-                "http://0xc0586301/hook",
-                "http://192.88.25345/hook",
-                "http://[3fff::1]/hook",
-                "http://[3fff:0fff::5]/hook",
-                "http://[::ffff:192.88.99.7]/hook",
-                "http://localhost:9/",
-                "http://localhost.:9/",
-                "http://LOCALHOST:9/",
-            )
-        ),
-    ),
-    *each("POST /webhook", "events", {**HOOK, "events": []}),
+    *[("POST /webhook", {**HOOK, "url": url}, 400, "url") for url in NO_ADDRESSES],
+    *wrong("POST /webhook", HOOK, events=[], secret="whsec_short", sessionID="no session"),
     *each("POST /webhook", "events.0", {**HOOK, "events": ["session.gone"]}),
     *each("POST /webhook", "events.1", {**HOOK, "events": ["session.idle", "message.part.delta"]}),
-    *each("POST /webhook", "secret", {**HOOK, "secret": "whsec_short"}),
-    *each("POST /webhook", "sessionID", {**HOOK, "sessionID": "no session"}),
     *each("POST /webhook", "NotFoundError", {**HOOK, "sessionID": "ses_unknown"}, status=404),
     *each("POST /webhook", "DirectoryForbiddenError", {**HOOK, "directory": "/etc"}, status=403),
-    *[(f"{request}", None, 404, "NotFoundError") for request in ("GET /webhook/whk_none", "GET /webhook/whk_none/deliveries")],
-    *[(f"{request}", {}, 404, "NotFoundError") for request in ("PATCH /webhook/whk_none", "POST /webhook/whk_none/test")],
-    ("DELETE /webhook/whk_none", None, 404, "NotFoundError"),
+    *refused(404, "NotFoundError", *(f"{verb} /webhook/whk_none" for verb in ("GET", "PATCH", "DELETE")), body={}),
+    *refused(404, "NotFoundError", "GET /webhook/whk_none/deliveries", "POST /webhook/whk_none/test"),
     # What OpenCode has and is not here.
     *each("POST /experimental/console/switch", "accountID", {"accountID": "a", "orgID": "o"}),
     *each("POST /experimental/workspace", "WorkspaceCreateError", {"type": "worktree"}),
@@ -225,6 +196,12 @@ FIRST: list[Row] = [
     *each("POST /global/upgrade", "target", {}),
 ]
 
+SECOND_BODIES: dict[str, Any] = {
+    "prompt": {"prompt": {"text": "x"}},
+    "agent": {"agent": "build"},
+    "model": {"model": {"id": "rules", "providerID": "scripted"}},
+    "revert/stage": {"messageID": "msg_1"},
+}
 SECOND: list[Row] = [
     *each("POST /api/session", "id", {"id": "bad"}),
     *each("POST /api/session", "location.directory", {"location": {}}),
@@ -233,8 +210,7 @@ SECOND: list[Row] = [
     *asked("/api/session", "InvalidCursorError", "cursor=zzz"),
     ("GET /api/session/xyz", None, 400, "sessionID"),
     *each("POST /api/session/SESSION/prompt", "prompt.text", {"prompt": {}}),
-    *each("POST /api/session/SESSION/prompt", "delivery", {"prompt": {"text": "x"}, "delivery": "x"}),
-    *each("POST /api/session/SESSION/prompt", "id", {"prompt": {"text": "x"}, "id": "x"}),
+    *wrong("POST /api/session/SESSION/prompt", {"prompt": {"text": "x"}}, delivery="x", id="x"),
     *each("POST /api/session/SESSION/prompt", "prompt.files", {"prompt": {"text": "x", "files": [{"uri": "file:///none.txt"}]}}),
     *each("POST /api/session/SESSION/agent", "agent", {"agent": "nobody"}),
     *each("POST /api/session/SESSION/model", "model.providerID", {"model": {"id": "x"}}),
@@ -244,25 +220,18 @@ SECOND: list[Row] = [
     *asked("/api/session/SESSION/message", "InvalidCursorError", "cursor=zzz"),
     *asked("/api/session/SESSION/history", "after", "after=-1"),
     *asked("/api/session/SESSION/event", "after", "after=x"),
-    *[
-        (f"GET /api/session/ses_none{below}", None, 404, "SessionNotFoundError")
-        for below in ("", "/message", "/context", "/history", "/event", "/message/msg_1", "/permission", "/question")
-    ],
-    *[
-        (f"POST /api/session/ses_none/{below}", {}, 404, "SessionNotFoundError")
-        for below in ("compact", "wait", "interrupt", "revert/clear", "revert/commit")
-    ],
-    *each("POST /api/session/ses_none/prompt", "SessionNotFoundError", {"prompt": {"text": "x"}}, status=404),
-    *each("POST /api/session/ses_none/agent", "SessionNotFoundError", {"agent": "build"}, status=404),
-    *each(
-        "POST /api/session/ses_none/model",
-        "SessionNotFoundError",
-        {"model": {"id": "rules", "providerID": "scripted"}},
-        status=404,
+    *refused(404, "SessionNotFoundError", *(f"GET /api/session/ses_none{below}" for below in ("", "/message", "/context"))),
+    *refused(
+        404, "SessionNotFoundError", *(f"GET /api/session/ses_none/{below}" for below in ("history", "event", "permission"))
     ),
-    *each("POST /api/session/ses_none/revert/stage", "SessionNotFoundError", {"messageID": "msg_1"}, status=404),
-    ("GET /api/session/SESSION/message/msg_1", None, 404, "MessageNotFoundError"),
-    *[(f"GET /api/session/none/{below}", None, 400, "sessionID") for below in ("permission", "question", "permission/per_none")],
+    *refused(404, "SessionNotFoundError", "GET /api/session/ses_none/message/msg_1", "GET /api/session/ses_none/question"),
+    *refused(404, "SessionNotFoundError", *(f"POST /api/session/ses_none/{verb}" for verb in ("compact", "wait", "interrupt"))),
+    *refused(404, "SessionNotFoundError", *(f"POST /api/session/ses_none/revert/{verb}" for verb in ("clear", "commit"))),
+    *[(f"POST /api/session/ses_none/{verb}", body, 404, "SessionNotFoundError") for verb, body in SECOND_BODIES.items()],
+    *refused(404, "MessageNotFoundError", "GET /api/session/SESSION/message/msg_1"),
+    *refused(
+        400, "sessionID", *(f"GET /api/session/none/{below}" for below in ("permission", "question", "permission/per_none"))
+    ),
     # Requests to the user.
     ("GET /api/session/SESSION/permission/per_none", None, 404, "PermissionNotFoundError"),
     ("GET /api/session/SESSION/permission/none", None, 400, "requestID"),

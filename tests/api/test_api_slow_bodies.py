@@ -42,22 +42,28 @@ def head(method: str, path: str, token: str, framing: str) -> bytes:
 @asynccontextmanager
 async def slow_senders(port: int, token: str, method: str, path: str, first: int | None, framing: str) -> AsyncIterator[None]:
     """As many as LARGE_AT_ONCE and some more: each sends `first` bytes of a body, and now and then another;
-    None: nothing of it."""
+    None: nothing of it. Those whose bytes the server does not take yet are waited for no longer than a second."""
+    dripping = [asyncio.Event() for _ in range(SENDERS)]
 
-    async def send(writer: asyncio.StreamWriter) -> None:
+    async def send(writer: asyncio.StreamWriter, drips: asyncio.Event) -> None:
         writer.write(head(method, path, token, framing))
         if first is None:
+            drips.set()
             return
         chunks = (b"%x\r\n%b\r\n" % (len(piece), piece) if "chunked" in framing else piece for piece in pieces(first))
         with suppress(ConnectionError):
-            for chunk in chunks:
+            for number, chunk in enumerate(chunks):
                 writer.write(chunk)
                 await writer.drain()
-                await asyncio.sleep(0 if len(chunk) > 100 else 0.05)
+                if number > first // 50_000:
+                    drips.set()
+                    await asyncio.sleep(0.05)
 
     writers = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(SENDERS)]
-    sending = [asyncio.create_task(send(writer)) for writer in writers]
-    await asyncio.wait(sending, timeout=1)
+    sending = [asyncio.create_task(send(*each)) for each in zip(writers, dripping, strict=True)]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            await asyncio.gather(*(drips.wait() for drips in dripping))
     yield
     for task, writer in zip(sending, writers, strict=True):
         task.cancel()

@@ -41,6 +41,8 @@ async def test_a_key_is_its_users_alone_and_encrypted(tmp_path: Path) -> None:
         assert KEY["key"] not in body and not (app.data_dir / "auth.json").exists()
         await anna.call("DELETE", "/auth/anthropic")
         assert await connected(anna) == ["scripted"] and await stored_bodies(app) == []
+        entry = {"type": "wellknown", "key": "TOKEN", "token": "secret-token"}
+        await anna.call("PUT", "/auth/https://example.com", entry, expect=403)  # an organisation would be everybody's
 
 
 async def test_the_servers_key_is_for_admins_unless_it_is_shared(tmp_path: Path, server_key: None) -> None:
@@ -65,12 +67,6 @@ async def test_a_key_of_the_configuration_is_the_servers_too(tmp_path: Path) -> 
         instance = await app.services.instances.get(None, "anna")
         assert instance.models.connected["keyed"].key == KEY["key"]
         assert "apiKey" not in instance.models.connected["keyed"].options
-
-
-async def test_a_members_organisation_is_not_everybodys(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app, user(app, "anna") as anna:
-        entry = {"type": "wellknown", "key": "TOKEN", "token": "secret-token"}
-        await anna.call("PUT", "/auth/https://example.com", entry, expect=403)
 
 
 async def test_who_has_used_up_a_days_budget_gets_no_more_answers(tmp_path: Path) -> None:

@@ -21,6 +21,10 @@ async def test_it_begins_with_a_greeting_and_tells_each_events_place(app: Runnin
         assert created.data["data"]["info"]["id"] == session["id"]
         assert created.data.keys() == {"id", "type", "location", "data"}
         assert created.event_id.startswith("evt_")
+    missed = await app.create_session(title="missed")
+    async with app.events("/api/event", cursor=created.event_id) as events:
+        again = await events.until("session.created")
+        assert again.data["data"]["info"]["id"] == missed["id"], "what it missed is sent to a client that comes back"
 
 
 async def test_a_text_is_told_by_what_it_gains(app: RunningApp) -> None:
@@ -48,16 +52,6 @@ async def test_requests_to_the_user_have_events_of_their_own(app: RunningApp) ->
         await events.until("session.idle")
     ids = [event.event_id for event in events.seen]
     assert len(set(ids)) == len(ids)
-
-
-async def test_a_client_that_comes_back_is_sent_what_it_missed(app: RunningApp) -> None:
-    async with app.events("/api/event") as events:
-        await app.create_session(title="first")
-        last = await events.until("session.created")
-    missed = await app.create_session(title="missed")
-    async with app.events("/api/event", cursor=last.event_id) as events:
-        created = await events.until("session.created")
-        assert created.data["data"]["info"]["id"] == missed["id"]
 
 
 async def test_between_events_it_sends_comments(tmp_path: Path) -> None:

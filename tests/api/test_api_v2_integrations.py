@@ -24,7 +24,7 @@ async def test_a_provider_is_connected_by_a_key_or_a_variable(app: RunningApp, m
     assert (await anthropic(app))["connections"] == [{"type": "env", "name": "ANTHROPIC_API_KEY"}]
 
 
-async def test_a_key_is_stored_renamed_and_removed(app: RunningApp) -> None:
+async def test_a_key_is_stored_renamed_and_removed_and_one_of_the_first_api_shown(app: RunningApp) -> None:
     await app.post(f"{CONNECT}/key", {"key": KEY, "label": "mine"}, expect=204)
     assert (await anthropic(app))["connections"] == [{"type": "credential", "id": "anthropic", "label": "mine"}]
     assert "anthropic" in [provider["id"] for provider in (await app.get("/api/provider"))["data"]]
@@ -34,9 +34,6 @@ async def test_a_key_is_stored_renamed_and_removed(app: RunningApp) -> None:
     assert app.services.auth.get("anthropic").key == KEY  # type: ignore[union-attr]
     await app.call("DELETE", "/api/credential/anthropic", expect=204)
     assert (await anthropic(app))["connections"] == []
-
-
-async def test_a_key_of_the_first_api_is_shown(app: RunningApp) -> None:
     await app.call("PUT", "/auth/anthropic", {"type": "api", "key": KEY})
     assert (await anthropic(app))["connections"] == [{"type": "credential", "id": "anthropic", "label": "API key"}]
     assert KEY not in (await app.client.get("/api/integration")).text
