@@ -1,4 +1,4 @@
-"""What is done with sessions in the page: revert, unrevert, fork, compact, rename, search, delete, share; and searching messages."""
+"""What is done with sessions in the page: revert, unrevert, fork, compact, rename, find, delete, share, and search messages."""
 
 import re
 from collections.abc import Callable
