@@ -97,11 +97,8 @@ def import_document(
 ) -> None:
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
 
-    from app.transfer.importing import read_source
-
     given = settings()
     requests = PinnedRequests(allow_private=given.allow_private_addresses)
-    from app.transfer.importing import UnreadableSource
 
     async def store(api: "ApiClient") -> Any:
         return await api.upload("/session/import", await read_source(source, requests, given.max_import_bytes), ids=new_ids.value)

@@ -2,23 +2,22 @@
 
 import asyncio
 import operator
-import pytest
 import sqlite3
 import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres import PostgresServer, migrated
+from refused_commits import refused_commits
+from running_app import RunningApp, running_app
+from turns import bash, until
+
 from app import __version__
 from app.session import replicas
 from app.session.lease import DEAD_AFTER_MS
 from app.session.replicas import FORGET_AFTER_MS
-from contextlib import closing
-from pathlib import Path
-from postgres import PostgresServer
-from postgres import migrated
-from refused_commits import refused_commits
-from running_app import RunningApp
-from running_app import running_app
-from turns import bash
-from turns import until
-from typing import Any
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-import pytest
-from app.api import event
-from app.api import long_answers
-from running_app import RunningApp
-from running_app import text_part
 from typing import Any
 
+import pytest
+from running_app import RunningApp, text_part
+
+from app.api import event
 
 CURSOR = "X-Next-Cursor"
 
@@ -180,4 +179,3 @@ async def test_opencodes_own_programs_have_read_the_events_when_an_answer_comes(
         await app.post(path, body, headers={"User-Agent": "curl/8 opencode/1.18.33"})
         assert not waiting.done()
         waiting.cancel()
-

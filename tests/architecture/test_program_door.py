@@ -2,10 +2,8 @@
 
 import ast
 from collections.abc import Iterator
-from source_trees import APP
-from source_trees import imported_by
-from source_trees import trees_below
 
+from source_trees import APP, imported_by, trees_below
 
 STARTERS = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "stdio_client", "run_process", "open_process"}
 MODULES = {"subprocess", "pty"}

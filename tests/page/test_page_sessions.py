@@ -1,13 +1,11 @@
 """What is done with sessions in the page: revert, unrevert, fork, compact, rename, search, delete, share; searching messages."""
 
-import httpx2
 import re
 from collections.abc import Callable
-from page_desk import Desk
-from playwright.sync_api import Locator
-from playwright.sync_api import Route
-from playwright.sync_api import expect
 
+import httpx2
+from page_desk import Desk
+from playwright.sync_api import Locator, Route, expect
 
 READ = ("read", {"filePath": "a.txt"})
 EDIT = ("edit", {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"})
@@ -289,4 +287,3 @@ def test_hostile_text_stays_text(desk: Desk) -> None:
     expect(found.locator("mark")).to_have_text(["<img", "quokkas"])
     expect(found.locator(".session-title")).to_have_text("<b>bold</b>")
     expect(found.locator("img, script, b")).to_have_count(0)
-
