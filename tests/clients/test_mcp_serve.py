@@ -173,7 +173,8 @@ async def test_the_configuration_of_the_page_connects(server: RunningServer, tmp
         found: Any = program_in(tmp_path).model_copy(update={"args": ["-m", "app.cli", *arguments]})
     else:
         token = TokenStore(server.data).create("agent")
-        http = httpx2.AsyncClient(headers={name: value.replace("TOKEN", token) for name, value in config["headers"].items()})
+        headers = {name: value.replace("TOKEN", token) for name, value in config["headers"].items()}
+        http = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30, read=300))
         found = streamable_http_client(config["url"].replace(SHOWN_BASE, server.base), http_client=http)
     async with connected(found) as client:
         assert (await called(client, "create_session"))["directory"] == str(server.workspace)
