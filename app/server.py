@@ -27,6 +27,7 @@ from app.intake.user_message import Intake, PromptLimits
 from app.lsp.servers import LspSettings
 from app.mcp.credentials import CredentialStore
 from app.mcp.servers import McpSettings
+from app.pending.editor_files import EditorFiles
 from app.permission.service import Permissions
 from app.plugin.host import ApiAccess, PluginHost
 from app.plugin.runner import HOOK_SECONDS
@@ -323,6 +324,7 @@ class Server:
         self.summaries = Summaries(store)
         self.permissions = Permissions(database, self.writer, self.observer)
         self.questions = Questions(database, self.writer, self.observer)
+        self.editor_files = EditorFiles()
         self.steering = Steering(self.writer, ControlQueues(self.bus))
         self.health = HealthCheck(self.leases)
 
@@ -348,7 +350,7 @@ class Server:
 
     def _make_intake(self) -> Intake:
         toolbox, settings = self.toolbox, self.settings
-        files = FileReader(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        files = FileReader(self.store, toolbox.read, toolbox.list, toolbox.times, self.outputs, self.editor_files)
         limits = PromptLimits(settings.max_part_bytes, settings.max_waiting_prompts)
         return Intake(self.store, Resolver(files), limits, self.quota)
 
@@ -360,6 +362,7 @@ class Server:
             tasks=self.tasks,
             permissions=self.permissions,
             questions=self.questions,
+            editor_files=self.editor_files,
             toolbox=self.toolbox,
             outputs=self.outputs,
             instruction_pages=self.instruction_pages,
@@ -564,6 +567,7 @@ class Server:
             await self.live.hand_over()
         await self.live.close()
         await self.terminals.close()
+        self.editor_files.release()
         self.bus.close()
 
     async def _work_done(self) -> None:

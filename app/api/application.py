@@ -27,6 +27,7 @@ _FIRST = (
     server.routes,
     ask.permissions,
     ask.questions,
+    ask.editors,
     config.routes,
     directory.project,
     directory.routes,

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
@@ -15,13 +16,14 @@ from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsp
 import orjson
 
 from app.mcp.values import McpFailure
+from app.pending.editor_files import EditorFiles
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.file import FileContent, FilePart, ResourceSource
 from app.schema.message import UserMessage
 from app.schema.part import FilePartInput, Part, TextPart
 from app.session.store import Store
-from app.tool.base import Tool, ToolContext, ToolError, ToolResult
+from app.tool.base import EditorText, Tool, ToolContext, ToolError, ToolResult
 from app.tool.builtin.list_files import ListParameters, ListTool
 from app.tool.builtin.read import ReadParameters, ReadTool
 from app.tool.files.file_times import FileTimes, Stamp
@@ -63,7 +65,7 @@ class _AttachedFile:
         given = {name: value for name, value in arguments.items() if value is not None}
         return self.text(f"The {tool} tool was called with this input: {orjson.dumps(given).decode()}")
 
-    def context(self) -> ToolContext:
+    def context(self, editors: EditorFiles) -> ToolContext:
         """The user named the file, so reading it needs no permission."""
         model = self.instance.models.find(self.message.model)
         return ToolContext(
@@ -73,9 +75,20 @@ class _AttachedFile:
             agent=self.instance.agents[self.message.agent],
             model=model,
             sandbox_workspace=self.instance.sandbox_workspace,
-            host=UnattendedHost(),
+            host=_PromptHost(editors, self.message.session_id),
             bypass_directory_check=True,
         )
+
+
+class _PromptHost(UnattendedHost):
+    """A file of a prompt is what the user sees of it."""
+
+    def __init__(self, editors: EditorFiles, session_id: str) -> None:
+        self._editors = editors
+        self._session_id = session_id
+
+    async def editor(self) -> EditorText | None:
+        return partial(self._editors.text, self._session_id) if self._editors.has_editor(self._session_id) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +100,21 @@ class _OpenedAttachment:
 
 
 class FileReader:
-    def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes, outputs: OutputStore) -> None:
+    def __init__(
+        self,
+        store: Store,
+        read: ReadTool,
+        listing: ListTool,
+        times: FileTimes,
+        outputs: OutputStore,
+        editors: EditorFiles,
+    ) -> None:
         self._store = store
         self._read = read
         self._list = listing
         self._times = times
         self._outputs = outputs
+        self._editors = editors
 
     async def read(self, instance: Instance, message: UserMessage, part: FilePartInput, part_id: str) -> list[Part]:
         """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file is not there."""
@@ -163,7 +185,7 @@ class FileReader:
     async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
         """The result, or the failure as text for the model; the prompt goes on without the file."""
         try:
-            return await tool.execute(arguments, file.context())
+            return await tool.execute(arguments, file.context(self._editors))
         except (ToolError, OSError) as error:
             return self._failed(file, error)
 

@@ -1,4 +1,4 @@
-"""A file in a message, and where in the user's text it was named."""
+"""A file in a message, and where in the user's text it was named; a file that an editor has open."""
 
 from typing import Annotated, Literal
 
@@ -65,3 +65,20 @@ class PartIdentity(Wire):
 
 class FilePart(FileContent, PartIdentity):
     pass
+
+
+MOST_OF_EDITOR = 10 * 1024 * 1024
+
+
+class EditorFile(Wire):
+    """A file that the agent reads: what does the editor show of it?"""
+
+    id: str
+    path: str
+
+
+class EditorFileText(Wire):
+    """`text`: all of it; None where the editor cannot tell."""
+
+    id: str
+    text: Annotated[str, Field(max_length=MOST_OF_EDITOR)] | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from app.context.instruction_pages import InstructionPages
+from app.pending.editor_files import EditorFiles
 from app.permission.service import Permissions
 from app.plugin.runner import HookRunner
 from app.question.service import Questions
@@ -49,6 +50,7 @@ class TurnServices:
     tasks: SessionTasks
     permissions: Permissions
     questions: Questions
+    editor_files: EditorFiles
     toolbox: Toolbox
     outputs: OutputStore
     instruction_pages: InstructionPages

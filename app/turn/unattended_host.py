@@ -8,7 +8,7 @@ from app.question.errors import QuestionRejected
 from app.schema.lsp import FileErrors
 from app.schema.question import Answer, QuestionInfo
 from app.schema.session import Todo
-from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolError, ToolPermission, ToolResult
+from app.tool.base import EditorText, FileFormatter, LanguageQuestion, SubagentRequest, ToolError, ToolPermission, ToolResult
 from app.workspace.instance import Instance
 
 
@@ -51,6 +51,9 @@ class UnattendedHost:
         return {}
 
     async def file_edited(self, path: Path) -> None:
+        return None
+
+    async def editor(self) -> EditorText | None:
         return None
 
     async def formatters(self, path: Path) -> list[FileFormatter]:

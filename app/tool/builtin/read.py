@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -14,9 +15,10 @@ from app.schema.file import FileContent
 from app.tool import descriptions
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tool.files import file_kind, text_file
+from app.tool.files import file_kind, text_file, unsaved
 from app.tool.files.beneath import Root, names_in, open_file
 from app.tool.files.file_times import FileTimes, Stamp
+from app.tool.files.unsaved import UnsavedText
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000
@@ -59,7 +61,7 @@ class _ReadAttachment:
 @dataclass(frozen=True, slots=True)
 class _OpenedFile:
     content: _FilePage | _ReadAttachment
-    stamp: Stamp
+    stamp: Stamp | None
 
 
 class ReadTool(Tool[ReadParameters]):
@@ -79,19 +81,24 @@ class ReadTool(Tool[ReadParameters]):
         await ask_if_outside(ctx, path)
         await ctx.host.require_permission(ToolPermission("read", [str(path)], ["*"]))
         require_in_place(ctx, path)
-        opened = await asyncio.to_thread(_open, path, root_of(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT)
+        place = (args.offset or 0, args.limit or DEFAULT_LIMIT)
+        in_editor = await unsaved.find(ctx, path)
+        opened = await asyncio.to_thread(_open, path, root_of(ctx, path), in_editor, *place)
         title = relative_name(ctx, path)
         match opened.content:
             case _ReadAttachment() as attachment:
                 result = _attachment_result(title, path, attachment)
             case _FilePage() as page:
-                self._times.record(ctx.session_id, path, opened.stamp)
-                result = _page_result(title, page)
+                if opened.stamp is not None:
+                    self._times.record(ctx.session_id, path, opened.stamp)
+                result = _page_result(title, page, is_unsaved=in_editor is not None)
                 await ctx.host.file_read(path)
         return _with_instructions(result, await ctx.host.instructions_near(path))
 
 
-def _open(path: Path, root: Root, offset: int, limit: int) -> _OpenedFile:
+def _open(path: Path, root: Root, in_editor: UnsavedText | None, offset: int, limit: int) -> _OpenedFile:
+    if in_editor is not None:
+        return _OpenedFile(_page(BytesIO(in_editor.text.encode("utf-8", "replace")), offset, limit), in_editor.stamp)
     try:
         with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())
@@ -222,9 +229,11 @@ def _attachment_result(title: str, path: Path, attachment: _ReadAttachment) -> T
     )
 
 
-def _page_result(title: str, page: _FilePage) -> ToolResult:
+def _page_result(title: str, page: _FilePage, *, is_unsaved: bool) -> ToolResult:
     numbered = [f"{number:05d}| {line}" for number, line in enumerate(page.lines, page.offset + 1)]
     output = "<file>\n" + "\n".join(numbered) + f"\n\n({_trailer(page)})\n</file>"
+    if is_unsaved:
+        output += "\n\n(The user's editor shows this, with changes that are not saved. The file can be changed once it is saved.)"
     return ToolResult(
         title=title,
         output=output,

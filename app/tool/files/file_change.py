@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from app.tool.base import ToolContext, ToolError, ToolPermission
 from app.tool.boundary import relative_name, require_in_place, root_of
-from app.tool.files import diff_text, text_file
+from app.tool.files import diff_text, text_file, unsaved
 from app.tool.files.diff_text import FileDelta
 from app.tool.files.file_times import FileTimes
 from app.tool.files.formatting import FormattedFile, format_file, format_metadata
@@ -71,6 +71,7 @@ class FileEditor:
             root = root_of(ctx, path)
             original = await asyncio.to_thread(text_file.read, path, root)
             self._require(ctx.session_id, path, original, requirement)
+            await unsaved.require_saved(ctx, path)
             change = await asyncio.to_thread(plan_change, path, original, derive)
             await ctx.host.require_permission(_edit_permission(ctx, change))
             require_in_place(ctx, path)
