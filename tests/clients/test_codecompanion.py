@@ -17,6 +17,7 @@ from doc_snippets import blocks
 from long_form import LONG
 from neovim import checkout, neovim_program
 from running_server import ROOT, needed, new_workspace
+from screens import keep
 from terminal import Terminal, terminal
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
@@ -105,18 +106,19 @@ def test_a_turn_is_shown_and_what_it_asks_is_answered(desk: Companion) -> None:
         prompt(shown, "Look at a.txt and change it")
         shown.wait_for("Execute: echo hi\n\nPlease select")
         answer(shown, ACCEPT, "Accept", times=1)
-        shown.wait_for("Proposed edits for `a.txt`", "-hello", "+goodbye")
+        keep("codecompanion-1-diff", shown.wait_for("Proposed edits for `a.txt`", "-hello", "+goodbye"))
         answer(shown, ACCEPT, "Accept", times=2)
         shown.wait_for("Proposed edits for `new.txt`", "+fresh")
         answer(shown, ACCEPT, "Accept", times=3)
         screen = until_ready(shown, 1)
+        keep("codecompanion-2-turn", screen)
         order = ["### Reasoning", "I read it", "Read: a.txt", "Execute: echo hi", "Edit: a.txt", "Edit: new.txt", "goodbye now."]
         assert stand_in_order(screen, *order)
         assert (desk.directory / "a.txt").read_text() == "goodbye\nworld\n"
         prompt(shown, "Run it")
         shown.wait_for("Execute: touch refused\n\nPlease select")
         answer(shown, REJECT, "Reject", times=1)
-        until_ready(shown, 2)
+        keep("codecompanion-3-rejected", until_ready(shown, 2))
     assert not (desk.directory / "refused").exists() and (desk.directory / "new.txt").read_text() == "fresh\n"
 
 
@@ -131,7 +133,7 @@ def test_a_question_a_stopped_turn_and_a_session_that_is_resumed(desk: Companion
         prompt(shown, "Ask me")
         shown.wait_for("Which colour? red: warm")
         answer(shown, REJECT, "Reject", times=1)
-        shown.wait_for("Which colour? blue: cold")
+        keep("codecompanion-4-question", shown.wait_for("Which colour? blue: cold"))
         answer(shown, ACCEPT, "Accept", times=1)
         shown.wait_for("So be it.")
         until_ready(shown, 1)
@@ -140,7 +142,7 @@ def test_a_question_a_stopped_turn_and_a_session_that_is_resumed(desk: Companion
         answer(shown, ACCEPT, "Accept", times=2)
         shown.wait_until(lambda _: (desk.directory / "begun").exists(), "a command that runs")
         shown.type(STOP)
-        until_ready(shown, 2)
+        keep("codecompanion-5-cancelled", until_ready(shown, 2))
         prompt(shown, "And now?")
         shown.wait_for("After the stop.")
         until_ready(shown, 3)
@@ -153,4 +155,5 @@ def test_a_question_a_stopped_turn_and_a_session_that_is_resumed(desk: Companion
         shown.wait_for("Resumed session: Ask me")
         shown.press("Enter")
         screen = shown.wait_for("After the stop.")
+        keep("codecompanion-6-loaded", screen)
         assert stand_in_order(screen, "Ask me", "So be it.", "Sleep", "I begin.", "And now?", "After the stop.")
