@@ -33,6 +33,19 @@ class _Editors:
     asked: list[EditorFile] = field(default_factory=list)
     leaving: asyncio.TimerHandle | None = None
 
+    def stay(self) -> None:
+        if self.leaving is not None:
+            self.leaving.cancel()
+
+    async def wait(self) -> EditorFile:
+        wait = asyncio.get_running_loop().create_future()
+        self.waiting.append(wait)
+        try:
+            found: EditorFile = await wait
+            return found
+        finally:
+            self.waiting.remove(wait)
+
 
 class EditorFiles:
     def __init__(self) -> None:
@@ -47,20 +60,13 @@ class EditorFiles:
         if self._released:
             raise EditorsReleased
         editors = self._editors.setdefault(session_id, _Editors())
-        if editors.leaving is not None:
-            editors.leaving.cancel()
-        if not editors.waiting and editors.asked:
-            self._leave_soon(session_id, editors)
-            return editors.asked.pop(0)
-        wait = asyncio.get_running_loop().create_future()
-        editors.waiting.append(wait)
+        editors.stay()
         try:
-            found: EditorFile = await wait
-            return found
+            return editors.asked.pop(0) if editors.asked else await editors.wait()
         finally:
-            editors.waiting.remove(wait)
             if not editors.waiting:
-                self._leave_soon(session_id, editors)
+                editors.stay()
+                editors.leaving = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._editors.pop, session_id, None)
 
     def answer(self, session_id: str, file_id: str, text: str | None) -> bool:
         """Whether somebody still waits for it."""
@@ -69,10 +75,6 @@ class EditorFiles:
             return False
         answer.set_result(text)
         return True
-
-    def _leave_soon(self, session_id: str, editors: _Editors) -> None:
-        loop = asyncio.get_running_loop()
-        editors.leaving = loop.call_later(LINGER_SECONDS, self._editors.pop, session_id, None)
 
     # What tools call.
 

@@ -45,6 +45,23 @@ async def test_what_is_read_between_two_waits_is_asked_at_the_second(files: Edit
     assert await asked == "again" and await second == str(FILE)
 
 
+async def test_reads_at_once_wait_for_whoever_comes(files: EditorFiles) -> None:
+    first = await waiting(files, "first")
+    reads = [asyncio.create_task(files.text("ses_1", FILE)) for _ in range(3)]
+    await asyncio.sleep(0)
+    second, third = await waiting(files, "second"), await waiting(files, "third")
+    assert await asyncio.gather(*reads) == ["first", "second", "third"]
+    await asyncio.gather(first, second, third)
+
+
+async def test_a_client_that_waits_on_is_not_forgotten(files: EditorFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editor_files, "LINGER_SECONDS", 0.01)
+    stays, goes = await waiting(files, "here"), await waiting(files)
+    goes.cancel()
+    await asyncio.sleep(0.05)
+    assert await files.text("ses_1", FILE) == "here" and await stays == str(FILE)
+
+
 async def test_a_client_that_is_gone_is_soon_forgotten(files: EditorFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editor_files, "LINGER_SECONDS", 0.01)
     monkeypatch.setattr(editor_files, "ANSWER_SECONDS", 0.05)
