@@ -26,9 +26,13 @@ OLDEST = (0, 11)
 LINES = 120
 ACCEPT, REJECT, STOP = "g2", "g3", "q"
 COLOURS = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
+CONNECTED = """
+local chat = require("codecompanion").last_chat()
+print(vim.wait(60000, function() return chat.acp_connection and chat.acp_connection:is_connected() end) and "agent is there")
+"""
+"""What is sent before stays in the chat."""
 RESUME = """
 local chat = require("codecompanion").last_chat()
-vim.wait(60000, function() return chat.acp_connection and chat.acp_connection:is_connected() end)
 require("codecompanion.interactions.chat.slash_commands.builtin.resume").new({ Chat = chat, config = {} }):execute()
 """
 """What `/resume` does in the menu of a completion plugin."""
@@ -50,6 +54,9 @@ class Companion(Desk):
         command = [self.nvim, "-n", "-i", "NONE", "-u", str(setup), "-c", "CodeCompanionChat", "-c", "only"]
         with terminal(command, self.directory, self.environment(), lines=LINES) as opened:
             opened.wait_for("## Me", "Welcome to CodeCompanion")
+            opened.type(f":lua {' '.join(CONNECTED.split())}")
+            opened.press("Enter")
+            opened.wait_for("agent is there", without=":lua")
             yield opened
 
 
@@ -70,8 +77,11 @@ def desk(installed: tuple[str, tuple[str, ...]], tmp_path: Path) -> Companion:
 
 def prompt(shown: Terminal, text: str) -> None:
     shown.press("G", "A")
+    shown.wait_for("-- INSERT --")
     shown.type(text)
-    shown.press("Escape", "Enter")
+    shown.press("Escape")
+    shown.wait_for(text, without="-- INSERT --")  # an Enter right behind an Escape is another key
+    shown.press("Enter")
 
 
 def answer(shown: Terminal, key: str, selected: str, *, times: int) -> None:
