@@ -36,6 +36,7 @@ _FIRST = (
     server.routes,
     message.permissions,
     message.questions,
+    message.editors,
     directory.configuration,
     directory.project,
     directory.routes,

@@ -26,6 +26,7 @@ from app.intake.user_message import Intake
 from app.lsp.servers import LspSettings
 from app.mcp.servers import McpSettings
 from app.mcp.values import CredentialStore
+from app.pending.editor_files import EditorFiles
 from app.permission.service import Permissions
 from app.plugin.host import ApiAccess, PluginHost
 from app.plugin.runner import HOOK_SECONDS
@@ -302,6 +303,7 @@ class Server:
         self.summaries = Summaries(store)
         self.permissions = Permissions(database, self.writer, self.observer)
         self.questions = Questions(database, self.writer, self.observer)
+        self.editor_files = EditorFiles()
         self.steering = Steering(self.writer, ControlQueues(self.bus))
         self.health = HealthCheck(self.leases)
 
@@ -310,7 +312,7 @@ class Server:
         self.outputs = OutputStore(settings.data_dir / "tool-output")
         self.instruction_pages = InstructionPages()
         toolbox = self.toolbox
-        parts = PromptParts(store, toolbox.read, toolbox.list, toolbox.times, self.outputs)
+        parts = PromptParts(store, toolbox.read, toolbox.list, toolbox.times, self.outputs, self.editor_files)
         self.intake = Intake(store, parts, self.quota, settings.max_part_bytes, settings.max_waiting_prompts)
         self.prompts = Prompts(self._turn_services(), self.intake, live, settings.max_running_sessions)
         self.queue = PromptQueue(store, self.prompts, self.intake, live, self.instances, most=settings.max_waiting_prompts)
@@ -335,6 +337,7 @@ class Server:
             tasks=self.tasks,
             permissions=self.permissions,
             questions=self.questions,
+            editor_files=self.editor_files,
             toolbox=self.toolbox,
             outputs=self.outputs,
             instruction_pages=self.instruction_pages,
@@ -525,6 +528,7 @@ class Server:
             await self.live.hand_over()
         await self.live.close()
         await self.terminals.close()
+        self.editor_files.release()
         self.bus.close()
 
     async def _work_done(self) -> None:

@@ -24,13 +24,13 @@ from app.api.deps import (
     page_size,
 )
 from app.api.errors import documented
-from app.api.event import behind_its_events, keeping_alive
+from app.api.event import behind_its_events, keeping_alive, waiting_with_client
 from app.api.json_route import router
 from app.api.roles import ANSWERS, PROMPTS, READS, WRITES
 from app.intake.prompt_queue import Waiting
 from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
-from app.schema.part import Part
+from app.schema.part import EditorFile, EditorFileText, Part
 from app.schema.permission import AnswerInput, PermissionRequest, QuestionRequest, ReplyInput, RespondInput
 from app.server import Server
 from app.session.rows import PromptedSession
@@ -150,6 +150,7 @@ async def delete_part(
 
 permissions = router("", 400, tags=["permission"])
 questions = router("/question", 400, tags=["question"])
+editors = router("/session/{sessionID}/editor", 400, 404, tags=["session"])
 
 RequestPath = Annotated[str, Path(alias="requestID", pattern="^per")]
 PermissionPath = Annotated[str, Path(alias="permissionID", pattern="^per")]
@@ -195,3 +196,22 @@ async def answer(app: AppServices, request_id: QuestionPath, body: AnswerInput) 
 async def reject(app: AppServices, request_id: QuestionPath) -> bool:
     await app.questions.reject(request_id)
     return True
+
+
+@editors.get("", response_model=EditorFile, dependencies=ANSWERS)
+async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
+    """The next file that the agent reads in the session, waited for: for clients with an editor, whose unsaved text is read then
+    instead of what is stored. A server that stops ends the wait with an error."""
+    await app.store.session(session_id)
+
+    async def next_file() -> bytes:
+        return (await app.editor_files.next(session_id)).wire_json()
+
+    return waiting_with_client(next_file)
+
+
+@editors.post("", dependencies=ANSWERS)
+async def editor_text(app: AppServices, session_id: SessionIdPath, body: EditorFileText) -> bool:
+    """What the editor shows of it. `false`: nobody waits for that any more."""
+    await app.store.session(session_id)
+    return app.editor_files.answer(session_id, body.id, body.text)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -47,6 +47,19 @@ class ApiClient:
     async def post_slow(self, path: str, /, body: Any, **query: Any) -> Any:
         """For what is answered when a turn is over."""
         return await self._call("POST", path, body, query, timeout=_TURN_TIMEOUT)
+
+    async def wait(self, path: str, begun: Callable[[], None]) -> Any:
+        """An answer that the server gives when there is something to say; `begun` is called when it waits for that."""
+        timeout = httpx2.Timeout(30, read=_SILENCE_SECONDS)
+        try:
+            async with self._http.stream("GET", path, timeout=timeout) as answer:
+                begun()
+                body = await answer.aread()
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+        if answer.is_error:
+            raise self._refused(answer.status_code, body)
+        return orjson.loads(body)
 
     async def patch(self, path: str, /, body: Any, **query: Any) -> Any:
         return await self._call("PATCH", path, body, query)

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
@@ -15,6 +16,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsp
 import orjson
 
 from app.mcp.values import McpFailure
+from app.pending.editor_files import EditorFiles
 from app.permission.rules import evaluate
 from app.question.service import QuestionRejected
 from app.schema.errors import BadRequest, unknown
@@ -39,6 +41,7 @@ from app.schema.project import FileErrors
 from app.schema.session import Todo
 from app.session.store import Store
 from app.tool.base import (
+    EditorText,
     FileFormatter,
     LanguageQuestion,
     SubagentRequest,
@@ -92,6 +95,9 @@ class UnattendedHost:
     async def file_edited(self, path: Path) -> None:
         return None
 
+    async def editor(self) -> EditorText | None:
+        return None
+
     async def formatters(self, path: Path) -> list[FileFormatter]:
         return []
 
@@ -133,7 +139,7 @@ class _AttachedFile:
         given = {name: value for name, value in arguments.items() if value is not None}
         return self.text(f"The {tool} tool was called with this input: {orjson.dumps(given).decode()}")
 
-    def context(self) -> ToolContext:
+    def context(self, editors: EditorFiles) -> ToolContext:
         """The user named the file, so reading it needs no permission."""
         model = self.instance.models.find(self.message.model)
         return ToolContext(
@@ -143,18 +149,38 @@ class _AttachedFile:
             agent=self.instance.agents[self.message.agent],
             model=model,
             sandbox_workspace=self.instance.sandbox_workspace,
-            host=UnattendedHost(),
+            host=_PromptHost(editors, self.message.session_id),
             bypass_directory_check=True,
         )
 
 
+class _PromptHost(UnattendedHost):
+    """A file of a prompt is what the user sees of it."""
+
+    def __init__(self, editors: EditorFiles, session_id: str) -> None:
+        self._editors = editors
+        self._session_id = session_id
+
+    async def editor(self) -> EditorText | None:
+        return partial(self._editors.text, self._session_id) if self._editors.has_editor(self._session_id) else None
+
+
 class PromptParts:
-    def __init__(self, store: Store, read: ReadTool, listing: ListTool, times: FileTimes, outputs: OutputStore) -> None:
+    def __init__(
+        self,
+        store: Store,
+        read: ReadTool,
+        listing: ListTool,
+        times: FileTimes,
+        outputs: OutputStore,
+        editors: EditorFiles,
+    ) -> None:
         self._store = store
         self._read = read
         self._list = listing
         self._times = times
         self._outputs = outputs
+        self._editors = editors
 
     async def of(self, instance: Instance, message: UserMessage, part: PartInput) -> Sequence[Part]:
         identity = {"session_id": message.session_id, "message_id": message.id}
@@ -240,7 +266,7 @@ class PromptParts:
     async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
         """The result, or the failure as text for the model; the prompt goes on without the file."""
         try:
-            return await tool.execute(arguments, file.context())
+            return await tool.execute(arguments, file.context(self._editors))
         except (ToolError, OSError) as error:
             return self._failed(file, error)
 

@@ -1,12 +1,17 @@
-"""Resources: of each session its transcript and what it changed in files."""
+"""Resources: of each session its transcript and what it changed in files, as texts within bounds: they go into the context of a
+model."""
 
 import re
+from codecs import getincrementaldecoder
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from mcp_types import ListResourcesResult, Resource, ResourceTemplate, TextResourceContents
 
 from app.api_client.client import ApiClient, ApiRefused
-from app.mcp_server.documents import diff_text, window
 
 MOST_CHARACTERS = 1_000_000
 """Of a transcript: its end. read_session reads any part of it."""
@@ -62,3 +67,33 @@ async def read(api: ApiClient, uri: str) -> TextResourceContents:
         return TextResourceContents(uri=uri, mime_type=_DIFF, text=text)
     end = await window(api.download(f"/session/{session_id}/export", format="markdown"), MOST_CHARACTERS)
     return TextResourceContents(uri=uri, mime_type=_MARKDOWN, text=end.text)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Some of a text: where it begins in the whole, of `size` characters."""
+
+    text: str
+    begin: int
+    size: int
+
+
+async def window(pieces: AsyncGenerator[bytes, None], limit: int, offset: int | None = None) -> Window:
+    """At most `limit` characters of a text that comes in pieces of UTF-8: from `offset` on, or its last ones. No more is held."""
+    decode, held, begin, size = getincrementaldecoder("utf-8")("replace").decode, deque[str](), offset or 0, 0
+    async with aclosing(pieces):
+        async for piece in pieces:
+            text = decode(piece)
+            held.append(text if offset is None else text[max(offset - size, 0) : max(offset + limit - size, 0)])
+            size += len(text)
+            while offset is None and size - begin - len(held[0]) >= limit:
+                begin += len(held.popleft())
+    text = "".join(held)
+    return Window(text, begin, size) if offset is not None else Window(text[-limit:], size - len(text[-limit:]), size)
+
+
+def diff_text(diffs: list[dict[str, Any]]) -> str:
+    """What the session has changed. A file without a patch is binary, or of a session that was imported."""
+    if not diffs:
+        return "No files were changed."
+    return "\n".join(diff.get("patch") or f"{diff['file']}: changed, without a diff" for diff in diffs)

@@ -7,7 +7,7 @@ from mcp_types import Tool, ToolAnnotations
 from pydantic import ConfigDict, Field
 
 from app.api_client.client import ApiClient
-from app.mcp_server.documents import diff_text, window
+from app.mcp_server.resources import diff_text, window
 from app.mcp_server.turn import FollowedTurn, Report, shortened, text_of, waiting_requests
 from app.schema.base import Wire
 

@@ -73,6 +73,23 @@ class FilePart(FileContent, PartIdentity):
     pass
 
 
+MOST_OF_EDITOR = 10 * 1024 * 1024
+
+
+class EditorFile(Wire):
+    """A file that the agent reads: what does the editor show of it?"""
+
+    id: str
+    path: str
+
+
+class EditorFileText(Wire):
+    """`text`: all of it; None where the editor cannot tell."""
+
+    id: str
+    text: Annotated[str, Field(max_length=MOST_OF_EDITOR)] | None = None
+
+
 # The four states of a tool call: pending → running → completed | error.
 
 

@@ -73,6 +73,10 @@ class LanguageQuestion:
     place: tuple[int, int]
 
 
+EditorText = Callable[[Path], Awaitable[str | None]]
+"""What an editor says of a file; None where it does not answer, or does not have it."""
+
+
 class ToolHost(Protocol):
     """The services of a turn that a tool may use."""
 
@@ -109,6 +113,10 @@ class ToolHost(Protocol):
 
     async def file_edited(self, path: Path) -> None:
         """Publishes `file.edited`."""
+        ...
+
+    async def editor(self) -> EditorText | None:
+        """Reads files in the editor that has the session open, if one does and lends them."""
         ...
 
     async def formatters(self, path: Path) -> Sequence[FileFormatter]:

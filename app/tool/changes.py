@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from app.schema.project import FileErrors
-from app.tool import text_file
+from app.tool import text_file, unsaved
 from app.tool.base import ToolContext, ToolError, ToolPermission
 from app.tool.boundary import project_of, relative_name, require_in_place, root_of
 from app.tool.replace import with_newlines
@@ -308,6 +308,7 @@ class FileEditor:
             root = root_of(ctx, path)
             original = await asyncio.to_thread(text_file.read, path, root)
             self._require(ctx.session_id, path, original, requirement)
+            await unsaved.require_saved(ctx, path)
             change = await asyncio.to_thread(plan_change, path, original, derive)
             about = {"filepath": str(path), "diff": change.diff}
             await ctx.host.require_permission(ToolPermission("edit", [relative_name(ctx, path)], ["*"], about))

@@ -25,6 +25,7 @@ from app.storage.engine import StorageError
 from app.storage.writer import Lease
 from app.telemetry.observer import ToolCallEnd, ToolCallRecord
 from app.tool.base import (
+    EditorText,
     FileFormatter,
     LanguageQuestion,
     SubagentRequest,
@@ -121,6 +122,15 @@ class ToolRun:
         event = EventFileEdited(properties=FileRef(file=str(path)))
         directory = self.instance.location.directory
         self._ctx.services.store.post(self.session.id, directory, lambda tx: tx.announce(event))
+
+    async def editor(self) -> EditorText | None:
+        """A subagent reads in the editor of the session that it works for."""
+        editors, session = self._ctx.services.editor_files, self.session
+        while not editors.has_editor(session.id):
+            if editors.are_none or session.parent_id is None:
+                return None
+            session = await self._ctx.store.session(session.parent_id)
+        return partial(editors.text, session.id)
 
     async def formatters(self, path: Path) -> list[FileFormatter]:
         instance = self.instance

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from app.context.system import InstructionPages
+from app.pending.editor_files import EditorFiles
 from app.permission.service import Permissions
 from app.question.service import Questions
 from app.schema.errors import MessageError, NotFound
@@ -141,6 +142,7 @@ class TurnServices:
     tasks: SessionTasks
     permissions: Permissions
     questions: Questions
+    editor_files: EditorFiles
     toolbox: Toolbox
     outputs: OutputStore
     instruction_pages: InstructionPages

@@ -409,6 +409,20 @@ class DiffOfSession(Wire):
     diff: list[FileDiff]
 
 
+class EditorFile(Wire):
+    """A file that the agent reads: what does the editor show of it?"""
+
+    id: str
+    path: str
+
+
+class EditorFileText(Wire):
+    """`text`: all of it; None where the editor cannot tell."""
+
+    id: str
+    text: str | None = None
+
+
 class EmptyData(Wire):
     pass
 

@@ -310,6 +310,23 @@ def question_reject(request_id: str) -> Operation[bool]:
     return Operation("POST", f"/question/{segment(request_id)}/reject", bool)
 
 
+def session_editor_file(session_id: str) -> Operation[models.EditorFile]:
+    """GET /session/{sessionID}/editor
+
+    The next file that the agent reads in the session, waited for: for clients with an editor, whose unsaved text is read then
+    instead of what is stored. A server that stops ends the wait with an error.
+    """
+    return Operation("GET", f"/session/{segment(session_id)}/editor", models.EditorFile)
+
+
+def session_editor_text(session_id: str, body: models.EditorFileText) -> Operation[bool]:
+    """POST /session/{sessionID}/editor
+
+    What the editor shows of it. `false`: nobody waits for that any more.
+    """
+    return Operation("POST", f"/session/{segment(session_id)}/editor", bool, body=body)
+
+
 def config_get(*, directory: str | None = None) -> Operation[models.Config]:
     """GET /config"""
     return Operation("GET", "/config", models.Config, query={"directory": directory})

@@ -38,7 +38,7 @@ _WRITE = (
     "provider.oauth.authorize provider.oauth.callback "
     "session.unrevert session.share session.unshare permission.reply permission.respond question.reply question.reject app.log "
     "auth.set auth.remove webhook.create webhook.update webhook.delete webhook.test "
-    "session.dequeue "
+    "session.dequeue session.editorFile session.editorText "
     "tui.appendPrompt tui.submitPrompt tui.clearPrompt tui.openHelp tui.openSessions tui.openThemes tui.openModels "
     "tui.executeCommand tui.showToast tui.selectSession tui.publish tui.control.response "
     "v2.permission.saved.remove v2.session.permission.create v2.session.permission.reply v2.session.question.reply "

@@ -28,9 +28,18 @@ from app.util import clock
 SECRET = "marked-secret-of-anna"
 NEVER_CALLED = "http://127.0.0.1:1/"
 NOT_JSON = tuple(
-    ("GET", path) for path in ("/event", "/global/event", "/api/event", "/api/session/{sessionID}/event", "/tui/control/next")
+    ("GET", path)
+    for path in (
+        "/event",
+        "/global/event",
+        "/api/event",
+        "/api/session/{sessionID}/event",
+        "/tui/control/next",
+        "/session/{sessionID}/editor",
+    )
 )
-"""Streams do not end, and a request to steer is waited for; tests/api/test_api_users.py and test_api_steering.py have them."""
+"""Streams do not end, and steering and files are waited for; tests/api/test_api_users.py, test_api_steering.py and
+test_api_editor.py have them."""
 _LAST = (
     "webhook.delete session.dequeue session.abort session.deleteMessage part.delete session.revert v2.session.interrupt "
     "v2.session.wait v2.session.revert.stage v2.session.compact session.delete pty.update pty.connectToken pty.connect "
@@ -66,6 +75,7 @@ BODIES: Mapping[str, Any] = {
     "v2.session.permission.create": {"action": "bash", "resources": ["x"]},
     "v2.session.permission.reply": {"reply": "once"},
     "v2.session.question.reply": {"answers": [["x"]]},
+    "session.editorText": {"id": "none"},
     "app.log": {"service": "test", "level": "info", "message": "x"},
     "auth.set": {"type": "api", "key": "sk-0123456789"},
     "config.update": {"username": "x"},
@@ -296,11 +306,14 @@ async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
 async def streams_of_the_matrix(at: Desk) -> int:
     """The streams as everybody; what is in them: tests/api/test_api_users.py."""
     cells = 0
-    for _, path in NOT_JSON:
+    for method, path in NOT_JSON:
+        writes = ROLES[operations(at.app.fastapi)[method, path]] is Permitted.WRITER
         for who, headers in at.logins.items():
             async with at.app.client.stream("GET", path.format(**at.objects), headers=headers) as response:
                 assert (response.status_code in (401, 429)) == (who in REFUSED), (who, path, response.status_code)
-                hidden = names_what_is_hidden(path) and who not in (*REFUSED, *MAY_SEE)
+                forbidden = writes and who in ("read-only", "viewer")
+                assert (response.status_code == 403) == forbidden, (who, path, response.status_code)
+                hidden = names_what_is_hidden(path) and not forbidden and who not in (*REFUSED, *MAY_SEE)
                 assert (response.status_code == 404) == hidden, (who, path, response.status_code)
                 cells += 1
     return cells

@@ -304,19 +304,62 @@ async def test_a_failed_turn_is_an_error_that_says_why(desk: Desk) -> None:
 async def test_a_linked_file_is_read_in_the_editor_where_it_is_not_saved(desk: Desk) -> None:
     path, outside = desk.directory / "a.txt", desk.home / "secret.txt"
     outside.write_text("stored outside")
-    editor = Editor(buffers={str(path): "only in the editor\n", str(outside): "not for the model"})
+    editor = Editor(buffers={str(path): "first\nonly in the editor\n", str(outside): "not for the model"})
     async with desk.editor(editor=editor, offers=READS) as (agent, _, __):
         session_id = await new(agent, desk)
-        link = acp.resource_link_block("a.txt", path.as_uri())
-        await agent.prompt(session_id=session_id, prompt=[*text("long 1"), link])
+        for linked in (f"{path.as_uri()}#L2:2", outside.as_uri()):
+            await agent.prompt(session_id=session_id, prompt=[*text("long 1"), acp.resource_link_block("linked", linked)])
         assert editor.read == [str(path)]
-        assert any("only in the editor" in each for each in _stored_texts(desk, session_id))
-        try:
-            other = acp.resource_link_block("secret.txt", outside.as_uri())
-            await agent.prompt(session_id=session_id, prompt=[*text("long 1"), other])
-        except acp.RequestError:
-            pass
-        assert not any("not for the model" in each for each in _stored_texts(desk, session_id))
+        stored = "".join(_stored_texts(desk, session_id))
+        assert "00002| only in the editor" in stored and "00001| first" not in stored and "not for the model" not in stored
+
+
+async def test_the_agent_reads_what_the_editor_shows_and_does_not_write_over_it(desk: Desk) -> None:
+    path, new_file = desk.directory / "a.txt", desk.directory / "new.txt"
+    task = {"description": "Looks", "prompt": "look", "subagent_type": "general"}
+    desk.script(
+        [{"tool": "read", "args": {"filePath": "a.txt"}}, {"tool": "read", "args": {"filePath": "new.txt"}}],
+        [{"tool": "edit", "args": {"filePath": "a.txt", "oldString": "hello", "newString": "x"}}],
+        [{"tool": "write", "args": {"filePath": "new.txt", "content": "x"}}],
+        [{"tool": "task", "args": task}],
+        [{"tool": "read", "args": {"filePath": "a.txt"}}],
+        [{"text": "The subagent is done."}],
+        [{"text": "Done."}],
+        [{"tool": "read", "args": {"filePath": "a.txt"}}],
+        [{"tool": "edit", "args": {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"}}],
+    )
+    editor = Editor(buffers={str(path): "hello\nunsaved", str(new_file): "new and unsaved\n"})
+    async with desk.editor(editor=editor, offers=READS) as (agent, _, __):
+        session_id = await new(agent, desk)
+        await agent.prompt(session_id=session_id, prompt=text("go"))
+        read, read_new, edited, written, _task = editor.calls().values()
+        assert "00002| unsaved" in read["raw_output"]["output"] and "not saved" in read["raw_output"]["output"]
+        assert "new and unsaved" in read_new["raw_output"]["output"]
+        for refused in (edited, written):
+            assert refused["status"] == "failed" and "changes that are not saved" in refused["raw_output"]["error"]
+        assert editor.read.count(str(path)) == 3, "by the agent, before the edit and by its subagent"
+        assert path.read_text() == "hello\nworld\n" and not new_file.exists() and editor.written == []
+        path.write_text("hello\nunsaved\n")
+        await agent.prompt(session_id=session_id, prompt=text("it is saved"))
+        assert path.read_text() == "goodbye\nunsaved\n"
+
+
+async def test_an_editor_that_does_not_answer_costs_no_more_than_a_wait(desk: Desk) -> None:
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    class SilentEditor(Editor):
+        async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+            self.read.append(path)
+            await never
+
+    editor = SilentEditor()
+    async with desk.editor(editor=editor, offers=READS) as (agent, _, __):
+        session_id = await new(agent, desk)
+        answer = await agent.prompt(session_id=session_id, prompt=text("read a.txt"))
+        (call,) = editor.calls().values()
+        assert answer.stop_reason == "end_turn" and "00001| hello" in call["raw_output"]["output"]
+        assert editor.read == [str(desk.directory / "a.txt")]
+        never.cancel()
 
 
 async def test_an_editor_that_offers_no_files_is_asked_for_none(desk: Desk) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import acp
 import pytest
-from acp_editor import COMMAND, Desk, Editor, RawEditor, children_of, is_alive, raw_editor, text
+from acp_editor import COMMAND, READS, Desk, Editor, RawEditor, children_of, is_alive, raw_editor, text
+from long_form import LONG
 from real_server import RealServer
 from running_server import new_workspace
 
@@ -216,6 +217,49 @@ async def test_a_server_that_stops_and_comes_back_goes_on_with_the_session(desk:
             assert editor.text().rstrip().endswith("tok0    tok1"), "what comes whole, not in pieces, has no spaces at its end"
     finally:
         server.stop()
+
+
+async def test_files_are_lent_again_to_a_server_that_comes_back(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    server = RealServer(tmp_path / "far", {})
+    server.start()
+    try:
+        near = Desk(server.workspace, desk.home)
+        editor = Editor(buffers={str(near.directory / "a.txt"): "not saved"})
+        async with near.editor("--attach", server.url, editor=editor, offers=READS) as (agent, _, __):
+            session_id = (await agent.new_session(cwd=str(near.directory), mcp_servers=[])).session_id
+
+            async def read() -> str:
+                await agent.prompt(session_id=session_id, prompt=text("read a.txt"))
+                return str(list(editor.calls().values())[-1]["raw_output"])
+
+            assert "not saved" in await read()
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+            async with asyncio.timeout(60):
+                while "not saved" not in await read():
+                    pass
+    finally:
+        server.stop()
+
+
+@pytest.mark.skipif(not LONG, reason="the server is waited for half a minute: OPENSESSION_LONG=1")
+async def test_a_server_that_is_killed_for_good_is_a_clear_error(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    server = RealServer(tmp_path / "far", {})
+    server.start()
+    near = Desk(server.workspace, desk.home)
+    async with near.editor("--attach", server.url, offers=READS) as (agent, editor, process):
+        session_id = (await agent.new_session(cwd=str(near.directory), mcp_servers=[])).session_id
+        turn = asyncio.create_task(agent.prompt(session_id=session_id, prompt=text("long 100000")))
+        await editor.until(editor.text)
+        await asyncio.to_thread(server.kill)
+        async with asyncio.timeout(120):
+            with pytest.raises(acp.RequestError, match="cannot be reached"):
+                await turn
+        with pytest.raises(acp.RequestError, match="cannot be reached"):
+            await agent.prompt(session_id=session_id, prompt=text("long 1"))
+    assert process.returncode == 0 and "Traceback" not in desk.log()
 
 
 async def test_a_turn_that_waits_outlives_the_servers_restart(desk: Desk, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from acp_editor import COMMAND, Desk
 from long_form import LONG
 from running_server import needed, new_workspace, skip_or_fail
+from screens import keep
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
 
@@ -67,8 +68,31 @@ def test_a_prompt_and_what_it_asks(acpx: Acpx) -> None:
     said = acpx.said("--approve-all", "exec", "write b.txt: x")
     assert "write b.txt (completed)" in said and "b.txt (+1 lines)" in said and said.rstrip().endswith("[done] end_turn")
     assert (acpx.desk.directory / "b.txt").read_text() == "x"
-    assert "read /etc/hosts (completed)" in acpx.said("--approve-all", "exec", "read /etc/hosts")
-    assert "read /etc/hosts (failed)" in acpx.said("--deny-all", "exec", "read /etc/hosts")
+    allowed, denied = (acpx.said(answer, "exec", "read /etc/hosts") for answer in ("--approve-all", "--deny-all"))
+    keep("acpx-2-allowed", allowed)
+    keep("acpx-3-denied", denied)
+    assert "read /etc/hosts (completed)" in allowed and "read /etc/hosts (failed)" in denied
+
+
+def test_a_turn_is_shown_whole(acpx: Acpx) -> None:
+    colours = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
+    acpx.desk.script(
+        [
+            {"reasoning": "Two words stand there."},
+            {"text": "I read it and ask the shell."},
+            {"tool": "read", "args": {"filePath": "a.txt"}},
+            {"tool": "bash", "args": {"command": "echo hi", "description": "Says hi"}},
+        ],
+        [{"tool": "edit", "args": {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"}}],
+        [{"tool": "question", "args": {"questions": [{"question": "Which colour?", "header": "Colour", "options": colours}]}}],
+        [{"text": "So be it."}],
+    )
+    said = acpx.said("--approve-all", "exec", "go")
+    keep("acpx-1-turn", said)
+    assert "[tool] read a.txt (completed)" in said and "[tool] echo hi (completed)" in said
+    wanted = ("Two words stand there.", "I read it", "[tool] edit a.txt (completed)", "diff /", "Asked 1 question", "So be it.")
+    places = [said.find(each) for each in wanted]
+    assert -1 not in places and places == sorted(places), said
 
 
 def test_a_session_goes_on_with_another_mode_and_is_cancelled(acpx: Acpx) -> None:
@@ -85,6 +109,7 @@ def test_a_session_goes_on_with_another_mode_and_is_cancelled(acpx: Acpx) -> Non
             time.sleep(0.1)
         assert "cancel requested" in acpx.said("cancel", "-s", "one")
         said, _ = running.communicate(timeout=SECONDS)
+    keep("acpx-4-cancelled", said)
     assert said.rstrip().endswith("[done] cancelled")
     assert session_id in acpx.said("sessions", "list")
     show = [sys.executable, "-m", "app.cli", "session", "show", session_id]

@@ -17,6 +17,7 @@ from doc_snippets import blocks
 from long_form import LONG
 from neovim import checkout, neovim_program
 from running_server import ROOT, needed, new_workspace
+from screens import keep
 from terminal import Terminal, terminal
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
@@ -25,9 +26,13 @@ OLDEST = (0, 11)
 LINES = 120
 ACCEPT, REJECT, STOP = "g2", "g3", "q"
 COLOURS = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
+CONNECTED = """
+local chat = require("codecompanion").last_chat()
+print(vim.wait(60000, function() return chat.acp_connection and chat.acp_connection:is_connected() end) and "agent is there")
+"""
+"""What is sent before stays in the chat."""
 RESUME = """
 local chat = require("codecompanion").last_chat()
-vim.wait(60000, function() return chat.acp_connection and chat.acp_connection:is_connected() end)
 require("codecompanion.interactions.chat.slash_commands.builtin.resume").new({ Chat = chat, config = {} }):execute()
 """
 """What `/resume` does in the menu of a completion plugin."""
@@ -49,6 +54,9 @@ class Companion(Desk):
         command = [self.nvim, "-n", "-i", "NONE", "-u", str(setup), "-c", "CodeCompanionChat", "-c", "only"]
         with terminal(command, self.directory, self.environment(), lines=LINES) as opened:
             opened.wait_for("## Me", "Welcome to CodeCompanion")
+            opened.type(f":lua {' '.join(CONNECTED.split())}")
+            opened.press("Enter")
+            opened.wait_for("agent is there", without=":lua")
             yield opened
 
 
@@ -69,8 +77,11 @@ def desk(installed: tuple[str, tuple[str, ...]], tmp_path: Path) -> Companion:
 
 def prompt(shown: Terminal, text: str) -> None:
     shown.press("G", "A")
+    shown.wait_for("-- INSERT --")
     shown.type(text)
-    shown.press("Escape", "Enter")
+    shown.press("Escape")
+    shown.wait_for(text, without="-- INSERT --")  # an Enter right behind an Escape is another key
+    shown.press("Enter")
 
 
 def answer(shown: Terminal, key: str, selected: str, *, times: int) -> None:
@@ -105,18 +116,19 @@ def test_a_turn_is_shown_and_what_it_asks_is_answered(desk: Companion) -> None:
         prompt(shown, "Look at a.txt and change it")
         shown.wait_for("Execute: echo hi\n\nPlease select")
         answer(shown, ACCEPT, "Accept", times=1)
-        shown.wait_for("Proposed edits for `a.txt`", "-hello", "+goodbye")
+        keep("codecompanion-1-diff", shown.wait_for("Proposed edits for `a.txt`", "-hello", "+goodbye"))
         answer(shown, ACCEPT, "Accept", times=2)
         shown.wait_for("Proposed edits for `new.txt`", "+fresh")
         answer(shown, ACCEPT, "Accept", times=3)
         screen = until_ready(shown, 1)
+        keep("codecompanion-2-turn", screen)
         order = ["### Reasoning", "I read it", "Read: a.txt", "Execute: echo hi", "Edit: a.txt", "Edit: new.txt", "goodbye now."]
         assert stand_in_order(screen, *order)
         assert (desk.directory / "a.txt").read_text() == "goodbye\nworld\n"
         prompt(shown, "Run it")
         shown.wait_for("Execute: touch refused\n\nPlease select")
         answer(shown, REJECT, "Reject", times=1)
-        until_ready(shown, 2)
+        keep("codecompanion-3-rejected", until_ready(shown, 2))
     assert not (desk.directory / "refused").exists() and (desk.directory / "new.txt").read_text() == "fresh\n"
 
 
@@ -131,7 +143,7 @@ def test_a_question_a_stopped_turn_and_a_session_that_is_resumed(desk: Companion
         prompt(shown, "Ask me")
         shown.wait_for("Which colour? red: warm")
         answer(shown, REJECT, "Reject", times=1)
-        shown.wait_for("Which colour? blue: cold")
+        keep("codecompanion-4-question", shown.wait_for("Which colour? blue: cold"))
         answer(shown, ACCEPT, "Accept", times=1)
         shown.wait_for("So be it.")
         until_ready(shown, 1)
@@ -140,7 +152,7 @@ def test_a_question_a_stopped_turn_and_a_session_that_is_resumed(desk: Companion
         answer(shown, ACCEPT, "Accept", times=2)
         shown.wait_until(lambda _: (desk.directory / "begun").exists(), "a command that runs")
         shown.type(STOP)
-        until_ready(shown, 2)
+        keep("codecompanion-5-cancelled", until_ready(shown, 2))
         prompt(shown, "And now?")
         shown.wait_for("After the stop.")
         until_ready(shown, 3)
@@ -153,4 +165,5 @@ def test_a_question_a_stopped_turn_and_a_session_that_is_resumed(desk: Companion
         shown.wait_for("Resumed session: Ask me")
         shown.press("Enter")
         screen = shown.wait_for("After the stop.")
+        keep("codecompanion-6-loaded", screen)
         assert stand_in_order(screen, "Ask me", "So be it.", "Sleep", "I begin.", "And now?", "After the stop.")

@@ -33,6 +33,7 @@ LEFT_OUT = {
     "v2.pty.create",
     "v2.event.subscribe",
     "tui.control.next",
+    "session.editorFile",
 }
 
 SCHEMA = schemathesis.openapi.from_path(ROOT / "openapi.yaml", config=schemathesis.Config())

@@ -16,6 +16,7 @@ from turns import bash, configured, say
 
 MARK = "5eCr3T"
 STREAMS = ("/event", "/global/event", "/tui/control/next", "/api/event", "/api/session/{sessionID}/event")
+STREAMS += ("/session/{sessionID}/editor",)
 LOGIN = ("opencode", f"{MARK}-server-password")
 
 

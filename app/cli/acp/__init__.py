@@ -4,8 +4,8 @@ It is a client of the server, as `opensession run` is. `agent.py` answers the ed
 one way: `directory_feed.py` reads a directory's events, `editor_session.py` hands each session its own, `transcript.py` and
 `tool_view.py` decide what the editor is told of it, `turns.py` how a prompt ended. `asks.py` is what the agent asks the user,
 `prompt_parts.py` what the user sends, `choices.py` modes, models and commands, `editor_mcp.py` the editor's MCP servers.
-`serving.py` and `server_calls.py` start the server behind the first answer, `stdio.py` reads and writes the lines. The protocol's
-library is imported with the command, never with a server.
+`stdio.py` serves the editor and reads and writes the lines, `server_calls.py` starts the server behind the first answer. The
+protocol's library is imported with the command, never with a server.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from app.cli.support import Attach, Where, checked, directory_of
 
 def acp(attach: Attach = None, where: Where = None) -> None:
     """Serve an editor that speaks the Agent Client Protocol, on standard input and output."""
-    from app.cli.acp.serving import serve
+    from app.cli.acp.stdio import serve
 
     address = checked(attach)
     if address is None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from acp import Client, RequestError
@@ -14,14 +14,13 @@ from acp.schema import (
     Cost,
     CurrentModeUpdate,
     PromptResponse,
-    ResourceContentBlock,
     UsageUpdate,
 )
 
 from app.cli.acp import asks
 from app.cli.acp.choices import COMPACT, MODE, SessionChoices, offered_commands
-from app.cli.acp.prompt_parts import command_in, parts_of, path_of
-from app.cli.acp.server_calls import NOT_FOUND, ServerCalls
+from app.cli.acp.prompt_parts import command_in, parts_of
+from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
 from app.cli.acp.transcript import EditorTranscript, plan
 from app.cli.acp.turns import EditorTurn, context_used
 from app.util import ids
@@ -29,6 +28,10 @@ from app.util import ids
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
+
+LENDING_SECONDS = 10.0
+"""That an editor has for a file. The tool that wants it has less."""
+LENDING_PAUSE_SECONDS = 0.5
 
 
 class EditorSession:
@@ -65,6 +68,9 @@ class EditorSession:
         self._answered: set[str] = set()
         self._commands: asyncio.Task[list[Json]] | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._lending: asyncio.Task[None] | None = None
+        self._lent: set[asyncio.Task[None]] = set()
+        """Files that the editor is asked for."""
 
     # Opening and closing.
 
@@ -75,11 +81,15 @@ class EditorSession:
         await self._send(*self._transcript.replay(messages), *([plan(todos)] if todos else []))
 
     async def open(self) -> None:
-        """Nothing of it was missed: what came since its feed was opened is told now."""
+        """Nothing of it was missed: what came since its feed was opened is told now. From now on it lends files."""
         while self._held:
             event = self._held.pop(0)
             await self._tell(event)
         self._held = None
+        if self._offers.fs and self._offers.fs.read_text_file:
+            lends = asyncio.Event()
+            self._lending = asyncio.create_task(self._lend_files(lends))
+            await lends.wait()
 
     def introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
         """Behind the answer that names the session: an editor knows it only then. `deliver` takes an event to its session."""
@@ -102,7 +112,8 @@ class EditorSession:
 
     async def close(self) -> None:
         """What waits for the editor is given up."""
-        beside = [task for task in (self._commands, self._telling, *self._asking.values()) if task is not None]
+        tasks = (self._commands, self._telling, self._lending, *self._lent, *self._asking.values())
+        beside = [task for task in tasks if task is not None]
         for task in beside:
             task.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
@@ -132,11 +143,10 @@ class EditorSession:
         """Until every event of the turn was told."""
         async with self._cancelling:
             pass
-        buffers = await self._unsaved(blocks)
         command = await self._command_in(blocks)
         if turn.is_cancelled:
             return
-        sending = asyncio.create_task(self._send_prompt(turn, blocks, buffers, command))
+        sending = asyncio.create_task(self._send_prompt(turn, blocks, command))
         try:
             await asyncio.wait([sending, turn.over], return_when=asyncio.FIRST_COMPLETED)
             if not turn.over.done():
@@ -148,10 +158,8 @@ class EditorSession:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    async def _send_prompt(
-        self, turn: EditorTurn, blocks: list[ContentBlock], buffers: dict[str, str], command: tuple[str, str] | None
-    ) -> None:
-        path, parts = f"/session/{self.id}", parts_of(blocks, buffers)
+    async def _send_prompt(self, turn: EditorTurn, blocks: list[ContentBlock], command: tuple[str, str] | None) -> None:
+        path, parts = f"/session/{self.id}", parts_of(blocks)
         if command is None:
             prompt = {"messageID": turn.message_id, "parts": parts, **self.choices.of_prompt()}
             await self._server.post(f"{path}/prompt_async", prompt, directory=self.directory)
@@ -184,25 +192,36 @@ class EditorSession:
 
     # Files that are open in the editor.
 
-    async def _unsaved(self, blocks: Iterable[ContentBlock]) -> dict[str, str]:
-        """What linked files say in the editor, where that differs from what the server reads."""
-        if not (self._offers.fs and self._offers.fs.read_text_file):
-            return {}
-        linked = [block.uri for block in blocks if isinstance(block, ResourceContentBlock)]
-        found = {uri: await self._buffer(path) for uri in linked if (path := path_of(uri)) is not None}
-        return {uri: text for uri, text in found.items() if text is not None}
+    async def _lend_files(self, lends: asyncio.Event) -> None:
+        """What the agent reads is asked of the editor, until the session is closed. `lends` is set when the server knows."""
+        while True:
+            try:
+                file = await self._server.wait(f"/session/{self.id}/editor", lends.set)
+            except RequestError as error:
+                lends.set()
+                if error.code != INTERNAL:
+                    log.info("%s lends no files: %s", self.id, error)
+                    return
+                file = {}
+            if "path" in file:
+                task = asyncio.create_task(self._lend(file))
+                self._lent.add(task)
+                task.add_done_callback(self._lent.discard)
+            else:  # the server stops, or is away
+                await asyncio.sleep(LENDING_PAUSE_SECONDS)
 
-    async def _buffer(self, path: str) -> str | None:
-        """None for a file that the session may not read, or that is saved."""
+    async def _lend(self, file: Json) -> None:
+        """A file that the editor does not show is read from the disk."""
+        text = None
         try:
-            stored = await self._server.get("/file/content", path=path, directory=self.directory)
-            if stored.get("type") != "text":
-                return None
-            buffer = await self._editor.read_text_file(session_id=self.id, path=path)
+            async with asyncio.timeout(LENDING_SECONDS):
+                text = (await self._editor.read_text_file(session_id=self.id, path=file["path"])).content
+        except (RequestError, TimeoutError, ConnectionError) as error:
+            log.info("%s is not read in the editor: %s", file["path"], error)
+        try:
+            await self._server.post(f"/session/{self.id}/editor", {"id": file["id"], "text": text})
         except RequestError as error:
-            log.info("%s is not read in the editor: %s", path, error)
-            return None
-        return buffer.content if buffer.content.strip() != stored["content"].strip() else None
+            log.info("The text of %s was not taken: %s", file["path"], error)
 
     # What is chosen.
 

@@ -24,12 +24,11 @@ _LINES = re.compile(r"L?(\d+)(?:[:-]L?(\d+))?")
 """How editors name lines behind the `#` of a link."""
 
 
-def parts_of(blocks: Iterable[ContentBlock], buffers: dict[str, str]) -> list[Json]:
-    """`buffers`: what linked files say in the editor, by their links, where that differs from what is stored."""
-    return [part for block in blocks for part in _parts(block, buffers)]
+def parts_of(blocks: Iterable[ContentBlock]) -> list[Json]:
+    return [part for block in blocks for part in _parts(block)]
 
 
-def _parts(block: ContentBlock, buffers: dict[str, str]) -> Iterator[Json]:
+def _parts(block: ContentBlock) -> Iterator[Json]:
     match block:
         case TextContentBlock(text=text):
             yield {"type": "text", "text": text}
@@ -37,8 +36,6 @@ def _parts(block: ContentBlock, buffers: dict[str, str]) -> Iterator[Json]:
             yield _data_part(block.mime_type, block.data, _name(getattr(block, "uri", None)) or block.type)
         case EmbeddedResourceContentBlock():
             yield _embedded(block)
-        case ResourceContentBlock(uri=uri) if uri in buffers:
-            yield _text_part(buffers[uri], f"{path_of(uri)} (unsaved)")
         case ResourceContentBlock():
             yield _linked(block)
 

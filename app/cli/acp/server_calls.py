@@ -69,6 +69,11 @@ class ServerCalls:
         with _refusals():
             return await (await self.api()).post_slow(path, body, **query)
 
+    async def wait(self, path: str, begun: Callable[[], None]) -> Any:
+        """An answer that the server gives when there is something to say; `begun` is called when it waits for that."""
+        with _refusals():
+            return await (await self.api()).wait(path, begun)
+
     async def events(self, directory: str) -> AsyncGenerator[Json, None]:
         with _refusals():
             async for event in (await self.api()).events(directory):

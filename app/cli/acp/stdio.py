@@ -1,20 +1,27 @@
-"""The editor's lines: JSON-RPC messages, one a line, on standard input and output.
+"""One editor, served on standard input and output: JSON-RPC messages, one a line.
 
 The SDK's own transport leaves a malformed line without an answer and ends at one that is no object. This one answers both.
 """
 
 import asyncio
+import logging
 import os
+import signal
 import sys
 from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from asyncio.streams import FlowControlMixin
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
-from acp import RequestError
+from acp import RequestError, run_agent
 
+from app.cli.acp.agent import EditorAgent
+from app.cli.acp.server_calls import ServerCalls
+from app.cli.support import fail, server_at
 from app.util.processes import PipeReader
 
 Json = dict[str, Any]
@@ -22,6 +29,25 @@ Json = dict[str, Any]
 LONGEST_LINE = 64 * 1024 * 1024
 ANSWER_SECONDS = 10.0
 """That requests have to be answered in after the last line: an editor may close its end behind what it asks."""
+
+
+async def serve(attach: str | None, where: Path | None) -> None:
+    """Until it closes its end or this process is told to stop."""
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="opensession acp: %(message)s")
+    server = ServerCalls(partial(server_at, attach, where))
+    agent = EditorAgent(server, keeps_turns=attach is not None)
+    try:
+        lines = EditorLines(*await editor_streams(), agent.leave)
+    except (OSError, ValueError):
+        fail("opensession acp speaks with an editor: its standard input and output are pipes.")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, lines.end)
+    try:
+        await run_agent(agent, lines, use_unstable_protocol=True)
+    finally:
+        await agent.close()
+        await server.close()
 
 
 class EditorLines:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, assert_never
 from pydantic import Field
 
 from app.schema.base import Wire
-from app.tool import changes, patch, text_file
+from app.tool import changes, patch, text_file, unsaved
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.tool.changes import Errors, FileDelta, format_file, format_metadata
@@ -191,6 +191,8 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
             await ask_if_outside(ctx, path)
         async with self._locks.hold_all(paths):
             batch, planned = await asyncio.to_thread(_plan, steps, partial(root_of, ctx))
+            for path in batch.originals:
+                await unsaved.require_saved(ctx, path)
             metadata = _metadata(ctx, planned)
             await ctx.host.require_permission(_edit_permission(ctx, paths, metadata))
             require_in_place(ctx, *paths)

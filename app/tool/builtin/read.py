@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -13,7 +14,7 @@ from pydantic import Field
 
 from app.schema.base import Wire
 from app.schema.part import FileContent
-from app.tool import text_file
+from app.tool import text_file, unsaved
 from app.tool.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tool.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
 from app.tool.text_file import FileTimes, Root, Stamp, names_in, open_file
@@ -97,7 +98,11 @@ class ReadTool(Tool[ReadParameters]):
         await ctx.host.require_permission(ToolPermission("read", [str(path)], ["*"]))
         require_in_place(ctx, path)
         title, offset, limit = relative_name(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT
-        result, stamp = await asyncio.to_thread(_open, path, root_of(ctx, path), title, offset, limit)
+        if in_editor := await unsaved.find(ctx, path):
+            page = _page(BytesIO(in_editor.text.encode("utf-8", "replace")), offset, limit)
+            result, stamp = _page_result(title, page, is_unsaved=True), in_editor.stamp
+        else:
+            result, stamp = await asyncio.to_thread(_open, path, root_of(ctx, path), title, offset, limit)
         if stamp is not None:
             self._times.record(ctx.session_id, path, stamp)
             await ctx.host.file_read(path)
@@ -118,7 +123,7 @@ def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[
             if is_binary(path, head):
                 raise ToolError(f"Cannot read binary file: {path}")
             file.seek(0)
-            return _page_result(title, _page(file, offset, limit)), Stamp.of(status)
+            return _page_result(title, _page(file, offset, limit), is_unsaved=False), Stamp.of(status)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ToolError(_not_found(path, root)) from error
     except IsADirectoryError as error:
@@ -232,9 +237,11 @@ def _attachment_result(title: str, path: Path, mime: str, head: bytes, file: Bin
     )
 
 
-def _page_result(title: str, page: _FilePage) -> ToolResult:
+def _page_result(title: str, page: _FilePage, *, is_unsaved: bool) -> ToolResult:
     numbered = [f"{number:05d}| {line}" for number, line in enumerate(page.lines, page.offset + 1)]
     output = "<file>\n" + "\n".join(numbered) + f"\n\n({_trailer(page)})\n</file>"
+    if is_unsaved:
+        output += "\n\n(The user's editor shows this, with changes that are not saved. The file can be changed once it is saved.)"
     return ToolResult(
         title=title,
         output=output,

@@ -7,20 +7,23 @@ from typing import Any
 from app.schema.permission import Answer, QuestionInfo
 from app.schema.project import FileErrors
 from app.schema.session import Todo
-from app.tool.base import FileFormatter, LanguageQuestion, SubagentRequest, ToolContext, ToolPermission, ToolResult
+from app.tool.base import EditorText, FileFormatter, LanguageQuestion, SubagentRequest, ToolContext, ToolPermission, ToolResult
 
 MakeContext = Callable[..., ToolContext]
 
 
 class FakeHost:
     """Records what a tool asks of its turn. Set `refuse` to an exception to refuse every permission,
-    `answers` for the questions, `subagent` and `calls` for what subagents and other tools give back.
+    `answers` for the questions, `buffers` for an editor's files, `subagent` and `calls` for what subagents and other tools give
+    back.
     """
 
     def __init__(self) -> None:
         self.asks: list[ToolPermission] = []
         self.updates: list[dict[str, Any]] = []
         self.edited: list[Path] = []
+        self.buffers: dict[Path, str] | None = None
+        self.on_editor: Callable[[Path], None] = lambda path: None
         self.due: list[FileFormatter] = []
         self.errors: dict[Path, FileErrors] = {}
         self.instructions: dict[str, str] = {}
@@ -80,6 +83,13 @@ class FakeHost:
 
     async def file_edited(self, path: Path) -> None:
         self.edited.append(path)
+
+    async def editor(self) -> EditorText | None:
+        return None if self.buffers is None else self._shown_in_editor
+
+    async def _shown_in_editor(self, path: Path) -> str | None:
+        self.on_editor(path)
+        return (self.buffers or {}).get(path)
 
     async def formatters(self, path: Path) -> list[FileFormatter]:
         return self.due

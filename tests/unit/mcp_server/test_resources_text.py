@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from app.mcp_server.documents import Window, diff_text, window
+from app.mcp_server.resources import Window, diff_text, window
 
 TEXT = "añb€c𝄞d" * 7
 

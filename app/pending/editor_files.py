@@ -1,0 +1,116 @@
+"""Files as editors have them, with what is not saved.
+
+A client with an editor waits, at a session that it has open, for the next file that the agent reads there, and answers with its
+text. Of several clients the one that has come last is asked. Nothing is stored: without an answer in time the disk is read.
+"""
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.schema.errors import ServiceError
+from app.schema.part import EditorFile
+
+ANSWER_SECONDS = 2.0
+LINGER_SECONDS = 2.0
+"""A client is still there between two waits: it is asked as soon as it waits again."""
+
+
+class EditorsReleased(ServiceError):
+    status = 503
+    name = "EditorsReleasedError"
+
+    def __init__(self) -> None:
+        super().__init__("The server stops: wait for files again when it is back.")
+
+
+@dataclass
+class _Editors:
+    """Of one session. `waiting`: the one that came last at the end. `asked`: what comes between two waits."""
+
+    waiting: list[asyncio.Future[EditorFile]] = field(default_factory=list)
+    asked: list[EditorFile] = field(default_factory=list)
+    leaving: asyncio.TimerHandle | None = None
+
+    def stay(self) -> None:
+        if self.leaving is not None:
+            self.leaving.cancel()
+
+    async def wait(self) -> EditorFile:
+        wait = asyncio.get_running_loop().create_future()
+        self.waiting.append(wait)
+        try:
+            found: EditorFile = await wait
+            return found
+        finally:
+            self.waiting.remove(wait)
+
+
+class EditorFiles:
+    def __init__(self) -> None:
+        self._editors: dict[str, _Editors] = {}
+        self._texts: dict[tuple[str, str], asyncio.Future[str | None]] = {}
+        self._released = False
+
+    # What clients call.
+
+    async def next(self, session_id: str) -> EditorFile:
+        """The next file that is read in the session. Raises EditorsReleased."""
+        if self._released:
+            raise EditorsReleased
+        editors = self._editors.setdefault(session_id, _Editors())
+        editors.stay()
+        try:
+            return editors.asked.pop(0) if editors.asked else await editors.wait()
+        finally:
+            if not editors.waiting:
+                editors.stay()
+                editors.leaving = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._editors.pop, session_id, None)
+
+    def answer(self, session_id: str, file_id: str, text: str | None) -> bool:
+        """Whether somebody still waits for it."""
+        answer = self._texts.get((session_id, file_id))
+        if answer is None or answer.done():
+            return False
+        answer.set_result(text)
+        return True
+
+    # What tools call.
+
+    @property
+    def are_none(self) -> bool:
+        return not self._editors
+
+    def has_editor(self, session_id: str) -> bool:
+        return session_id in self._editors
+
+    async def text(self, session_id: str, path: Path) -> str | None:
+        """None where the editor does not have the file, or has not answered in time."""
+        editors, file = self._editors.get(session_id), EditorFile(id=secrets.token_hex(8), path=str(path))
+        if editors is None:
+            return None
+        answer = self._texts[session_id, file.id] = asyncio.get_running_loop().create_future()
+        waiting = [wait for wait in editors.waiting if not wait.done()]
+        if waiting:
+            waiting[-1].set_result(file)
+        else:
+            editors.asked.append(file)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                found: str | None = await answer
+                return found
+        except TimeoutError:
+            return None
+        finally:
+            del self._texts[session_id, file.id]
+            if file in editors.asked:
+                editors.asked.remove(file)
+
+    def release(self) -> None:
+        """Clients wait no longer: the server stops."""
+        self._released = True
+        for editors in self._editors.values():
+            for wait in editors.waiting:
+                if not wait.done():
+                    wait.set_exception(EditorsReleased())

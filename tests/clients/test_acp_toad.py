@@ -1,0 +1,122 @@
+"""Toad 0.6.20 (PyPI `batrachian-toad`) on a terminal, with `opensession acp` as its agent, used by its keys.
+
+For the long form. OPENSESSION_TEST_TOAD names the program `toad`: it needs Python 3.14, which Debian's sid has.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from acp_editor import COMMAND, Desk
+from long_form import LONG
+from running_server import needed, new_workspace
+from screens import keep
+from terminal import Terminal, terminal
+
+pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
+
+TOAD = os.environ.get("OPENSESSION_TEST_TOAD")
+LINES = 90
+TAKES_KEYS = "Allow once/always"
+"""In the footer, when a question has the keyboard."""
+SETTINGS = {
+    "sidebar": {"hide": True},
+    "agent": {"thoughts": True},
+    "tools": {"expand": "always"},
+    "statistics": {"allow_collect": False},
+}
+COLOURS = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
+
+
+@dataclass
+class ToadDesk(Desk):
+    program: str = ""
+
+    @contextmanager
+    def opened(self, *arguments: str) -> Iterator[Terminal]:
+        with terminal([self.program, *arguments, str(self.directory)], self.directory, self.environment(), lines=LINES) as shown:
+            yield shown
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> ToadDesk:
+    needed("tmux")
+    if not TOAD:
+        pytest.skip("OPENSESSION_TEST_TOAD names no Toad")
+    directory = new_workspace(tmp_path / "workspace")
+    (directory / "opencode.json").write_text('{"permission": {"bash": "ask", "edit": "ask"}}')
+    config = tmp_path / "home" / ".config" / "toad"
+    config.mkdir(parents=True)
+    (config / "toad.json").write_text(json.dumps(SETTINGS))
+    return ToadDesk(directory, tmp_path / "home", {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, TOAD)
+
+
+def prompt(shown: Terminal, text: str) -> None:
+    shown.type(text)
+    shown.wait_for(text)
+    shown.press("Enter")
+
+
+def stand_in_order(screen: str, *texts: str) -> bool:
+    places = [screen.find(text) for text in texts]
+    return -1 not in places and places == sorted(places)
+
+
+def test_all_that_a_turn_may_bring_and_a_session_that_is_loaded(desk: ToadDesk) -> None:
+    desk.script(
+        [
+            {"reasoning": "Two words stand there."},
+            {"text": "I read it and ask the shell."},
+            {"tool": "read", "args": {"filePath": "a.txt"}},
+            {"tool": "bash", "args": {"command": "echo hi", "description": "Says hi"}},
+        ],
+        [{"tool": "edit", "args": {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"}}],
+        [{"text": "The file says goodbye now."}],
+        [{"tool": "bash", "args": {"command": "touch refused", "description": "Makes a file"}}],
+        [{"tool": "question", "args": {"questions": [{"question": "Which colour?", "header": "Colour", "options": COLOURS}]}}],
+        [{"text": "So be it."}],
+        [{"text": "I begin."}, {"tool": "bash", "args": {"command": "touch begun; sleep 600", "description": "Sleeps"}}],
+        [{"text": "After the stop."}],
+    )
+    order = ["Look at a.txt", "Two words stand there.", "I read it", "read a.txt ✔", "echo hi ✔", "edit a.txt ✔", "goodbye now."]
+    with desk.opened("acp", shlex.join(COMMAND)) as shown:
+        shown.wait_for("How can I help you today?", "Build")
+        prompt(shown, "Look at a.txt and change it")
+        keep("toad-1-permission", shown.wait_for("This runs a command: echo hi", "Reject", TAKES_KEYS))
+        shown.type("a")
+        keep("toad-2-diff", shown.wait_for("wishes to make the following changes", "goodbye"))
+        shown.type("a")
+        screen = shown.wait_for("The file says goodbye now.")
+        keep("toad-3-turn", screen)
+        assert stand_in_order(screen, *order)
+        assert (desk.directory / "a.txt").read_text() == "goodbye\nworld\n"
+        prompt(shown, "Run it")
+        shown.wait_for("This runs a command: touch refused", TAKES_KEYS)
+        shown.type("r")
+        keep("toad-4-rejected", shown.wait_for("touch refused ▌failed▐"))
+        prompt(shown, "Ask me")
+        keep("toad-5-question", shown.wait_for("Which colour?", "blue: cold", "Do not answer", "a Allow once"))
+        shown.press("Down", "Enter")
+        shown.wait_for("So be it.", without="Do not answer")
+        prompt(shown, "Sleep")
+        shown.wait_for("This runs a command: touch begun, sleep 600", TAKES_KEYS)
+        shown.type("a")
+        shown.wait_until(lambda _: (desk.directory / "begun").exists(), "a command that runs")
+        shown.press("Escape", "Escape")
+        keep("toad-6-cancelled", shown.wait_for("sleep 600 ▌failed▐"))
+        prompt(shown, "And now?")
+        shown.wait_for("After the stop.")
+    assert not (desk.directory / "refused").exists()
+    with desk.opened() as shown:
+        shown.wait_for("Choose your fighter")
+        shown.press("C-r")
+        shown.wait_for("Session Resume", str(desk.directory)[:20])
+        shown.press("Enter")
+        screen = shown.wait_for("After the stop.")
+        keep("toad-7-loaded", screen)
+        assert stand_in_order(screen, "So be it.", "I begin.", "And now?", "After the stop.")
