@@ -20,9 +20,9 @@ from uvicorn.config import LOGGING_CONFIG, Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server
 
-from app.pty.terminal import INPUT_BYTES
 from app.settings import Settings
 from app.users.login import connected_terminal
+from app.workspace.terminals.terminal import INPUT_BYTES
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from app.api.audit import Audit, AuditLog, ObserveRequests
 from app.api.deps import NEXT_CURSOR
 from app.api.json_route import LaterRouter
 from app.api.security import LOOPBACK_ORIGIN, Access, BodyLimit, Guard, is_loopback
-from app.config.flags import Flags
-from app.plugin.host import ApiAccess
+from app.project.config.flags import Flags
 from app.server import Choices, Server
 from app.settings import Settings
+from app.tools.plugins.host import ApiAccess
 
 # The routes.
 

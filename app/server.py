@@ -10,62 +10,61 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from app.backup.placing import open_database
-from app.bus.base import Event
-from app.bus.memory import MemoryBus
-from app.bus.shared import SharedBus
-from app.config.flags import Flags
-from app.config.well_known import Organisations
-from app.context.system import InstructionPages
-from app.intake.command import Commands
-from app.intake.prompt_parts import PromptParts
-from app.intake.prompt_queue import PromptQueue
-from app.intake.prompts import Prompts
-from app.intake.session_actions import SessionActions
-from app.intake.user_message import Intake
-from app.lsp.servers import LspSettings
-from app.mcp.servers import McpSettings
-from app.mcp.values import CredentialStore
-from app.pending.editor_files import EditorFiles
-from app.permission.service import Permissions
-from app.plugin.host import ApiAccess, PluginHost
-from app.plugin.runner import HOOK_SECONDS
+from app.events.bus.base import Event
+from app.events.bus.memory import MemoryBus
+from app.events.bus.shared import SharedBus
+from app.events.telemetry.telemetry import open_telemetry
+from app.permissions.pending.editor_files import EditorFiles
+from app.permissions.question.service import Questions
+from app.permissions.service import Permissions
+from app.project.config.flags import Flags
+from app.project.config.well_known import Organisations
 from app.project.registry import Projects
-from app.provider.base import Provider
-from app.provider.catalogue import Catalogue
-from app.provider.connected import AuthStore
-from app.provider.registry import shared_scripted
-from app.pty.programs import TerminalPrograms
-from app.pty.terminals import Terminals
-from app.question.service import Questions
-from app.runs.directories import BusyDirectories, DirectoryFollower, Disposal
-from app.runs.housekeeping import Housekeeping
-from app.runs.recovery import Recovery
-from app.runs.retention import Deletion, Retention
-from app.sandbox.sandbox import open_sandbox
+from app.project.sandbox.sandbox import open_sandbox
+from app.providers.base import Provider
+from app.providers.catalogue import Catalogue
+from app.providers.connected import AuthStore
+from app.providers.registry import shared_scripted
+from app.record.directory_state import DirectoryStates
+from app.record.repositories import journal_rows, session_rows
+from app.record.statements import statements
+from app.record.writer import Writer
 from app.schema.errors import ServiceError
-from app.session.fork import Forks
-from app.session.lease import Leases
-from app.session.live import LiveSessions
-from app.session.live_parts import SessionPublisher
-from app.session.replay import Replay
-from app.session.replicas import HealthCheck, Replicas
-from app.session.revert import Reverts
-from app.session.service import SessionService
-from app.session.share import Shares
-from app.session.store import Store
-from app.session.summary import SessionTasks, Summaries
-from app.session.usage import ProjectQuota
+from app.sessions.fork import Forks
+from app.sessions.lease import Leases
+from app.sessions.live import LiveSessions
+from app.sessions.live_parts import SessionPublisher
+from app.sessions.replay import Replay
+from app.sessions.replicas import HealthCheck, Replicas
+from app.sessions.revert import Reverts
+from app.sessions.service import SessionService
+from app.sessions.share import Shares
+from app.sessions.steering.service import ControlQueues, Steering
+from app.sessions.store import Store
+from app.sessions.summary import SessionTasks, Summaries
+from app.sessions.usage import ProjectQuota
 from app.settings import Settings
-from app.steering.service import ControlQueues, Steering
-from app.storage.directory_state import DirectoryStates
-from app.storage.repositories import journal_rows, session_rows
-from app.storage.statements import statements
-from app.storage.writer import Writer
-from app.telemetry.telemetry import open_telemetry
-from app.tool.toolbox import Toolbox, ToolSettings
-from app.tool.truncation import OutputStore
-from app.tool.web import PinnedRequests
+from app.tools.mcp.servers import McpSettings
+from app.tools.mcp.values import CredentialStore
+from app.tools.plugins.host import ApiAccess, PluginHost
+from app.tools.plugins.runner import HOOK_SECONDS
+from app.tools.toolbox import Toolbox, ToolSettings
+from app.tools.truncation import OutputStore
+from app.tools.web import PinnedRequests
+from app.transfer.backup.placing import open_database
+from app.transfer.webhooks.dispatcher import WebhookDispatcher
+from app.transfer.webhooks.service import Webhooks
+from app.transfer.webhooks.worker import WebhookOwners, WorkerServices
+from app.turn.context.system import InstructionPages
+from app.turn.intake.command import Commands
+from app.turn.intake.prompt_parts import PromptParts
+from app.turn.intake.prompt_queue import PromptQueue
+from app.turn.intake.prompts import Prompts
+from app.turn.intake.session_actions import SessionActions
+from app.turn.intake.user_message import Intake
+from app.turn.runs.housekeeping import Housekeeping
+from app.turn.runs.recovery import Recovery
+from app.turn.runs.retention import Deletion, Retention
 from app.turn.titles import Titles
 from app.turn.turn_context import TurnServices
 from app.users.accounts import Budgets, DayLimits, ModelAccounts, UserKeys
@@ -76,20 +75,21 @@ from app.users.users import Users
 from app.util import processes
 from app.util.data_files import ServerLocks, volume_id
 from app.util.shared_threads import THREADS
-from app.vcs.patching import Patching
-from app.vcs.worktrees import CommandSettings, Worktrees
-from app.webhook.dispatcher import WebhookDispatcher
-from app.webhook.service import Webhooks
-from app.webhook.worker import WebhookOwners, WorkerServices
+from app.workspace.directories import BusyDirectories, DirectoryFollower, Disposal
 from app.workspace.instances import Instances, ModelSources
+from app.workspace.lsp.servers import LspSettings
+from app.workspace.terminals.programs import TerminalPrograms
+from app.workspace.terminals.terminals import Terminals
+from app.workspace.vcs.patching import Patching
+from app.workspace.vcs.worktrees import CommandSettings, Worktrees
 from app.workspace.workspace import GlobalConfig, WorkspaceSettings
 from app.workspace.workspaces import Branches, Workspaces
 
 if TYPE_CHECKING:
-    from app.intake.admission import Admissions
-    from app.timeline.service import Timeline
+    from app.sessions.timeline.service import Timeline
     from app.transfer.exports import Exports
     from app.transfer.importing import Imports
+    from app.turn.intake.admission import Admissions
 
 log = logging.getLogger(__name__)
 
@@ -421,13 +421,13 @@ class Server:
 
     @cached_property
     def timeline(self) -> "Timeline":
-        from app.timeline.service import Timeline
+        from app.sessions.timeline.service import Timeline
 
         return Timeline(self.database, self.store)
 
     @cached_property
     def admissions(self) -> "Admissions":
-        from app.intake.admission import Admissions
+        from app.turn.intake.admission import Admissions
 
         return Admissions(self.live, self.prompts, self.queue, self.timeline)
 

@@ -3,9 +3,9 @@
 from alembic import context
 from sqlalchemy import Connection
 
+from app.record.engine import make_engine
+from app.record.tables import METADATA
 from app.settings import Settings
-from app.storage.engine import make_engine
-from app.storage.tables import METADATA
 
 
 def run(connection: Connection) -> None:

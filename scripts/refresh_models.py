@@ -1,7 +1,7 @@
 """The models that come with the server, from models.dev: `python scripts/refresh_models.py [api.json [DATE]]`.
 
 Without a file it fetches models.dev's api.json as it is today; DATE says of when a file is. It writes
-app/provider/models.jsonl: in the first line the date and the providers, then one model a line, each as models.dev has it
+app/providers/models.jsonl: in the first line the date and the providers, then one model a line, each as models.dev has it
 without what nobody here reads. Kept are the providers below, which need nothing but a key and speak as an adapter of ours does,
 and of their models those that answer by text alone, and call tools or cost something (no embeddings, no moderation)."""
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = "https://models.dev/api.json"
-TARGET = Path(__file__).parent.parent / "app/provider/models.jsonl"
+TARGET = Path(__file__).parent.parent / "app/providers/models.jsonl"
 
 PROVIDERS = (
     *("anthropic", "openai", "google", "openrouter", "groq", "mistral", "deepseek", "xai", "cerebras", "moonshotai", "zai"),

@@ -90,8 +90,8 @@ def gate() -> Iterator[threading.Event]:
 @pytest.fixture(scope="session")
 def migrated_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty database file, migrated once; a test copies it."""
-    from app.storage.engine import make_engine
-    from app.storage.migrate import upgrade
+    from app.record.engine import make_engine
+    from app.record.migrate import upgrade
 
     path = tmp_path_factory.mktemp("migrated") / "opensession.db"
     engine = make_engine(f"sqlite:///{path}")

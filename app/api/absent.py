@@ -37,7 +37,7 @@ from app.schema.absent import (
     WorkspaceWarp,
 )
 from app.schema.errors import BadRequest, NotFound, ServiceError
-from app.session.fork import make_slug
+from app.sessions.fork import make_slug
 
 NO_WORKSPACES = "There are no workspaces here: name a directory"
 

@@ -26,8 +26,8 @@ from app.util import clock
 from app.util.secrets import one_line
 
 if TYPE_CHECKING:
-    from app.telemetry.metrics import Metrics
-    from app.telemetry.traces import Traces
+    from app.events.telemetry.metrics import Metrics
+    from app.events.telemetry.traces import Traces
 
 log = logging.getLogger(__name__)
 

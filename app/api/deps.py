@@ -8,13 +8,13 @@ from fastapi import Depends, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.roles import directory_to_enter, principal_of, services_of
+from app.events.telemetry.log_lines import DIRECTORY_OF_LINES
 from app.project.location import Location
 from app.schema.base import AnyID
 from app.schema.errors import BadRequest
 from app.schema.session import Session
 from app.server import Server
-from app.telemetry.log_lines import DIRECTORY_OF_LINES
-from app.tool.search import SearchPlace
+from app.tools.search import SearchPlace
 from app.users.users import Principal
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace

@@ -13,20 +13,20 @@ from app.api.deps import AppServices, CurrentInstance, CurrentWorkspace, Directo
 from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES, AdminsOnly
-from app.config import patch
-from app.intake.command import all_commands
-from app.plugin.loading import ExtensionStatus
-from app.provider.selection import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
+from app.project.config import patch
+from app.providers.selection import ConnectedProviders, ProviderList, auth_methods, config_providers, provider_list
 from app.schema.base import Wire
 from app.schema.config import Config
 from app.schema.model import Agent, Auth, Command, ProviderAuthMethod, Skill, WellKnownAuth
 from app.schema.part import ModelRef
 from app.schema.project import Project, ProjectCommands, ProjectDirectory, ProjectIcon
 from app.server import Server
+from app.tools.plugins.loading import ExtensionStatus
+from app.turn.intake.command import all_commands
 from app.users.users import Principal
 from app.util import environment
 from app.util.secrets import masked
-from app.vcs.worktrees import init_repository
+from app.workspace.vcs.worktrees import init_repository
 
 project = router("/project", tags=["project"])
 routes = router("", 400, 403)

@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from app.record.engine import StorageError
+from app.record.repositories.session_rows import UnknownAnchor
 from app.schema.base import Wire, wire_name
 from app.schema.errors import (
     BadRequest,
@@ -27,8 +29,6 @@ from app.schema.errors import (
     issue_text,
 )
 from app.server import ServerStopping
-from app.storage.engine import StorageError
-from app.storage.repositories.session_rows import UnknownAnchor
 from app.util.secrets import masked
 
 # As the first API describes them.

@@ -26,14 +26,14 @@ from starlette.types import Receive
 from app.api.deps import AppServices, Here, UserAgent, Who
 from app.api.json_route import router
 from app.api.roles import READS
-from app.bus.base import Audience, Event, read_cursor
-from app.bus.frames import EventFrame, pieces
-from app.bus.memory import Listener
+from app.events.bus.base import Audience, Event, read_cursor
+from app.events.bus.frames import EventFrame, pieces
+from app.events.bus.memory import Listener
 from app.schema.base import Wire
 from app.schema.errors import ServiceError, TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.server import Server
-from app.session.replay import ReplayPage
+from app.sessions.replay import ReplayPage
 from app.users.users import Principal
 
 log = logging.getLogger(__name__)
@@ -286,7 +286,7 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
         async for piece in _missed(app, listener, cursor):
             yield piece
     if listener.form.second:
-        from app.timeline import service
+        from app.sessions.timeline import service
 
         async for piece in service.written(app.timeline, listener):
             yield piece
@@ -300,7 +300,7 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
 
 async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -> AsyncIterator[bytes]:
     if listener.form.second:
-        from app.timeline import service
+        from app.sessions.timeline import service
 
         async for piece in service.with_session_events(app.timeline, frames, listener.form):
             yield piece

@@ -24,10 +24,8 @@ from app.api.deps import (
 from app.api.errors import BadRequestError, Responses, answer, documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
-from app.browse.content import list_directory, view_file
-from app.browse.reach import AllowedPaths, folder_nodes, folders_towards
-from app.browse.search import FileSearch, best, find_text
 from app.project.location import Location
+from app.record.text_search import TextFilter
 from app.schema.base import SessionID
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.project import (
@@ -48,11 +46,13 @@ from app.schema.project import (
 )
 from app.schema.session import FoundParts
 from app.server import Server
-from app.session.search import MAX_WORDS, find_parts, words_of
-from app.storage.text_search import TextFilter
+from app.sessions.search import MAX_WORDS, find_parts, words_of
 from app.users.users import Principal
-from app.vcs import comparison
-from app.vcs.comparison import changed_in_checkout
+from app.workspace.browse.content import list_directory, view_file
+from app.workspace.browse.reach import AllowedPaths, folder_nodes, folders_towards
+from app.workspace.browse.search import FileSearch, best, find_text
+from app.workspace.vcs import comparison
+from app.workspace.vcs.comparison import changed_in_checkout
 from app.workspace.workspace import Workspace
 
 routes = router("", 400, 403)

@@ -17,14 +17,14 @@ from starlette.types import Message, Receive, Scope, Send
 from app.api.deps import AppServices, CurrentInstance, Directory, public_base
 from app.api.json_route import router
 from app.api.roles import MANAGES, READS
-from app.mcp import signing_in
-from app.mcp.servers import McpServers
-from app.mcp.signing_in import CALLBACK_PATH
-from app.mcp.values import state_of
 from app.schema.base import Wire
 from app.schema.config import McpLocalConfig, McpRemoteConfig
 from app.schema.project import McpResource, MCPStatus, MCPStatusConnected
-from app.tool.external import sanitised
+from app.tools.external import sanitised
+from app.tools.mcp import signing_in
+from app.tools.mcp.servers import McpServers
+from app.tools.mcp.signing_in import CALLBACK_PATH
+from app.tools.mcp.values import state_of
 
 routes = router("", 400, 403, tags=["mcp"])
 of_one = router("/mcp/{name}", 400, 403, 404, tags=["mcp"])
@@ -155,7 +155,7 @@ class McpAnswer(Response):
         self._most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from app.mcp_server import over_http
+        from app.api.mcp_server import over_http
 
         async def receive_again() -> Message:
             body, self._request_body = self._request_body, None
@@ -168,5 +168,5 @@ class McpAnswer(Response):
 @served.post("", dependencies=READS)
 async def message(request: Request, app: AppServices, where: Directory, message: Annotated[Any, Body()]) -> Response:
     """A message of the protocol is read as strictly as any other body, then by the SDK."""
-    await asyncio.to_thread(import_module, "app.mcp_server.over_http")  # the SDK takes most of a second to import
+    await asyncio.to_thread(import_module, "app.api.mcp_server.over_http")  # the SDK takes most of a second to import
     return McpAnswer(await request.body(), where, app.settings.max_body_bytes)

@@ -27,14 +27,14 @@ from app.api.errors import documented
 from app.api.event import behind_its_events, keeping_alive, waiting_with_client
 from app.api.json_route import router
 from app.api.roles import ANSWERS, PROMPTS, READS, WRITES
-from app.intake.prompt_queue import Waiting
-from app.intake.prompts import AcceptedPrompt
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import EditorFile, EditorFileText, Part
 from app.schema.permission import AnswerInput, PermissionRequest, QuestionRequest, ReplyInput, RespondInput
 from app.server import Server
-from app.session.rows import PromptedSession
-from app.session.service import check_part_is_at, check_part_size
+from app.sessions.rows import PromptedSession
+from app.sessions.service import check_part_is_at, check_part_size
+from app.turn.intake.prompt_queue import Waiting
+from app.turn.intake.prompts import AcceptedPrompt
 from app.workspace.instance import Instance
 
 routes = router("/session/{sessionID}", 400, 404, tags=["message"])

@@ -14,9 +14,9 @@ from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from app.api.audit import WHO
+from app.events.telemetry.log_lines import SESSION_OF_LINES
 from app.schema.errors import DirectoryForbidden, NotFound, ServiceError, TooMany
 from app.server import Server
-from app.telemetry.log_lines import SESSION_OF_LINES
 from app.users.users import OPERATOR, Principal, Role
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.audit import WHO
 from app.api.errors import Refusal, storage_refusal
 from app.api.roles import PRINCIPAL
-from app.storage.engine import StorageError
+from app.record.engine import StorageError
 from app.users.login import ANYBODY, AcceptedLogin, Login, LoginDenied
 from app.users.users import OPERATOR
 from app.util.shared_threads import WORKING_FOR, Owner

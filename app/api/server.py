@@ -16,15 +16,15 @@ from app.api.errors import answer, documented
 from app.api.event import keeping_alive
 from app.api.json_route import router
 from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS, AdminsOnly
-from app.runs.retention import PruneRule
+from app.record.repositories.account_rows import UsageFilter
 from app.schema.base import Wire
 from app.schema.errors import NotFound
 from app.schema.project import FormatterStatus, LSPStatus
 from app.schema.session import PruneInput, PruneReport, UsageGroup, UsageReport
 from app.server import ServerStopping
-from app.session.replicas import ReplicaHealth
-from app.session.usage import usage_report
-from app.storage.repositories.account_rows import UsageFilter
+from app.sessions.replicas import ReplicaHealth
+from app.sessions.usage import usage_report
+from app.turn.runs.retention import PruneRule
 from app.util.secrets import client_log
 
 routes = router()

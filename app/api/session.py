@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
 from app.api.deps import (
     CURSOR_PATTERN,
@@ -29,6 +28,8 @@ from app.api.errors import documented
 from app.api.event import behind_its_events
 from app.api.json_route import router
 from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, AdminsOnly, require_session
+from app.record.repositories import session_rows
+from app.record.repositories.session_rows import SessionFilter
 from app.schema.base import MessageID
 from app.schema.errors import BadRequest
 from app.schema.message import CommandInput, InitInput, MessageWithParts, ShellInput, SummarizeInput
@@ -45,11 +46,10 @@ from app.schema.session import (
     UpdateInput,
 )
 from app.server import Server
-from app.session.share import shares_automatically
-from app.storage.repositories import session_rows
-from app.storage.repositories.session_rows import SessionFilter
+from app.sessions.share import shares_automatically
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.users import Principal
+from app.workspace.agents.definitions import find as find_agent
 
 routes = router("/session", 400, tags=["session"])
 actions = router("/session/{sessionID}", 400, 404, tags=["session"])

@@ -14,7 +14,7 @@ from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.schema.message import SharedConversation
 from app.schema.session import Session
-from app.session.share import SharingDisabled, may_share
+from app.sessions.share import SharingDisabled, may_share
 from app.transfer.document import SessionDocument
 from app.transfer.exports import DocumentFormat
 from app.transfer.importing import Destination, ImportedSessions

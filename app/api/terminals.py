@@ -21,13 +21,13 @@ from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
 from app.api.errors import NotFoundError, Refusal, answer, documented
 from app.api.json_route import router
 from app.api.roles import ANSWERS, READS, WRITES, Permitted, principal_of, require_access, services_of
-from app.pty.programs import installed_shells
-from app.pty.terminal import InputFull, OutputPosition, Terminal
 from app.schema.errors import ServiceError
 from app.schema.terminal import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.server import Server
 from app.users.login import TICKET_SECONDS
 from app.users.users import Principal
+from app.workspace.terminals.programs import installed_shells
+from app.workspace.terminals.terminal import InputFull, OutputPosition, Terminal
 from app.workspace.workspace import Workspace
 
 routes = router("/pty", 400, tags=["pty"])

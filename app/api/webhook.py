@@ -8,11 +8,11 @@ from app.api.deps import AppServices, Who, location_of
 from app.api.errors import documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES, require_session
+from app.record.repositories.webhook_rows import KEEP_DELIVERIES
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
 from app.server import Server
-from app.storage.repositories.webhook_rows import KEEP_DELIVERIES
+from app.transfer.webhooks.service import WebhookScope
 from app.users.users import Principal
-from app.webhook.service import WebhookScope
 
 routes = router("/webhook", tags=["webhook"])
 of_one = router("/webhook/{webhookID}", 400, 404, tags=["webhook"])

@@ -17,34 +17,34 @@ from pathlib import Path
 from typing import Any
 
 from app import __version__
-from app.bus.redis_link import RedisUnusable, find_redis
-from app.config.flags import Flags
-from app.config.loader import load
-from app.context.system import InstructionScope, read_files
-from app.formatter.formatters import Formatters
-from app.lsp.kinds import programs_found
+from app.events.bus.redis_link import RedisUnusable, find_redis
+from app.project.config.flags import Flags
+from app.project.config.loader import load
 from app.project.discovery import ProjectInfo, discover
-from app.sandbox.git import Git
-from app.sandbox.machine import SandboxUnusable
-from app.sandbox.sandbox import OFF, open_sandbox
-from app.sandbox.scope import SandboxWorkspace
+from app.project.sandbox.git import Git
+from app.project.sandbox.machine import SandboxUnusable
+from app.project.sandbox.sandbox import OFF, open_sandbox
+from app.project.sandbox.scope import SandboxWorkspace
+from app.project.snapshot import maintenance as snapshots
+from app.project.snapshot.snapshots import Snapshots, snapshot_dir
+from app.record import maintenance
+from app.record import maintenance as database
+from app.record.engine import Connection, DatabaseUnusable, Engine, StorageError, make_engine, require_writable, transaction
+from app.record.maintenance import Finding
+from app.record.migrate import HEAD, revision
+from app.record.postgres import locks_of
+from app.record.repositories import work_rows
 from app.schema.config import Config
 from app.schema.errors import ServiceError
-from app.session.lease import DEAD_AFTER_MS
+from app.sessions.lease import DEAD_AFTER_MS
 from app.settings import Settings
-from app.snapshot import maintenance as snapshots
-from app.snapshot.snapshots import Snapshots, snapshot_dir
-from app.storage import maintenance
-from app.storage import maintenance as database
-from app.storage.engine import Connection, DatabaseUnusable, Engine, StorageError, make_engine, require_writable, transaction
-from app.storage.maintenance import Finding
-from app.storage.migrate import HEAD, revision
-from app.storage.postgres import locks_of
-from app.storage.repositories import work_rows
+from app.turn.context.system import InstructionScope, read_files
 from app.util.data_files import volume_id
 from app.util.environment import minimal
 from app.util.git_obstacles import obstacle
 from app.util.project_files import HeldDirectory
+from app.workspace.formatters.formatters import Formatters
+from app.workspace.lsp.kinds import programs_found
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")
 

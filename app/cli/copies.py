@@ -14,20 +14,20 @@ from uuid import uuid4
 
 import typer
 
-from app.backup.manifest import DATABASE
 from app.cli.support import Attach, Where, database_must_do, fail, settings, with_server
+from app.project.snapshot.lock import SnapshotFailed
 from app.schema.errors import ServiceError
 from app.settings import Settings
-from app.snapshot.lock import SnapshotFailed
-from app.tool.web import PinnedRequests
+from app.tools.web import PinnedRequests
+from app.transfer.backup.manifest import DATABASE
 from app.transfer.importing import UnreadableSource, read_source
 from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, default_directory, readers_of
 from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
-    from app.api_client.client import ApiClient
-    from app.backup.manifest import Manifest
-    from app.storage.engine import Database
+    from app.api.client.client import ApiClient
+    from app.record.engine import Database
+    from app.transfer.backup.manifest import Manifest
     from app.transfer.opencode.records import ImportReport, SourceReader
 
 
@@ -126,9 +126,9 @@ _LOAD = """The database is PostgreSQL, and not in this backup. Load the dump tha
 
 def backup(target: BackupTarget) -> None:
     """Copy all that the server keeps to a file, while it runs: database, snapshots, outputs, keys."""
-    from app.backup.making import back_up
     from app.cli.render import progress_bars
-    from app.storage.engine import Database
+    from app.record.engine import Database
+    from app.transfer.backup.making import back_up
 
     here, path = settings(), target.expanduser().absolute()
     _say_of_postgres(here, _DUMP_FIRST)
@@ -141,7 +141,7 @@ def backup(target: BackupTarget) -> None:
 
 def _require_something(here: Settings) -> None:
     """Nothing is made where nothing is."""
-    from app.backup.placing import finish_restore
+    from app.transfer.backup.placing import finish_restore
 
     database = _sqlite_file(here)
     if not here.data_dir.is_dir() or (database and not database.exists()):
@@ -152,8 +152,8 @@ def _require_something(here: Settings) -> None:
 def restore(source: BackupSource, force: Force = False) -> None:
     """Restore a backup into the data directory, which is empty, with no server running. Killed, it is finished or undone by the
     next start."""
-    from app.backup.restoring import restore as restore_backup
     from app.cli.render import progress_bars
+    from app.transfer.backup.restoring import restore as restore_backup
 
     here = settings()
     database = _sqlite_file(here)
@@ -177,22 +177,22 @@ def _require_no_server(here: Settings) -> None:
 
 
 def _has_live_server(here: Settings) -> bool:
-    from app.session.lease import DEAD_AFTER_MS
-    from app.storage.engine import Database
-    from app.storage.maintenance import has_server
+    from app.record.engine import Database
+    from app.record.maintenance import has_server
+    from app.sessions.lease import DEAD_AFTER_MS
 
     with closing(Database(here.resolved_database_url)) as database:
         return asyncio.run(database.read(lambda connection: has_server(connection, DEAD_AFTER_MS)))
 
 
 def _sqlite_file(here: Settings) -> Path | None:
-    from app.storage.engine import sqlite_file
+    from app.record.engine import sqlite_file
 
     return sqlite_file(here.resolved_database_url)
 
 
 def _say_of_postgres(here: Settings, text: str) -> None:
-    from app.storage.engine import without_password
+    from app.record.engine import without_password
 
     if _sqlite_file(here) is None:
         typer.echo(text.format(url=without_password(here.resolved_database_url)))
@@ -206,7 +206,7 @@ def _held(manifest: "Manifest") -> str:
 @contextmanager
 def _failures() -> Iterator[None]:
     """Prints one as a sentence."""
-    from app.backup.manifest import BackupError
+    from app.transfer.backup.manifest import BackupError
 
     try:
         yield
@@ -246,8 +246,8 @@ def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = 
 @contextmanager
 def _target(dry_run: bool) -> "Iterator[Database]":
     """The server's database. A dry run that finds none goes on with an empty one elsewhere."""
-    from app.storage.engine import Database
-    from app.storage.migrate import require_current, upgrade
+    from app.record.engine import Database
+    from app.record.migrate import require_current, upgrade
 
     here = settings()
     path = here.data_dir / "opensession.db"
@@ -265,13 +265,13 @@ def _target(dry_run: bool) -> "Iterator[Database]":
 async def _import(
     database: "Database", readers: "list[SourceReader]", source: Path, only: Path | None, dry_run: bool
 ) -> "ImportReport":
-    from app.bus.memory import MemoryBus
     from app.cli.render import progress_bars
-    from app.session.live_parts import SessionPublisher
-    from app.session.store import Store
-    from app.session.usage import ProjectQuota
-    from app.storage.statements import statements
-    from app.storage.writer import Writer
+    from app.events.bus.memory import MemoryBus
+    from app.record.statements import statements
+    from app.record.writer import Writer
+    from app.sessions.live_parts import SessionPublisher
+    from app.sessions.store import Store
+    from app.sessions.usage import ProjectQuota
     from app.transfer.importing import Importer
     from app.transfer.opencode.sessions import OpenCodeImport, SnapshotImport
 

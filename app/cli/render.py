@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from app.api_client.client import error_text
+from app.api.client.client import error_text
 
 Style = Literal["plain", "faint", "done", "failed", "asking", "added", "removed", "place"]
 Target = Literal["answer", "note"]

@@ -14,7 +14,7 @@ import typer
 from app.cli.support import Attach, OutputFormat, Where, fail, with_server
 
 if TYPE_CHECKING:
-    from app.api_client.client import ApiClient
+    from app.api.client.client import ApiClient
 
 Prompt = Annotated[list[str] | None, typer.Argument(help="What to ask; standard input joins it when it is no terminal.")]
 Files = Annotated[list[Path] | None, typer.Option("-f", "--file", help="A file that goes along; may be given again.")]
@@ -173,7 +173,7 @@ def list_mcp(attach: Attach = None, where: Where = None) -> None:
 @mcp.command("serve")
 def serve_mcp(attach: Attach = None, where: Where = None) -> None:
     """Offer the sessions to the program that starts this, as tools and resources of the Model Context Protocol (stdio)."""
-    from app.mcp_server.over_stdio import serve
+    from app.api.mcp_server.over_stdio import serve
 
     with_server(attach, where, serve)
 

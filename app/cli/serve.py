@@ -11,9 +11,9 @@ import typer
 
 from app.cli.support import database_must_do, fail, failures_as_log_lines, sandbox_must_do
 from app.cli.support import settings as read_settings
-from app.config.flags import Flags
+from app.events.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
+from app.project.config.flags import Flags
 from app.settings import Settings
-from app.telemetry.log_lines import LogFormat, LogThreshold, format_of_environment, set_up_log, writes_json
 from app.users.tokens import TokenStore
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ def serve(
 
 
 def _require_data_dir(settings: Settings) -> None:
-    from app.backup.placing import finish_restore
-    from app.storage.engine import require_writable
+    from app.record.engine import require_writable
+    from app.transfer.backup.placing import finish_restore
 
     with database_must_do():
         require_writable(settings.data_dir)

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.support import database_must_do, fail, settings
+from app.record.maintenance import Finding
 from app.schema.session import PruneReport, UsageReport, UsageTotal
 from app.settings import Settings
-from app.storage.maintenance import Finding
 from app.util import clock
 from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
-    from app.runs.retention import Retention
+    from app.turn.runs.retention import Retention
 
 _COLUMNS = ("input", "output", "reasoning", "cache read", "cache write", "cost", "turns", "tool calls")
 
 
 def migrate() -> None:
     """Upgrade the database (OPENSESSION_DATABASE_URL, or the embedded one) to the newest schema."""
-    from app.storage.engine import make_engine
-    from app.storage.migrate import HEAD, upgrade
+    from app.record.engine import make_engine
+    from app.record.migrate import HEAD, upgrade
 
     with database_must_do():
         upgrade(make_engine(settings().resolved_database_url))
@@ -38,7 +38,7 @@ Days = Annotated[int | None, typer.Option(min=1, help="Of the last so many days;
 
 def stats(days: Days = None) -> None:
     """Show what model calls took, by model: tokens, cost, turns and tool calls."""
-    from app.storage.repositories.account_rows import DAY_MS
+    from app.record.repositories.account_rows import DAY_MS
 
     since = None if days is None else clock.now_ms() - days * DAY_MS
     with database_must_do():
@@ -51,10 +51,10 @@ def stats(days: Days = None) -> None:
 
 
 async def _report(since: int | None) -> UsageReport:
-    from app.session.usage import usage_report
-    from app.storage.engine import Database
-    from app.storage.migrate import require_current
-    from app.storage.repositories.account_rows import UsageFilter
+    from app.record.engine import Database
+    from app.record.migrate import require_current
+    from app.record.repositories.account_rows import UsageFilter
+    from app.sessions.usage import usage_report
 
     database = Database(settings().resolved_database_url)
     try:
@@ -105,7 +105,7 @@ def _require_no_server(days: float, archived_only: bool) -> None:
 
 
 async def _prune(days: float, archived_only: bool, dry_run: bool) -> PruneReport:
-    from app.runs.retention import PruneRule
+    from app.turn.runs.retention import PruneRule
 
     async with _retention(settings()) as retention:
         return await retention.prune(PruneRule.older_than(days, archived_only=archived_only), dry_run=dry_run)
@@ -115,16 +115,16 @@ async def _prune(days: float, archived_only: bool, dry_run: bool) -> PruneReport
 async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
     """Without a server; the servers of a shared database hear of it by the journal."""
     from app.api.audit import AuditLog
-    from app.backup.placing import open_database
-    from app.bus.memory import MemoryBus
-    from app.runs.retention import Retention
-    from app.session.lease import Leases
-    from app.session.live import LiveSessions
-    from app.session.live_parts import SessionPublisher
-    from app.session.service import SessionService
-    from app.session.store import Store
-    from app.storage.statements import statements
-    from app.storage.writer import Writer
+    from app.events.bus.memory import MemoryBus
+    from app.record.statements import statements
+    from app.record.writer import Writer
+    from app.sessions.lease import Leases
+    from app.sessions.live import LiveSessions
+    from app.sessions.live_parts import SessionPublisher
+    from app.sessions.service import SessionService
+    from app.sessions.store import Store
+    from app.transfer.backup.placing import open_database
+    from app.turn.runs.retention import Retention
 
     with closing(open_database(wanted)) as database:
         is_embedded = database.dialect == "sqlite"

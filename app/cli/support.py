@@ -16,11 +16,11 @@ import typer
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from app.events.telemetry.log_lines import writes_json
 from app.settings import Settings
-from app.telemetry.log_lines import writes_json
 
 if TYPE_CHECKING:
-    from app.api_client.client import ApiClient
+    from app.api.client.client import ApiClient
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class OutputFormat(StrEnum):
 @contextmanager
 def database_must_do() -> Iterator[None]:
     """Prints a database error as one sentence without a traceback."""
-    from app.storage.engine import DatabaseUnusable, StorageError
+    from app.record.engine import DatabaseUnusable, StorageError
 
     try:
         yield
@@ -49,7 +49,7 @@ def database_must_do() -> Iterator[None]:
 @contextmanager
 def sandbox_must_do() -> Iterator[None]:
     """Prints why a required sandbox does not work as one sentence without a traceback."""
-    from app.sandbox.machine import SandboxUnusable
+    from app.project.sandbox.machine import SandboxUnusable
 
     try:
         yield
@@ -107,7 +107,7 @@ Where = Annotated[
 
 def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
     """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
-    from app.api_client.client import ApiRefused
+    from app.api.client.client import ApiRefused
 
     address = checked(attach)
 
@@ -167,7 +167,7 @@ async def _client(
 ) -> "AsyncIterator[ApiClient]":
     import httpx2
 
-    from app.api_client.client import ApiClient
+    from app.api.client.client import ApiClient
 
     login = (os.environ.get("OPENCODE_SERVER_USERNAME") or "opencode", password) if password and not token else None
     headers = {"x-opencode-directory": quote(directory)} if directory else {}
@@ -182,7 +182,7 @@ async def _client(
 async def _within(directory: Path) -> "AsyncIterator[tuple[ApiClient, list[str]]]":
     """A server of the same data directory that other servers may use too, and the addresses of those. It opens no port. At the
     end what turns leave to be done, such as a title, is finished. Raises StorageError and SandboxUnusable."""
-    from app.api_client.asgi_transport import StreamingTransport
+    from app.api.client.asgi_transport import StreamingTransport
     from app.main import create_app
     from app.server import Choices
 

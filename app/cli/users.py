@@ -16,7 +16,7 @@ from app.users.tokens import ServerSecret, TokenNameTaken, TokenStore
 from app.users.users import Role
 
 if TYPE_CHECKING:
-    from app.storage.engine import Database
+    from app.record.engine import Database
     from app.users.users import User, Users
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ def rotate_secret() -> None:
 
 
 async def _encrypt_anew(database: "Database", held: ServerSecret) -> int:
-    from app.storage.repositories import webhook_rows
+    from app.record.repositories import webhook_rows
     from app.users.accounts import UserKeys
 
     def rotate(secret: str) -> str:
@@ -191,7 +191,7 @@ def _run(work: "Callable[[Users], Coroutine[Any, Any, T]]") -> T:
 
 def _on_database(work: "Callable[[Database], Coroutine[Any, Any, T]]") -> T:
     """The one that the server uses; the embedded one is made or migrated."""
-    from app.backup.placing import open_database
+    from app.transfer.backup.placing import open_database
 
     with database_must_do(), closing(open_database(settings())) as database:
         return asyncio.run(work(database))

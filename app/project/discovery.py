@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from app.sandbox.git import Git, git_of
-from app.sandbox.git_repository import GitRepository, find_repository
-from app.sandbox.sandbox import OFF, Sandbox
-from app.sandbox.scope import NO_WALLS, Walls
+from app.project.sandbox.git import Git, git_of
+from app.project.sandbox.git_repository import GitRepository, find_repository
+from app.project.sandbox.sandbox import OFF, Sandbox
+from app.project.sandbox.scope import NO_WALLS, Walls
 from app.util.git_obstacles import obstacle, reference_obstacle
 from app.util.project_files import warn_once
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from app.sandbox.git import Git
+from app.project.sandbox.git import Git
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import orjson
 from pydantic import ValidationError
 
-from app.bus.base import Event
+from app.events.bus.base import Event
 from app.project.discovery import NO_PROJECT, ProjectInfo
 from app.project.location import Location
+from app.record import tables
+from app.record.engine import Connection, Database
+from app.record.repositories import directory_rows, session_rows
+from app.record.tables import parsed
+from app.record.writer import Tx, Writer
 from app.schema.errors import NotFound
 from app.schema.event import EventProjectUpdated
 from app.schema.project import Project, ProjectCommands, ProjectIcon, ProjectTime
-from app.storage import tables
-from app.storage.engine import Connection, Database
-from app.storage.repositories import directory_rows, session_rows
-from app.storage.tables import parsed
-from app.storage.writer import Tx, Writer
 from app.util import clock
 
 

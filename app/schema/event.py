@@ -1,6 +1,6 @@
 """Everything the server announces, each a class below: `{"id": …, "type": …, "properties": {…}}` on the wire.
 
-The id is written when an event is sent, by `app.bus.base`.
+The id is written when an event is sent, by `app.events.bus.base`.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union

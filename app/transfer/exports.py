@@ -15,13 +15,13 @@ from typing import IO, Literal
 import orjson
 from pydantic import TypeAdapter
 
+from app.record import tables
+from app.record.engine import Connection
+from app.record.repositories import message_rows, session_rows
 from app.schema.errors import ServiceError, SessionNotFound
 from app.schema.session import FileDiff, Session
-from app.session import rows
-from app.session.store import Store
-from app.storage import tables
-from app.storage.engine import Connection
-from app.storage.repositories import message_rows, session_rows
+from app.sessions import rows
+from app.sessions.store import Store
 from app.transfer import markdown
 
 DocumentFormat = Literal["json", "markdown"]

@@ -12,20 +12,20 @@ from typing import Annotated, Any, BinaryIO
 import orjson
 from pydantic import Field
 
-from app.permission.rules import within_limits
+from app.permissions.rules import within_limits
 from app.project.location import Location
+from app.project.snapshot.snapshots import Snapshots
+from app.record.repositories import session_rows, work_rows
+from app.record.writer import Tx
 from app.schema.base import SessionID, Wire
 from app.schema.errors import MessageAbortedError, MessageData, ServiceError
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.session import Revert, Session
-from app.session import rows
-from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.session.usage import ProjectQuota, session_sums, sums_of_messages
-from app.snapshot.snapshots import Snapshots
-from app.storage.repositories import session_rows, work_rows
-from app.storage.writer import Tx
-from app.tool.web import AddressDenied, FetchFailed, PinnedRequests, fetch
+from app.sessions import rows
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.sessions.usage import ProjectQuota, session_sums, sums_of_messages
+from app.tools.web import AddressDenied, FetchFailed, PinnedRequests, fetch
 from app.transfer.document import SessionDocument, SessionHistory, read_document
 from app.turn.ends import interrupted_part
 from app.util import clock

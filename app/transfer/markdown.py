@@ -23,7 +23,7 @@ from app.schema.part import (
     ToolState,
 )
 from app.schema.session import FileDiff, Session
-from app.tool.changes import compare
+from app.tools.changes import compare
 
 _TICKS = re.compile("`+")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|&])")

@@ -5,21 +5,20 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from app.agent.definitions import prompt_text
-from app.context import window
-from app.context.history import to_model_messages
-from app.context.system import assemble
-from app.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
-from app.provider.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
+from app.providers.base import ContextOverflow, ModelMessage, ModelRequest, TextBlock, UserTurn
+from app.record.writer import Row
 from app.schema.event import EventSessionCompacted, OfSession
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import CompactionPart, Completed, ModelRef, Span, TextPart, ToolPart
-from app.session.live import compacting
-from app.session.rows import message_row, part_row
-from app.session.session_tx import SessionTx
-from app.storage.writer import Row
+from app.sessions.live import compacting
+from app.sessions.rows import message_row, part_row
+from app.sessions.session_tx import SessionTx
 from app.turn import ends, hooks
+from app.turn.context import window
+from app.turn.context.history import to_model_messages
+from app.turn.context.system import assemble
+from app.turn.context.window import cut_middle, estimate, estimate_messages, request_options, shortened
 from app.turn.decide import is_final, last_assistant
 from app.turn.ends import TurnFailure, to_message_error
 from app.turn.part_writer import PartWriter
@@ -27,6 +26,7 @@ from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
+from app.workspace.agents.definitions import prompt_text
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
 NO_HELP = "The conversation does not fit the model's context window even after it was compacted."

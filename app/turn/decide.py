@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessageWithParts, UserMessage
 from app.schema.part import CompactionPart, Failed, SubtaskPart, ToolPart
-from app.tool.structured_output import STRUCTURED_OUTPUT
+from app.tools.structured_output import STRUCTURED_OUTPUT
 
 MAX_EMPTY_STEPS = 3
 MAX_INVALID_STEPS = 8

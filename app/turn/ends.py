@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from app.context.history import INTERRUPTED
-from app.provider.base import ApiFailure, ContextOverflow, MissingKey, UnusableOption
+from app.providers.base import ApiFailure, ContextOverflow, MissingKey, UnusableOption
+from app.record.engine import StorageError
 from app.schema.errors import (
     APIError,
     ApiErrorData,
@@ -26,12 +26,12 @@ from app.schema.errors import (
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage
 from app.schema.part import Ended, Failed, Part, Pending, ReasoningPart, Running, Span, TextPart, ToolPart
-from app.session.live import compacting
-from app.session.rows import message_row, part_row
-from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.session.usage import StepUsage
-from app.storage.engine import StorageError
+from app.sessions.live import compacting
+from app.sessions.rows import message_row, part_row
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.sessions.usage import StepUsage
+from app.turn.context.history import INTERRUPTED
 from app.turn.decide import is_final, last_assistant, last_user
 from app.util import clock, ids
 

@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from app.agent.definitions import find as find_agent
-from app.permission.service import PluginDecision
-from app.plugin.runner import HookFailed, HookRunner
-from app.provider.base import ModelRequest
+from app.permissions.service import PluginDecision
+from app.providers.base import ModelRequest
 from app.schema.base import Wire
 from app.schema.message import CommandInput, MessageWithParts, PromptInput, UserMessage
 from app.schema.model import Agent
 from app.schema.part import Part, PartInput, TextPart, ToolPart
 from app.schema.permission import Action, PermissionRequest
-from app.tool.base import ToolError, ToolResult
+from app.tools.base import ToolError, ToolResult
+from app.tools.plugins.runner import HookFailed, HookRunner
 from app.util import ids
+from app.workspace.agents.definitions import find as find_agent
 from app.workspace.instance import Instance
 
 Json = dict[str, Any]

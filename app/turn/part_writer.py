@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from app.provider.base import Metadata
+from app.providers.base import Metadata
+from app.record.writer import Chain
 from app.schema.message import AssistantMessage
 from app.schema.part import (
     Completed,
@@ -25,13 +26,12 @@ from app.schema.part import (
     Tokens,
     ToolPart,
 )
-from app.session.live_parts import LivePart
-from app.session.rows import message_row, part_row
-from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.session.usage import StepUsage
-from app.storage.writer import Chain
-from app.tool.base import ToolResult
+from app.sessions.live_parts import LivePart
+from app.sessions.rows import message_row, part_row
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.sessions.usage import StepUsage
+from app.tools.base import ToolResult
 from app.util import clock, ids
 
 StepWork = Callable[[SessionTx], None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.provider.base import ApiFailure, ContextOverflow, ProviderFailure
+from app.providers.base import ApiFailure, ContextOverflow, ProviderFailure
 
 INITIAL_MS = 2_000
 FACTOR = 2

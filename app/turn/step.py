@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import assert_never
 
-from app.context.window import counted, estimate, estimate_request
-from app.provider.base import (
+from app.providers.base import (
     AnswerTooLarge,
     ContextOverflow,
     Finish,
@@ -27,12 +26,13 @@ from app.provider.base import (
     ToolInputStart,
     Usage,
 )
-from app.provider.catalogue import tokens_and_cost
+from app.providers.catalogue import tokens_and_cost
 from app.schema.errors import MessageError, MessageOutputLengthError
 from app.schema.event import ErrorOfSession, EventSessionError
 from app.schema.part import Part, Running, StepStartPart, ToolPart
 from app.schema.session import Busy, Retry
 from app.turn import hooks, retry
+from app.turn.context.window import counted, estimate, estimate_request
 from app.turn.ends import to_message_error
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import StepTrees, TurnContext

@@ -11,23 +11,23 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from io import StringIO
 
-from app.agent.definitions import prompt_text
-from app.context.history import to_model_messages
-from app.context.window import request_options
-from app.provider.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
-from app.provider.catalogue import tokens_and_cost
-from app.provider.selection import small_model
+from app.providers.base import Finish, ModelRequest, ProviderFailure, StreamEvent, TextBlock, TextDelta, Usage, UserTurn
+from app.providers.catalogue import tokens_and_cost
+from app.providers.selection import small_model
 from app.schema.errors import NotFound
 from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
 from app.schema.model import Model
 from app.schema.part import CompactionPart, ModelRef, Part, SubtaskPart, TextPart
 from app.schema.session import Session
-from app.session.fork import is_default_title
-from app.session.store import Store
-from app.session.summary import SessionTasks, Summaries
-from app.session.usage import StepUsage
+from app.sessions.fork import is_default_title
+from app.sessions.store import Store
+from app.sessions.summary import SessionTasks, Summaries
+from app.sessions.usage import StepUsage
 from app.turn import hooks
+from app.turn.context.history import to_model_messages
+from app.turn.context.window import request_options
 from app.util import ids
+from app.workspace.agents.definitions import prompt_text
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)

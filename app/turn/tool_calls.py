@@ -11,20 +11,19 @@ from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
-from app.context import system
-from app.permission.service import PermissionCheck, PermissionNotGranted, PermissionRejected
-from app.provider.base import InvalidToolCall, ToolCall, ToolSpec
-from app.question.service import QuestionRejected
+from app.events.telemetry.observer import ToolCallEnd, ToolCallRecord
+from app.permissions.question.service import QuestionRejected
+from app.permissions.service import PermissionCheck, PermissionNotGranted, PermissionRejected
+from app.providers.base import InvalidToolCall, ToolCall, ToolSpec
+from app.record.engine import StorageError
+from app.record.writer import Lease
 from app.schema.event import EventFileEdited, FileRef
 from app.schema.model import Agent, Model
 from app.schema.part import Pending, ToolPart
 from app.schema.permission import Answer, CallRef, PermissionRequest, QuestionInfo, QuestionRequest
 from app.schema.project import FileErrors
 from app.schema.session import Todo
-from app.storage.engine import StorageError
-from app.storage.writer import Lease
-from app.telemetry.observer import ToolCallEnd, ToolCallRecord
-from app.tool.base import (
+from app.tools.base import (
     EditorText,
     FileFormatter,
     LanguageQuestion,
@@ -36,9 +35,10 @@ from app.tool.base import (
     ToolResult,
     ToolTimeout,
 )
-from app.tool.structured_output import STRUCTURED_OUTPUT
-from app.tool.text_file import json_text
+from app.tools.structured_output import STRUCTURED_OUTPUT
+from app.tools.text_file import json_text
 from app.turn import hooks
+from app.turn.context import system
 from app.turn.part_writer import PartWriter
 from app.turn.turn_context import TurnContext
 from app.util import ids

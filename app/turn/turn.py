@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, assert_never
 
-from app.agent.definitions import find as find_agent
-from app.agent.definitions import prompt_text, subagents_for
-from app.context import system, window
-from app.context.history import remind, to_model_messages
-from app.context.window import request_options
-from app.provider.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec, UserTurn
+from app.providers.base import AssistantTurn, ModelRequest, TextBlock, ToolCall, ToolSpec, UserTurn
+from app.record.writer import StaleLease
 from app.schema.errors import MessageError
 from app.schema.message import AssistantMessage, JsonSchemaFormat, MessagePath, MessageWithParts, UserMessage
 from app.schema.model import Agent, Model
 from app.schema.part import AgentPart, ModelRef, ToolPart
 from app.schema.session import Busy
-from app.storage.writer import StaleLease
-from app.tool.base import Tool
-from app.tool.builtin.conversation import TaskTool
-from app.tool.external import mcp_tools
-from app.tool.structured_output import STRUCTURED_OUTPUT, StructuredOutputTool
+from app.tools.base import Tool
+from app.tools.builtin.conversation import TaskTool
+from app.tools.external import mcp_tools
+from app.tools.structured_output import STRUCTURED_OUTPUT, StructuredOutputTool
 from app.turn import compaction, decide, ends, hooks
+from app.turn.context import system, window
+from app.turn.context.history import remind, to_model_messages
+from app.turn.context.window import request_options
 from app.turn.decide import AskModel, RunSubtask
 from app.turn.part_writer import PartWriter
 from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import StepTrees, TurnContext, prompt_without_diffs
 from app.util import ids
+from app.workspace.agents.definitions import find as find_agent
+from app.workspace.agents.definitions import prompt_text, subagents_for
 
 log = logging.getLogger(__name__)
 

@@ -7,24 +7,24 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from app.context.system import InstructionPages
-from app.pending.editor_files import EditorFiles
-from app.permission.service import Permissions
-from app.question.service import Questions
+from app.events.telemetry.observer import NOBODY, Observer, TurnRecord
+from app.permissions.pending.editor_files import EditorFiles
+from app.permissions.question.service import Questions
+from app.permissions.service import Permissions
 from app.schema.errors import MessageError, NotFound
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.model import Model
 from app.schema.part import ModelRef, Part, PatchPart, TextPart
 from app.schema.session import Busy, Retry, Session
-from app.session.live import LiveSession
-from app.session.rows import message_row, part_row
-from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.session.summary import SessionTasks, Summaries, goes_up_to
-from app.telemetry.observer import NOBODY, Observer, TurnRecord
-from app.tool.base import SubagentRequest, ToolResult
-from app.tool.toolbox import Toolbox
-from app.tool.truncation import OutputStore
+from app.sessions.live import LiveSession
+from app.sessions.rows import message_row, part_row
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.sessions.summary import SessionTasks, Summaries, goes_up_to
+from app.tools.base import SubagentRequest, ToolResult
+from app.tools.toolbox import Toolbox
+from app.tools.truncation import OutputStore
+from app.turn.context.system import InstructionPages
 from app.turn.decide import last_assistant, last_user
 from app.turn.ends import Deadline, TurnFailure, put_error, to_message_error
 from app.turn.titles import Titles

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from app.record.engine import Database
+from app.record.repositories import account_rows
+from app.record.statements import statements
 from app.schema.model import Auth
-from app.storage.engine import Database
-from app.storage.repositories import account_rows
-from app.storage.statements import statements
 from app.users.tokens import ServerSecret
 from app.users.users import Principal, Role, Users
 from app.util import clock

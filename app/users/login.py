@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from app.storage.engine import StorageError
+from app.record.engine import StorageError
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.oidc import OidcLogins, is_jwt
 from app.users.tokens import EventTokens, MemoryEventTokens, OneTimeTokens, TokenEntry, TokenStore

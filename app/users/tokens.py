@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import orjson
 
-from app.bus.base import NEVER_GIVEN, PREFIX
-from app.storage.writer import Tx, Writer
+from app.events.bus.base import NEVER_GIVEN, PREFIX
+from app.record.writer import Tx, Writer
 from app.users.users import OPERATOR, Principal, Role
 from app.util import clock
 from app.util.data_files import PrivateFileStamp, PrivateJson

@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
-from app.storage.engine import Database
-from app.storage.repositories import account_rows, webhook_rows
-from app.storage.statements import statements
+from app.record.engine import Database
+from app.record.repositories import account_rows, webhook_rows
+from app.record.statements import statements
 from app.util import clock
 
 

@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.config.flags import Flags
-from app.formatter.formatters import Formatters
-from app.lsp.servers import LanguageServers
-from app.mcp.servers import McpServers
-from app.plugin.loading import ExtensionStatus
-from app.plugin.runner import HookRunner
+from app.project.config.flags import Flags
 from app.project.location import Location
-from app.provider.registry import Providers
-from app.provider.selection import find
-from app.sandbox.scope import SandboxWorkspace
+from app.project.sandbox.scope import SandboxWorkspace
+from app.project.snapshot.lock import SnapshotFailed
+from app.project.snapshot.snapshots import Snapshots
+from app.providers.registry import Providers
+from app.providers.selection import find
 from app.schema.config import Config
 from app.schema.model import Agent, Command, Model, ProviderInfo, Skill
 from app.schema.part import ModelRef
 from app.schema.session import FileDiff
-from app.snapshot.lock import SnapshotFailed
-from app.snapshot.snapshots import Snapshots
-from app.tool.base import Tool
+from app.tools.base import Tool
+from app.tools.mcp.servers import McpServers
+from app.tools.plugins.loading import ExtensionStatus
+from app.tools.plugins.runner import HookRunner
 from app.util.project_files import ProjectBounds
 from app.util.tasks import TaskSet
+from app.workspace.formatters.formatters import Formatters
+from app.workspace.lsp.servers import LanguageServers
 
 log = logging.getLogger(__name__)
 

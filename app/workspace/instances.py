@@ -7,30 +7,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from app.agent.definitions import define
-from app.config.keys import commands
-from app.config.loader import LoadedConfig
-from app.formatter.formatters import Formatters
-from app.lsp.servers import LanguageServers, LspSettings
-from app.mcp.servers import McpServers, McpSettings
-from app.plugin.host import PluginHost
-from app.plugin.loading import Plugins
-from app.provider.base import Provider
-from app.provider.catalogue import Catalogue
-from app.provider.connected import AuthStore, ProviderSettings, ServerKeys, assemble, connect, key_variables
-from app.provider.registry import MAX_ANSWER_BYTES, Providers, shared_scripted
-from app.provider.selection import Connected, ProviderModelNotFoundError, default_model, find
-from app.sandbox.scope import SandboxWorkspace, Walls
+from app.events.telemetry.observer import NOBODY, Observer
+from app.project.config.keys import commands
+from app.project.config.loader import LoadedConfig
+from app.project.sandbox.scope import SandboxWorkspace, Walls
+from app.project.snapshot.snapshots import Snapshots
+from app.providers.base import Provider
+from app.providers.catalogue import Catalogue
+from app.providers.connected import AuthStore, ProviderSettings, ServerKeys, assemble, connect, key_variables
+from app.providers.registry import MAX_ANSWER_BYTES, Providers, shared_scripted
+from app.providers.selection import Connected, ProviderModelNotFoundError, default_model, find
+from app.record.postgres import ProcessLocks
 from app.schema.config import Config
 from app.schema.model import Agent, Auth, Model
-from app.snapshot.snapshots import Snapshots
-from app.storage.postgres import ProcessLocks
-from app.telemetry.observer import NOBODY, Observer
-from app.tool.external import custom_tools
+from app.tools.external import custom_tools
+from app.tools.mcp.servers import McpServers, McpSettings
+from app.tools.plugins.host import PluginHost
+from app.tools.plugins.loading import Plugins
 from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.users import OPERATOR, Principal
 from app.util.tasks import TaskSet
+from app.workspace.agents.definitions import define
+from app.workspace.formatters.formatters import Formatters
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources, Trees
+from app.workspace.lsp.servers import LanguageServers, LspSettings
 from app.workspace.workspace import Workspace
 from app.workspace.workspaces import Workspaces
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.config.flags import Flags
-from app.config.loader import LoadedConfig, load, load_global
-from app.config.patch import patch, patch_global
-from app.config.sources import ConfigWatch, changed
-from app.config.well_known import OrganisationConfig, Organisations
+from app.project.config.flags import Flags
+from app.project.config.loader import LoadedConfig, load, load_global
+from app.project.config.patch import patch, patch_global
+from app.project.config.sources import ConfigWatch, changed
+from app.project.config.well_known import OrganisationConfig, Organisations
 from app.project.discovery import ProjectInfo, branch
 from app.project.location import Location
-from app.sandbox.git import Git
-from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxWorkspace, Walls
+from app.project.sandbox.git import Git
+from app.project.sandbox.sandbox import Sandbox
+from app.project.sandbox.scope import SandboxWorkspace, Walls
+from app.project.snapshot.snapshots import Snapshots, snapshot_dir
+from app.record.directory_state import DirectoryStates
+from app.record.postgres import Locks
 from app.schema.config import Config
 from app.schema.errors import ServiceError
-from app.snapshot.snapshots import Snapshots, snapshot_dir
-from app.storage.directory_state import DirectoryStates
-from app.storage.postgres import Locks
-from app.tool.search import SearchPlace
+from app.tools.search import SearchPlace
 from app.util.project_files import DirectoryReplaced, HeldDirectory, ProjectBounds, is_below, read_bytes, warn_once
 
 log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from weakref import WeakSet
 
-from app.bus.memory import MemoryBus
+from app.events.bus.memory import MemoryBus
 from app.project.discovery import OUTSIDE_GIT, checkout_of, discover
 from app.project.registry import Projects
-from app.sandbox.scope import Walls
+from app.project.sandbox.scope import Walls
+from app.record.directory_state import DirectoryStates
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.event import BranchName, EventVcsBranchUpdated
-from app.storage.directory_state import DirectoryStates
 from app.users.users import Principal, is_within, may_enter, roots_of
 from app.util.project_files import HeldDirectory, ProjectBounds
 from app.util.shared_threads import work_in

@@ -1,7 +1,7 @@
 """What searches look at: the texts of parts, and the index of them.
 
 Nothing is filled here: a running server goes through the parts that there are from the newest to the oldest, in batches
-(app/session/search_index.py); `unsearched_parts` says how far it is."""
+(app/sessions/search_index.py); `unsearched_parts` says how far it is."""
 
 import logging
 

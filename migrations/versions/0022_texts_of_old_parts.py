@@ -6,7 +6,7 @@ server makes the index of them, as after 0021."""
 import sqlalchemy as sa
 from alembic import op
 
-from app.session.rows import created_time, encode, searched_text
+from app.sessions.rows import created_time, encode, searched_text
 
 revision = "0022"
 down_revision = "0021"

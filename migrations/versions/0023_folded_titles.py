@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from app.storage.text_search import fold
+from app.record.text_search import fold
 
 revision = "0023"
 down_revision = "0022"

@@ -15,9 +15,9 @@ from running_app import RunningApp, running_app
 from turns import bash, until
 
 from app import __version__
-from app.session import replicas
-from app.session.lease import DEAD_AFTER_MS
-from app.session.replicas import FORGET_AFTER_MS
+from app.sessions import replicas
+from app.sessions.lease import DEAD_AFTER_MS
+from app.sessions.replicas import FORGET_AFTER_MS
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from running_app import RunningApp, running_app
 from turns import bash, call, configured, pending, requests, say, task, tools, until
 from user_logins import add_user, bearer, logged_in, user
 
-from app.provider.scripted import Fail, Say, Wait
+from app.providers.scripted import Fail, Say, Wait
 from app.users.tokens import TokenStore
 
 ASK = {"permission": {"bash": "ask"}}

@@ -18,10 +18,10 @@ from sse_reader import Received
 from turns import until
 from user_logins import add_user, bearer, user
 
-from app.pty.terminal import INPUT_BYTES
-from app.pty.terminals import MOST_EXITED
 from app.users import tokens
 from app.users.users import OPERATOR
+from app.workspace.terminals.terminal import INPUT_BYTES
+from app.workspace.terminals.terminals import MOST_EXITED
 
 READY = "echo rea''dy\n"
 

@@ -9,9 +9,9 @@ from running_app import RunningApp, running_app
 from session_parts import putting
 from user_logins import user
 
+from app.record import tables
 from app.schema.part import TextPart
-from app.session.live_parts import LivePart
-from app.storage import tables
+from app.sessions.live_parts import LivePart
 
 TURN = [
     {"reasoning": "Perhaps the lighthouse."},

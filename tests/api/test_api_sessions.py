@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from running_app import NO_TOKENS, RunningApp
 
 from app import __version__
-from app.permission.rules import evaluate
+from app.permissions.rules import evaluate
 from app.schema.permission import Ruleset
 
 RULES: TypeAdapter[Ruleset] = TypeAdapter(Ruleset)

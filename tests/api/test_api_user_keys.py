@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from user_logins import user
 
 from app.cli import app as command
-from app.provider.registry import Providers
-from app.storage.repositories import account_rows
+from app.providers.registry import Providers
+from app.record.repositories import account_rows
 
 KEY = {"type": "api", "key": "sk-of-anna-alone"}
 USED = [{"text": "ok"}, {"usage": {"input": 900, "output": 100}}]

@@ -7,7 +7,7 @@ from running_app import running_app, text_part
 from turns import bash, tools
 from user_logins import user
 
-from app.bus.base import NEVER_GIVEN, read_cursor
+from app.events.bus.base import NEVER_GIVEN, read_cursor
 
 TURN = [{"text": "the secret of anna"}]
 

@@ -14,7 +14,7 @@ from running_app import RunningApp, make_workspace, running_app
 from turns import until
 from user_logins import user
 
-from app.vcs import comparison
+from app.workspace.vcs import comparison
 
 AUTHOR = ["-c", "user.email=a@b", "-c", "user.name=a", "-c", "protocol.file.allow=always"]
 

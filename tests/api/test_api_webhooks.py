@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from user_logins import user
 from webhook_receiver import Received, Receiver, webhook_receiver
 
-from app.bus.base import Event
 from app.cli import app as command
+from app.events.bus.base import Event
 
 MANY = 1_000
 NEVER_CALLED = "http://127.0.0.1:1/hook"

@@ -78,8 +78,8 @@ def test_its_edges_point_downward_as_the_contract_has_it() -> None:
 
 def test_every_package_stands_in_a_contract() -> None:
     assert {f"app.{name}" for name in packages(APP)} <= layers("downward").keys()
-    assert {f"app.tool.{name}" for name in packages(APP / "tool")} <= layers("tools").keys()
-    assert {f"app.provider.{name}" for name in packages(APP / "provider")} <= layers("providers").keys()
+    assert {f"app.tools.{name}" for name in packages(APP / "tools")} <= layers("tools").keys()
+    assert {f"app.providers.{name}" for name in packages(APP / "providers")} <= layers("providers").keys()
 
 
 def test_an_edge_that_follows_from_others_is_left_out() -> None:

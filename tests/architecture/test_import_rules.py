@@ -7,16 +7,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-DOWNWARD, MODELS = "Imports point downward only", "Models are called from provider alone"
+DOWNWARD, MODELS = "Imports point downward only", "Models are called from providers alone"
 WIRE = "Wire formats stand apart from what they share, and do not know each other"
 VIOLATIONS = [
-    ("util/ids.py", "import app.session", "app.session", DOWNWARD),
-    ("permission/rules.py", "import app.question", "app.question", DOWNWARD),
-    ("session/store.py", "import sqlalchemy", "sqlalchemy", "SQL stands in storage alone"),
-    ("agent/loop.py", "import openai", "openai", MODELS),
-    ("agent/lazy.py", "def f():\n    import anthropic", "anthropic", MODELS),
-    ("agent/runner.py", "from fastapi import HTTPException", "fastapi", "The web framework stands in api and main alone"),
-    ("provider/openai_chat.py", "import app.provider.openai_responses", "app.provider.openai_responses", WIRE),
+    ("util/ids.py", "import app.sessions", "app.sessions", DOWNWARD),
+    ("permissions/rules.py", "import app.tools", "app.tools", DOWNWARD),
+    ("sessions/store.py", "import sqlalchemy", "sqlalchemy", "SQL stands in record alone"),
+    ("workspace/agents/loop.py", "import openai", "openai", MODELS),
+    ("workspace/agents/lazy.py", "def f():\n    import anthropic", "anthropic", MODELS),
+    (
+        "workspace/agents/runner.py",
+        "from fastapi import HTTPException",
+        "fastapi",
+        "The web framework stands in api and main alone",
+    ),
+    ("providers/openai_chat.py", "import app.providers.openai_responses", "app.providers.openai_responses", WIRE),
     ("api/event.py", "import uvicorn", "uvicorn", "uvicorn stands in http_server alone, typer in cli"),
 ]
 """Module, code, what it imports, and the contract that forbids it."""

@@ -70,7 +70,7 @@ def test_a_package_says_what_lives_there(package: Path) -> None:
 
 
 def test_a_docstring_that_names_no_module_is_found() -> None:
-    assert missing_modules(APP / "turn", "Begin at `turn.py` and `gone.py`; see `app.context`, `app.gone`.") == [
+    assert missing_modules(APP / "turn", "Begin at `turn.py` and `gone.py`; see `app.turn.context`, `app.gone`.") == [
         "app/turn/gone.py",
         "app/gone",
     ]

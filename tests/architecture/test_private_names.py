@@ -14,8 +14,8 @@ DOCUMENTED = frozenset({"_asdict", "_make", "_replace", "_fields", "_exit"})
 """With an underscore that does not make them private: of named tuples, which must not clash with fields, and `os._exit`."""
 
 EXCEPTIONS = {
-    "app/mcp/client.py: mcp.client._transport": "the SDK names the types of a transport's streams there alone",
-    "app/mcp/stdio.py: mcp.client._transport": "the same",
+    "app/tools/mcp/client.py: mcp.client._transport": "the SDK names the types of a transport's streams there alone",
+    "app/tools/mcp/stdio.py: mcp.client._transport": "the same",
 }
 
 

@@ -9,15 +9,15 @@ STARTERS = {"create_subprocess_exec", "create_subprocess_shell", "Popen", "stdio
 MODULES = {"subprocess", "pty"}
 OWN_PROGRAMS = {
     "cli/checks.py": "a second server, to try locks with",
-    "sandbox/machine.py": "the trial of the sandbox",
-    "tool/process.py": "what app.sandbox.scope describes",
-    "pty/terminal.py": "what app.sandbox.scope describes",
-    "sandbox/git.py": "git, in the sandbox: what app.sandbox.scope describes",
-    "lsp/client.py": "what app.sandbox.scope describes, as lsp/servers.py asks for it",
-    "mcp/stdio.py": "what app.sandbox.scope describes, as mcp/stdio.py asks for it",
-    "intake/command.py": "what app.sandbox.scope describes",
+    "project/sandbox/machine.py": "the trial of the sandbox",
+    "tools/process.py": "what app.project.sandbox.scope describes",
+    "workspace/terminals/terminal.py": "what app.project.sandbox.scope describes",
+    "project/sandbox/git.py": "git, in the sandbox: what app.project.sandbox.scope describes",
+    "workspace/lsp/client.py": "what app.project.sandbox.scope describes, as lsp/servers.py asks for it",
+    "tools/mcp/stdio.py": "what app.project.sandbox.scope describes, as mcp/stdio.py asks for it",
+    "turn/intake/command.py": "what app.project.sandbox.scope describes",
 }
-PLAIN_PROGRAMS = {"sandbox/sandbox.py"}
+PLAIN_PROGRAMS = {"project/sandbox/sandbox.py"}
 """Where a Program may be made."""
 
 
@@ -57,13 +57,13 @@ def test_a_program_is_made_by_the_door() -> None:
 
 
 def test_git_is_started_in_one_place() -> None:
-    assert {name for name, tree in trees_below(APP).items() if "git" in first_words(tree)} == {"sandbox/git.py"}
+    assert {name for name, tree in trees_below(APP).items() if "git" in first_words(tree)} == {"project/sandbox/git.py"}
 
 
 def test_bubblewrap_is_started_in_one_place() -> None:
     """And tried in another; its arguments come from one module."""
-    found = {name for name, tree in trees_below(APP).items() if "app.sandbox.bubblewrap" in imported_by(tree)}
-    assert found == {"sandbox/sandbox.py", "sandbox/machine.py"}
+    found = {name for name, tree in trees_below(APP).items() if "app.project.sandbox.bubblewrap" in imported_by(tree)}
+    assert found == {"project/sandbox/sandbox.py", "project/sandbox/machine.py"}
 
 
 def test_a_module_that_starts_a_process_is_found() -> None:

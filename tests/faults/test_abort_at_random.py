@@ -17,8 +17,8 @@ from running_app import RunningApp, running_app
 from sse_reader import EventReader, Received
 from turns import assert_finished, bash, call, configured, say, statuses, task, texts, until
 
-from app.provider.base import ModelRequest, TextBlock, ToolTurn, UserTurn
-from app.provider.scripted import ScriptedTurn, parse_turn
+from app.providers.base import ModelRequest, TextBlock, ToolTurn, UserTurn
+from app.providers.scripted import ScriptedTurn, parse_turn
 
 ABORTS = 400 if LONG else 20
 AT_ONCE = 5

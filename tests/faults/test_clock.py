@@ -12,8 +12,8 @@ from long_form import LONG
 from running_app import RunningApp, running_app
 from turns import talking, texts
 
-from app.provider.base import ModelRequest, StreamEvent, TextBlock, UserTurn
-from app.provider.scripted import Call, Say, ScriptedProvider, ScriptedStep
+from app.providers.base import ModelRequest, StreamEvent, TextBlock, UserTurn
+from app.providers.scripted import Call, Say, ScriptedProvider, ScriptedStep
 from app.util import clock, ids
 
 ROUNDS, PROMPTS = (10, 24) if LONG else (2, 12)

@@ -15,7 +15,7 @@ from running_app import RunningApp, running_app
 from trick_ground import SECRET, Location, model_for
 from turns import bash, pending, say, talking, tools, until
 
-from app.provider.scripted import Call, ScriptedProvider
+from app.providers.scripted import Call, ScriptedProvider
 
 EACH_COMMAND, EACH_CALL = (1, 1) if LONG else (16, 4)
 """The short form takes one of so many."""

@@ -18,7 +18,7 @@ from running_app import RunningApp, make_workspace, running_app
 from user_logins import add_user, bearer
 
 from app.http_server import LAST_SECONDS
-from app.session import replicas
+from app.sessions import replicas
 from app.util.shared_threads import SharedThreads
 
 SOON = 10.0

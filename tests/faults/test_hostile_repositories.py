@@ -21,8 +21,8 @@ from running_app import RunningApp, text_part
 from sandboxed import needs_sandbox
 from user_logins import user
 
-from app.provider.base import ModelRequest
-from app.provider.scripted import ScriptedTurn, parse_turn
+from app.providers.base import ModelRequest
+from app.providers.scripted import ScriptedTurn, parse_turn
 
 WALLS = [pytest.param("require", marks=needs_sandbox, id="sandbox"), pytest.param("off", id="without")]
 AT_ONCE = 8

@@ -10,10 +10,10 @@ from pathlib import Path
 from figures import Figure
 from running_server import ROOT, clean_environment
 
-from app.backup.placing import finish_restore
-from app.backup.restoring import restore
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
+from app.record.engine import make_engine
+from app.record.migrate import upgrade
+from app.transfer.backup.placing import finish_restore
+from app.transfer.backup.restoring import restore
 
 KILLED_AT = ROOT / "tests" / "support" / "killed_at.py"
 

@@ -18,8 +18,8 @@ from long_form import LONG
 from postgres import PostgresServer, migrated
 from sqlalchemy import Engine, func, select, text
 
-from app.storage import tables
-from app.storage.engine import make_engine
+from app.record import tables
+from app.record.engine import make_engine
 
 KILLS = 12 if LONG else 2
 MESSAGES = 2_000

@@ -13,10 +13,10 @@ from database_meter import Spent, metered
 from long_form import LONG
 from running_app import RunningApp, make_workspace, running_app
 
-from app.context.history import CLEARED
-from app.context.window import estimate_request
-from app.provider.base import ModelRequest, UserTurn
-from app.provider.scripted import Call, Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.providers.base import ModelRequest, UserTurn
+from app.providers.scripted import Call, Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.turn.context.history import CLEARED
+from app.turn.context.window import estimate_request
 
 TURNS = 300 if LONG else 100
 WINDOW = 32_000

@@ -22,7 +22,7 @@ from sandboxed import needs_sandbox
 from turns import call, requests, say, task, tools, until
 from user_logins import logged_in, user
 
-from app.sandbox.scope import private_directory
+from app.project.sandbox.scope import private_directory
 
 SECRET = "marked-secret"
 ALLOW_ALL = [{"permission": "*", "pattern": "*", "action": "allow"}]

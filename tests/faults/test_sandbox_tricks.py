@@ -20,9 +20,9 @@ from running_server import serving, this_checkout
 from sandboxed import needs_sandbox
 from trick_ground import Location
 
-from app.provider.scripted import ScriptedProvider
-from app.sandbox.sandbox import OFF
-from app.tool import process
+from app.project.sandbox.sandbox import OFF
+from app.providers.scripted import ScriptedProvider
+from app.tools import process
 
 pytestmark = needs_sandbox
 

@@ -16,8 +16,8 @@ from running_app import RunningApp, running_app, text_part
 from sse_reader import EventReader
 from user_logins import user
 
-from app.provider.base import ModelRequest
-from app.provider.scripted import ScriptedTurn, parse_turn
+from app.providers.base import ModelRequest
+from app.providers.scripted import ScriptedTurn, parse_turn
 
 WORK_SECONDS = 60.0 if LONG else 4.0
 LOOKS = 400 if LONG else 60

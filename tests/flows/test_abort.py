@@ -24,7 +24,7 @@ from turns import (
     until,
 )
 
-from app.provider.scripted import ScriptedProvider, Wait
+from app.providers.scripted import ScriptedProvider, Wait
 
 STUBBORN = "trap '' TERM; echo started; while :; do sleep 0.05; done"
 

@@ -13,8 +13,8 @@ from running_app import RunningApp, running_app
 from sse_reader import Received
 from turns import bash, requests, say, statuses, talking, texts, title_requests, titled, until
 
-from app.provider.base import ModelRequest, TextBlock
-from app.provider.scripted import TITLE, Fail, Say, ScriptedProvider, ScriptedTurn, Wait
+from app.providers.base import ModelRequest, TextBlock
+from app.providers.scripted import TITLE, Fail, Say, ScriptedProvider, ScriptedTurn, Wait
 
 GIT = shutil.which("git")
 
@@ -84,7 +84,7 @@ async def test_no_title_is_requested_for_a_session_that_was_named_before_it(tmp_
 async def test_a_late_title_of_a_deleted_prompt_is_dropped_and_the_next_prompt_gives_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "app.session")
+    caplog.set_level(logging.DEBUG, "app.sessions")
     provider = SlowTitles()
     async with talking(tmp_path, provider=provider) as (app, session):
         answer = await untitled_answer(app, session)

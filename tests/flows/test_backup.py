@@ -18,8 +18,8 @@ from running_server import needed
 from typer.testing import CliRunner
 
 from app import cli
-from app.snapshot.lock import collection_lock
-from app.storage.postgres import ProcessLocks
+from app.project.snapshot.lock import collection_lock
+from app.record.postgres import ProcessLocks
 
 SESSIONS = 20
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]

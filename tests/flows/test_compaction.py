@@ -9,8 +9,8 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, talking, texts, types
 
-from app.provider.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
-from app.provider.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.providers.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
+from app.providers.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
 
 WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
 FULL = {"usage": {"input": 9_500, "output": 20}}

@@ -18,8 +18,8 @@ from revert_steps import bash, play, revert, unrevert
 from running_app import RunningApp, running_app, text_part
 from turns import assert_finished, requests, say, statuses, task, texts, until
 
-from app.provider.base import ModelRequest, TextBlock
-from app.provider.scripted import ScriptedProvider, ScriptedTurn, parse_turn
+from app.providers.base import ModelRequest, TextBlock
+from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
 from app.schema.message import PromptInput
 
 ROOT = Path(__file__).parents[2]

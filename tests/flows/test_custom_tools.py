@@ -14,7 +14,7 @@ from turns import call, configured, pending, priced, requests, say, tools, until
 
 DICE = """
     from pydantic import BaseModel, Field
-    from app.plugin.api import Tool, ToolResult
+    from app.tools.plugins.api import Tool, ToolResult
 
     class Roll(BaseModel):
         sides: int = Field(ge=2, description="How many sides the die has")
@@ -131,7 +131,7 @@ FAILING = {
 async def states_of_all(base: Path, files: PluginFiles, bodies: Iterable[str]) -> list[dict[str, Any]]:
     """A tool with each body, called in one step."""
     made = [f"async def run{n}(args, context):\n    {body}\nt{n} = {tool(n)}" for n, body in enumerate(bodies)]
-    files.put("broken", "\n".join(["from app.plugin.api import ToolResult", *made]), folder="tool")
+    files.put("broken", "\n".join(["from app.tools.plugins.api import ToolResult", *made]), folder="tool")
     async with opened(base) as app:
         session = (await app.create_session())["id"]
         app.provider.add([call(f"broken_t{n}") for n in range(len(made))], [say()])
@@ -172,7 +172,7 @@ async def test_what_has_a_form_in_json_is_stored_as_it_was_when_it_was_told(tmp_
         """
     from datetime import date
     from pathlib import Path
-    from app.plugin.api import ToolResult
+    from app.tools.plugins.api import ToolResult
 
     async def execute(args, context):
         told = {"day": date(2026, 1, 2), "path": Path("/a"), "pair": (1, 2), 3: float("nan"), "many": 2**70}

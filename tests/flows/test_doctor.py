@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from app.cli import app as command
 from app.cli import checks
+from app.record import maintenance
+from app.record.engine import make_engine
 from app.settings import Settings
-from app.storage import maintenance
-from app.storage.engine import make_engine
 
 BODY = '{"a":1}'
 

@@ -28,7 +28,7 @@ from turns import (
     until,
 )
 
-from app.provider.base import (
+from app.providers.base import (
     ApiFailure,
     ModelRequest,
     StreamEvent,
@@ -39,7 +39,7 @@ from app.provider.base import (
     ToolCall,
     ToolInputStart,
 )
-from app.provider.scripted import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
+from app.providers.scripted import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
 from app.util.data_files import ServerLocks
 
 BUSY = {"status": 429, "headers": {"retry-after-ms": "30"}, "message": "slow down"}

@@ -11,7 +11,7 @@ import pytest
 from running_app import RunningApp, running_app, text_part
 from turns import requests, say, talking, task, tools, types
 
-from app.provider.base import TextBlock
+from app.providers.base import TextBlock
 
 PIXEL = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 

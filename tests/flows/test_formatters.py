@@ -12,7 +12,7 @@ from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from turns import call, configured, say, tools
 
-from app.formatter import formatters
+from app.workspace.formatters import formatters
 
 FAKE = Path(__file__).parents[1] / "support" / "fake_formatter.py"
 

@@ -32,9 +32,9 @@ from running_server import ROOT, clean_environment
 from typer.testing import CliRunner
 
 from app import cli
-from app.storage import tables
-from app.storage.engine import make_engine
-from app.storage.repositories import session_rows
+from app.record import tables
+from app.record.engine import make_engine
+from app.record.repositories import session_rows
 
 WAIT_SECONDS = 120
 

@@ -16,7 +16,7 @@ from sandboxed import needs_sandbox
 from turns import call, configured, say, tools, until
 from user_logins import user
 
-from app.lsp import servers
+from app.workspace.lsp import servers
 
 FAKE = Path(__file__).parents[1] / "support" / "fake_language_server.py"
 

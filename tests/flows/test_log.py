@@ -21,9 +21,9 @@ from running_app import PATIENCE, RunningApp, running_app
 from running_server import clean_environment, free_port, serving, this_checkout
 from turns import bash, call, requests, say, talking, until
 
-from app.session.store import Store
-from app.telemetry.log_lines import JsonLines, TextLines
-from app.tool.builtin.find import GlobTool
+from app.events.telemetry.log_lines import JsonLines, TextLines
+from app.sessions.store import Store
+from app.tools.builtin.find import GlobTool
 from app.turn import decide, retry
 from app.users.login import FAILURES
 from app.users.tokens import TokenStore
@@ -230,7 +230,7 @@ async def test_an_address_that_is_locked_out_fills_no_log(tmp_path: Path, log: L
 
 
 def test_a_line_of_text_names_the_session_and_the_directory_once() -> None:
-    from app.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
+    from app.events.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
 
     tokens = SESSION_OF_LINES.set("ses_1"), DIRECTORY_OF_LINES.set("/srv/project")
     form = TextLines("%(levelname)s %(message)s")
@@ -378,7 +378,7 @@ def test_each_line_is_an_object(tmp_path: Path, by: str) -> None:
         traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         session, written = lines_of_an_abort(tmp_path, [*command, *option], {**environment, **setting, **traced})
     lines = [json.loads(line) for line in written]
-    aborted, said = the_one(lines, "app.runs.turns"), the_one(lines, "client")
+    aborted, said = the_one(lines, "app.turn.runs.turns"), the_one(lines, "client")
     assert aborted["message"] == f"the turn of {session} was aborted" and aborted["level"] == "INFO"
     assert aborted["session_id"] == session
     assert "session_id" not in said and said["level"] == "WARNING"
@@ -407,4 +407,4 @@ async def test_a_line_within_a_trace_names_it(tmp_path: Path, monkeypatch: pytes
 def test_text_by_default(tmp_path: Path) -> None:
     command, environment = this_checkout()
     session, written = lines_of_an_abort(tmp_path, command, environment)
-    assert any(f"INFO app.runs.turns: the turn of {session} was aborted" in line for line in written), written
+    assert any(f"INFO app.turn.runs.turns: the turn of {session} was aborted" in line for line in written), written

@@ -16,8 +16,8 @@ from running_app import RunningApp, running_app
 from sse_reader import Received
 from turns import assert_finished, call, configured, parts, pending, requests, say, statuses, talking, texts, tools, until
 
-from app.mcp import servers
-from app.provider.base import FileBlock, ToolResultBlock, UserTurn
+from app.providers.base import FileBlock, ToolResultBlock, UserTurn
+from app.tools.mcp import servers
 
 Message = dict[str, Any]
 

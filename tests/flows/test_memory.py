@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from turns import Step, call, say, talking, task, until
 
-from app.runs.turns import TurnWork
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
 from app.turn.part_writer import PartWriter
+from app.turn.runs.turns import TurnWork
 from app.turn.turn import Turn
 
 OF_A_TURN = (TurnWork, Turn, PartWriter, MessageWithParts, AssistantMessage, ToolPart)

@@ -13,9 +13,9 @@ from scrape import parsed, scrape
 from turns import bash, call, configured, pending, priced, say, titled, until
 from user_logins import add_user, bearer
 
-from app.bus import memory as listening
-from app.storage.engine import StorageError
-from app.telemetry import metrics as counting
+from app.events.bus import memory as listening
+from app.events.telemetry import metrics as counting
+from app.record.engine import StorageError
 from app.users.tokens import TokenStore
 
 MODEL = {"provider": "acme", "model": "big"}

@@ -9,7 +9,7 @@ from running_app import RunningApp, running_app
 from turns import call, configured, priced, requests, say, tools
 
 from app.schema.part import Completed, ToolPart
-from app.session.rows import part_row
+from app.sessions.rows import part_row
 
 NEAR, DEEP = "Tabs here.", "No globals here."
 

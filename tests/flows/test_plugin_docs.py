@@ -8,7 +8,7 @@ from plugin_files import PluginFiles
 from running_app import running_app
 from turns import bash, call, configured, pending, priced, requests, say, tools, until
 
-from app.plugin.api import HOOK_NAMES
+from app.tools.plugins.api import HOOK_NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 

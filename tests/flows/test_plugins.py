@@ -13,8 +13,8 @@ from plugin_files import PluginFiles
 from running_app import RunningApp, running_app
 from turns import PATIENCE, bash, configured, priced, requests, say, texts, title_requests, tools, until
 
-from app.plugin.api import HOOK_NAMES
-from app.provider.base import ModelRequest, TextBlock, UserTurn
+from app.providers.base import ModelRequest, TextBlock, UserTurn
+from app.tools.plugins.api import HOOK_NAMES
 
 EVERY_HOOK = """
     async def plugin(input):

@@ -20,8 +20,8 @@ from turns import bash, say, task, until
 from typer.testing import CliRunner
 
 from app import cli
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
+from app.record.engine import make_engine
+from app.record.migrate import upgrade
 from app.util import clock
 
 DAY = 24 * 3600

@@ -12,7 +12,7 @@ from revert_steps import DONE, bash, play, revert, turn, unrevert, write
 from running_app import RunningApp, make_workspace, running_app
 from turns import talking
 
-from app.provider.scripted import ScriptedProvider
+from app.providers.scripted import ScriptedProvider
 from app.schema.message import PromptInput
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]

@@ -23,6 +23,8 @@ from running_app import RunningApp, running_app
 from session_parts import putting
 
 from app.project.location import Location
+from app.project.snapshot.lock import SnapshotFailed
+from app.project.snapshot.snapshots import Snapshots, snapshot_dir
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
 from app.schema.part import (
     Completed,
@@ -37,9 +39,7 @@ from app.schema.part import (
     ToolPart,
 )
 from app.schema.session import CreateInput, RevertInput, Session
-from app.session.revert import Reverts
-from app.snapshot.lock import SnapshotFailed
-from app.snapshot.snapshots import Snapshots, snapshot_dir
+from app.sessions.revert import Reverts
 from app.util import ids
 
 SEQUENCES = 500 if os.environ.get("OPENSESSION_LONG") else 15

@@ -9,7 +9,7 @@ from model_server import model_server
 from running_app import running_app
 from turns import configured
 
-from app.provider import registry
+from app.providers import registry
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from running_app import RunningApp, running_app
 from sqlalchemy import text
 from turns import bash, configured, priced, say, task
 
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
+from app.record.engine import make_engine
+from app.record.migrate import upgrade
 
 USED = {"usage": {"input": 700, "output": 50, "reasoning": 10, "cache_read": 400, "cache_write": 30}}
 LESS = {"usage": {"input": 7, "output": 3, "reasoning": 0, "cache_read": 1, "cache_write": 0}}

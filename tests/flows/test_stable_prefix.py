@@ -12,11 +12,11 @@ from turns import bash, call, configured, priced, requests, say, talking
 from web_page import web_page
 
 from app import server
-from app.context.system import InstructionPages
-from app.provider.anthropic_messages import anthropic_body
-from app.provider.base import ModelRequest
-from app.provider.openai_chat import chat_body
-from app.provider.openai_responses import responses_body
+from app.providers.anthropic_messages import anthropic_body
+from app.providers.base import ModelRequest
+from app.providers.openai_chat import chat_body
+from app.providers.openai_responses import responses_body
+from app.turn.context.system import InstructionPages
 
 CONVERSATION = [
     [{"reasoning": "Hm."}, say("I look."), bash("echo one", "c1"), call("read", "c2", filePath="a.txt")],

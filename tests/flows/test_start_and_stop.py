@@ -49,7 +49,7 @@ async def fails(*_: object) -> None:
     raise RuntimeError("it broke")
 
 
-@pytest.mark.parametrize("what", ["app.runs.recovery.Recovery.run", "app.bus.memory.MemoryBus.start"])
+@pytest.mark.parametrize("what", ["app.turn.runs.recovery.Recovery.run", "app.events.bus.memory.MemoryBus.start"])
 async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     before = set(threading.enumerate())
     with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="it broke"):
@@ -63,7 +63,11 @@ async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize(
     "what",
-    ["app.pty.terminals.Terminals.close", "app.intake.prompt_queue.PromptQueue.close", "app.workspace.instances.Instances.close"],
+    [
+        "app.workspace.terminals.terminals.Terminals.close",
+        "app.turn.intake.prompt_queue.PromptQueue.close",
+        "app.workspace.instances.Instances.close",
+    ],
 )
 async def test_a_part_that_cannot_be_stopped_leaves_no_other_one_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str

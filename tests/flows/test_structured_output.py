@@ -8,7 +8,7 @@ import pytest
 from running_app import RunningApp
 from turns import call, parts, priced, requests, say, talking, task, tools, types
 
-from app.provider.base import ModelRequest, TextBlock, UserTurn
+from app.providers.base import ModelRequest, TextBlock, UserTurn
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "note": {"type": ["string", "null"]}}, "required": ["n"]}
 FORMAT = {"type": "json_schema", "schema": SCHEMA}
@@ -184,7 +184,7 @@ async def test_the_deadline_holds_for_retries_too(app: RunningApp, session: str)
 
 
 async def test_the_rules_of_the_scripted_provider_answer_so(tmp_path: Path) -> None:
-    from app.provider.scripted_rules import rules_provider
+    from app.providers.scripted_rules import rules_provider
 
     async with talking(tmp_path, provider=rules_provider()) as (app, session):
         answer = await app.prompt(session, 'answer {"n": 3}', format=FORMAT)

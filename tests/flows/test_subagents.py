@@ -24,7 +24,7 @@ from turns import (
     until,
 )
 
-from app.permission.rules import evaluate
+from app.permissions.rules import evaluate
 from app.schema.permission import Rule
 
 

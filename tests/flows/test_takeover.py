@@ -28,8 +28,8 @@ from turns import (
     until,
 )
 
-from app.session.lease import DEAD_AFTER_MS
-from app.storage.repositories import work_rows
+from app.record.repositories import work_rows
+from app.sessions.lease import DEAD_AFTER_MS
 from app.util import clock
 
 ASK = {"permission": {"bash": {"*": "allow", "make *": "ask"}}}

@@ -9,8 +9,8 @@ import pytest
 from running_app import running_app
 from turns import configured, parts, priced, requests, say, statuses, talking, texts, title_requests, titled, types, until
 
-from app.provider.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
-from app.provider.scripted import TITLE, Say, ScriptedProvider
+from app.providers.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
+from app.providers.scripted import TITLE, Say, ScriptedProvider
 
 
 async def test_a_text_turn_is_stored_as_clients_know_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from running_app import RunningApp, running_app
 from user_logins import user
 
-from app.session import replay
+from app.sessions import replay
 
 READ = {"tool": "read", "args": {"filePath": "a.txt"}}
 TURNS = [[{"text": "One."}, READ], [{"text": "Two."}]]

@@ -9,14 +9,14 @@ import pytest
 from running_app import RunningApp, running_app
 from turns import bash, configured, priced, requests, say, talking, texts, tools
 
-from app.context.window import estimate_request
-from app.provider.base import ModelRequest, UserTurn
-from app.provider.scripted import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
+from app.providers.base import ModelRequest, UserTurn
+from app.providers.scripted import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
 from app.schema.message import AssistantMessage, AssistantTime
-from app.session.live import compacting
-from app.session.rows import message_row
-from app.session.session_tx import SessionTx
+from app.sessions.live import compacting
+from app.sessions.rows import message_row
+from app.sessions.session_tx import SessionTx
 from app.turn.compaction import MAX_TRIES, REPEATED_TOKENS
+from app.turn.context.window import estimate_request
 from app.util import ids
 
 TOO_LONG: dict[str, Any] = {"status": 400, "message": "prompt is too long: 208310 tokens > 200000 maximum"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from running_app import running_app
 from turns import assert_finished, bash, call, parts, pending, requests, say, talking, texts, tools, types
 
-from app.provider.base import ToolCallBlock, ToolResultBlock
+from app.providers.base import ToolCallBlock, ToolResultBlock
 
 
 async def test_a_read_and_its_result_reach_the_model(tmp_path: Path) -> None:

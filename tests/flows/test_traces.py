@@ -207,7 +207,7 @@ async def main(base):
 
 asyncio.run(main(Path(sys.argv[1])))
 print(sorted(name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter", "prometheus_client",
-    "google.protobuf", "app.telemetry.metrics", "app.telemetry.traces"))))
+    "google.protobuf", "app.events.telemetry.metrics", "app.events.telemetry.traces"))))
 """
 
 
@@ -232,6 +232,6 @@ def test_off_imports_nothing_and_reads_no_stream_along(tmp_path: Path) -> None:
     ],
 )
 def test_which_variables_ask_for_traces(environ: dict[str, str], wanted: bool) -> None:
-    from app.telemetry.telemetry import wants_traces
+    from app.events.telemetry.telemetry import wants_traces
 
     assert wants_traces(environ) is wanted

@@ -15,8 +15,8 @@ from sse_reader import Received
 from turns import Step, bash, call, say, talking, texts
 from user_logins import user
 
-from app.provider.base import ModelRequest, StreamEvent
-from app.provider.scripted import ScriptedProvider
+from app.providers.base import ModelRequest, StreamEvent
+from app.providers.scripted import ScriptedProvider
 from app.util.shared_threads import WORKING_FOR, Owner
 
 FILES = 20

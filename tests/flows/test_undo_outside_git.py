@@ -11,7 +11,7 @@ from running_app import RunningApp, running_app
 from typer.testing import CliRunner
 
 from app.cli import app as command
-from app.snapshot import extent, repository
+from app.project.snapshot import extent, repository
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
 TOO_MANY = 60

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from user_logins import user
 
 from app import cli
+from app.record.engine import make_engine
+from app.record.migrate import upgrade
 from app.schema.session import UsageGroup
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
 
 GROUPS = get_args(UsageGroup)
 USED = {"usage": {"input": 700, "output": 50, "reasoning": 10, "cache_read": 400, "cache_write": 30}}

@@ -13,8 +13,8 @@ from refused_commits import refused_commits
 from running_app import RunningApp, running_app
 from turns import assert_finished, bash, requests, say, statuses, talking, texts, tools, until
 
-from app.intake.prompt_queue import Waiting
-from app.provider.base import TextBlock
+from app.providers.base import TextBlock
+from app.turn.intake.prompt_queue import Waiting
 
 
 async def test_a_prompt_to_a_busy_session_joins_its_turn(tmp_path: Path) -> None:

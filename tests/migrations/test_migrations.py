@@ -18,12 +18,12 @@ from sqlalchemy import Engine, inspect, text
 from typer.testing import CliRunner
 
 from app import __version__, cli
-from app.session.session_tx import UNKNOWN_BASIS
-from app.storage.engine import make_engine
-from app.storage.migrate import HEAD, migrations_dir, revision, upgrade
-from app.storage.repositories import directory_rows, journal_rows, session_rows, webhook_rows, work_rows
-from app.storage.tables import METADATA
-from app.storage.text_search import FTS
+from app.record.engine import make_engine
+from app.record.migrate import HEAD, migrations_dir, revision, upgrade
+from app.record.repositories import directory_rows, journal_rows, session_rows, webhook_rows, work_rows
+from app.record.tables import METADATA
+from app.record.text_search import FTS
+from app.sessions.session_tx import UNKNOWN_BASIS
 
 ROOT = Path(__file__).parents[2]
 
@@ -231,7 +231,7 @@ def test_an_upgrade_that_fails_leaves_nothing_half_made(engine: Engine, tmp_path
 def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
     path = tmp_path / "opensession.db"
     code = (
-        "import sys; from app.storage.engine import make_engine; from app.storage.migrate import upgrade;"
+        "import sys; from app.record.engine import make_engine; from app.record.migrate import upgrade;"
         "engine = make_engine(sys.argv[1]); print('ready', flush=True); sys.stdin.readline(); upgrade(engine)"
     )
     command = [sys.executable, "-c", code, f"sqlite:///{path}"]

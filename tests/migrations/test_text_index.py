@@ -9,10 +9,10 @@ from older_database import downgrade_to, upgrade_to
 from postgres import PostgresServer
 from sqlalchemy import Connection, text
 
-from app.session.rows import encode
-from app.storage.engine import Database, make_engine
-from app.storage.migrate import upgrade
-from app.storage.text_search import TextFilter, find_texts, has_text_index, tidy_trigrams
+from app.record.engine import Database, make_engine
+from app.record.migrate import upgrade
+from app.record.text_search import TextFilter, find_texts, has_text_index, tidy_trigrams
+from app.sessions.rows import encode
 
 SAID = {"prt_1": "an old word", "prt_2": "a new word", "prt_3": "a word that no row has"}
 

@@ -38,7 +38,7 @@ from replica_turns import (
 from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
 
-from app.session.lease import DEAD_AFTER_MS
+from app.sessions.lease import DEAD_AFTER_MS
 
 ROUNDS = 40 if LONG else 10
 MOST_PROMPTS = 99

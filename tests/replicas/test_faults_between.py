@@ -21,7 +21,7 @@ from replica_turns import eventually, messages, new_session, request
 from replicas import Replica, Replicas
 from turns import say
 
-from app.bus.redis_link import RedisLink
+from app.events.bus.redis_link import RedisLink
 
 KILLS = 20 if LONG else 2
 WRITERS = 3

@@ -4,18 +4,18 @@ from pathlib import Path
 
 from own_announcements import announcing_to
 
-from app.config.flags import Flags
-from app.formatter.formatters import Formatters
-from app.lsp.servers import LanguageServers, LspSettings
-from app.mcp.servers import McpServers, McpSettings
-from app.mcp.values import CredentialStore
+from app.project.config.flags import Flags
 from app.project.location import Location
-from app.provider.registry import Providers
-from app.sandbox.sandbox import OFF
-from app.sandbox.scope import SandboxWorkspace
+from app.project.sandbox.sandbox import OFF
+from app.project.sandbox.scope import SandboxWorkspace
+from app.providers.registry import Providers
 from app.schema.config import Config
+from app.tools.mcp.servers import McpServers, McpSettings
+from app.tools.mcp.values import CredentialStore
 from app.util.tasks import TaskSet
+from app.workspace.formatters.formatters import Formatters
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources
+from app.workspace.lsp.servers import LanguageServers, LspSettings
 
 
 def bare_instance(directory: str) -> Instance:

@@ -5,8 +5,8 @@ import json
 from types import MappingProxyType
 from typing import Any
 
-from app.bus.base import Event, PartDelta
-from app.bus.memory import Listener, MemoryBus
+from app.events.bus.base import Event, PartDelta
+from app.events.bus.memory import Listener, MemoryBus
 
 
 def payloads(written: bytes | None) -> list[Any]:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sandboxed import sandbox_of
 
-from app.sandbox.sandbox import Sandbox
-from app.sandbox.scope import SandboxWorkspace
+from app.project.sandbox.sandbox import Sandbox
+from app.project.sandbox.scope import SandboxWorkspace
 from app.schema.config import SandboxConfig
 from app.settings import Settings
-from app.tool import process
+from app.tools import process
 
 SECRET = "marked-secret"
 

@@ -5,7 +5,7 @@ from dataclasses import fields
 from running_server import ROOT
 
 from app.cli import app
-from app.config.flags import Flags
+from app.project.config.flags import Flags
 from app.settings import Settings
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

@@ -5,9 +5,9 @@ import stat
 import subprocess
 from pathlib import Path
 
-from app.sandbox.git import Git, git_of
-from app.sandbox.git_repository import find_repository
-from app.sandbox.sandbox import OFF, Sandbox
+from app.project.sandbox.git import Git, git_of
+from app.project.sandbox.git_repository import find_repository
+from app.project.sandbox.sandbox import OFF, Sandbox
 from app.util.project_files import HeldDirectory
 
 _OPTIONS = {"user.name": "Test", "user.email": "test@example.com", "commit.gpgsign": "false", "protocol.file.allow": "always"}

@@ -15,8 +15,8 @@ from git_files import git
 from running_app import RunningApp, running_app
 from user_logins import add_user, user
 
-from app.provider.base import ModelRequest
-from app.provider.scripted import ScriptedAnswer, ScriptedTurn, parse_turn
+from app.providers.base import ModelRequest
+from app.providers.scripted import ScriptedAnswer, ScriptedTurn, parse_turn
 
 CANARIES = ("canary-of-bert", "canary-of-data", "canary-of-home", "canary-of-victim")
 READS = (

@@ -8,7 +8,7 @@ from typing import Any
 from follower import Follower
 from replicas import Replicas
 
-from app.bus.base import EventId
+from app.events.bus.base import EventId
 
 CAUGHT_UP_SECONDS = 15
 

@@ -22,8 +22,8 @@ from sqlalchemy.exc import OperationalError
 
 from app.http_server import http_server
 from app.main import create_app
-from app.provider.base import ModelRequest, TextBlock, UserTurn
-from app.provider.scripted import ScriptedProvider, ScriptedTurn, parse_turn
+from app.providers.base import ModelRequest, TextBlock, UserTurn
+from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
 from app.server import Choices
 from app.settings import Settings
 

@@ -6,7 +6,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Engine, text
 
-from app.storage.migrate import migrations_dir
+from app.record.migrate import migrations_dir
 
 MANY = 6_000
 """More rows than a migration reads at once."""

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+from app.record.directory_state import DirectoryStates
+from app.record.engine import Database
+from app.record.writer import Writer
 from app.schema.event import AnnouncedEvent
-from app.storage.directory_state import DirectoryStates
-from app.storage.engine import Database
-from app.storage.writer import Writer
 
 
 class OwnAnnouncements(DirectoryStates):

@@ -16,8 +16,8 @@ from pathlib import Path
 from running_server import free_port, skip_or_fail
 from sqlalchemy import create_engine
 
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
+from app.record.engine import make_engine
+from app.record.migrate import upgrade
 
 SUPERUSER = "opensession"
 UNPRIVILEGED = "postgres"

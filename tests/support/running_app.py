@@ -26,13 +26,13 @@ from fastapi import FastAPI
 from running_server import new_workspace as make_workspace
 from sse_reader import EventReader
 
-from app.api_client.asgi_transport import StreamingTransport
+from app.api.client.asgi_transport import StreamingTransport
 from app.main import create_app
-from app.provider.scripted import ScriptedAnswer, ScriptedProvider, ScriptedStep
+from app.providers.scripted import ScriptedAnswer, ScriptedProvider, ScriptedStep
+from app.record.engine import make_engine
+from app.record.migrate import upgrade
 from app.server import Choices, Server
 from app.settings import Settings
-from app.storage.engine import make_engine
-from app.storage.migrate import upgrade
 
 PATIENCE = 60.0
 """Seconds after which a test that waits has failed."""

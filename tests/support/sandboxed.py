@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.sandbox.sandbox import Sandbox, open_sandbox
+from app.project.sandbox.sandbox import Sandbox, open_sandbox
 from app.settings import Settings
 
 _FOUND = open_sandbox(Settings())

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from app.sandbox.sandbox import OFF, Sandbox
-from app.tool.search import SearchPlace
+from app.project.sandbox.sandbox import OFF, Sandbox
+from app.tools.search import SearchPlace
 from app.util.project_files import HeldDirectory
 
 

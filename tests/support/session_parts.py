@@ -13,15 +13,15 @@ from app.project.location import Location
 from app.schema.message import AssistantMessage, AssistantTime, Message, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import ModelRef, Part, TextPart
 from app.schema.session import Session, SessionTime
-from app.session.fork import Forks
-from app.session.lease import Leases
-from app.session.live import LiveSessions
-from app.session.live_parts import LivePart
-from app.session.rows import message_row, part_row
-from app.session.service import SessionService
-from app.session.session_tx import SessionTx
-from app.session.store import Store
-from app.session.usage import ProjectQuota, StepUsage
+from app.sessions.fork import Forks
+from app.sessions.lease import Leases
+from app.sessions.live import LiveSessions
+from app.sessions.live_parts import LivePart
+from app.sessions.rows import message_row, part_row
+from app.sessions.service import SessionService
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.sessions.usage import ProjectQuota, StepUsage
 
 DIRECTORY = "/d"
 PLACE = Location(DIRECTORY, "p", "/d", is_git=False)

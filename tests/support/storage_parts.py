@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.sql.base import Executable
 
-from app.bus.base import Event, PartDelta
-from app.session.live_parts import SessionPublisher
-from app.storage.engine import Database, StorageError
-from app.storage.statements import Put, Statements
-from app.storage.tables import LEASE
-from app.storage.writer import Chain, Lease, Tx, Work, Writer
+from app.events.bus.base import Event, PartDelta
+from app.record.engine import Database, StorageError
+from app.record.statements import Put, Statements
+from app.record.tables import LEASE
+from app.record.writer import Chain, Lease, Tx, Work, Writer
+from app.sessions.live_parts import SessionPublisher
 from app.util import clock
 
 T = TypeVar("T")

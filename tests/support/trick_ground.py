@@ -11,8 +11,8 @@ from typing import Any
 from running_app import RunningApp, make_workspace
 from turns import tools
 
-from app.provider.base import ModelRequest
-from app.provider.scripted import Call, Say, ScriptedStep
+from app.providers.base import ModelRequest
+from app.providers.scripted import Call, Say, ScriptedStep
 
 SECRET = "SECRET"
 PROGRAMS = {

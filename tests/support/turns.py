@@ -9,8 +9,8 @@ from typing import Any
 
 from running_app import RunningApp, make_workspace, running_app
 
-from app.provider.base import ModelRequest
-from app.session.fork import is_default_title
+from app.providers.base import ModelRequest
+from app.sessions.fork import is_default_title
 
 PATIENCE = 60.0
 

@@ -10,19 +10,19 @@ from typing import Any
 
 from storage_parts import writing
 
-from app.bus.base import Event
-from app.bus.memory import MemoryBus
-from app.session.live_parts import SessionPublisher
-from app.storage.engine import Database
-from app.storage.repositories import journal_rows, webhook_rows
-from app.storage.statements import Statements
-from app.storage.writer import Writer
-from app.tool.web import PinnedRequests
+from app.events.bus.base import Event
+from app.events.bus.memory import MemoryBus
+from app.record.engine import Database
+from app.record.repositories import journal_rows, webhook_rows
+from app.record.statements import Statements
+from app.record.writer import Writer
+from app.sessions.live_parts import SessionPublisher
+from app.tools.web import PinnedRequests
+from app.transfer.webhooks.message import SendResult, WebhookMessage
+from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices
 from app.users.tokens import EventCursors, ServerSecret
 from app.users.users import OPERATOR, Principal, Users
 from app.util import clock
-from app.webhook.message import SendResult, WebhookMessage
-from app.webhook.worker import WebhookOwners, WebhookWorker, WorkerServices
 
 PATIENCE = 60.0
 START = 1_700_000_000.0

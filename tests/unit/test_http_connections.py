@@ -13,7 +13,7 @@ from running_app import RunningApp, running_app
 
 from app import http_server
 from app.api import security
-from app.bus.base import Event
+from app.events.bus.base import Event
 
 GET = b"GET /global/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 

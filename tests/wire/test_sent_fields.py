@@ -25,7 +25,7 @@ from running_app import RunningApp, running_app
 from starlette.routing import BaseRoute
 
 from app import main
-from app.config.keys import UNUSED, unused_keys
+from app.project.config.keys import UNUSED, unused_keys
 from app.project.location import Location
 from app.schema import config
 from app.schema.config import Config

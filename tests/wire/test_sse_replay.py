@@ -13,12 +13,12 @@ from session_parts import putting
 from sse_reader import EventReader, Received
 from turns import talking, until
 
-from app.provider.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
-from app.provider.scripted import ScriptedProvider
+from app.providers.base import Finish, ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart, Usage
+from app.providers.scripted import ScriptedProvider
+from app.record.repositories import journal_rows
+from app.record.writer import Writer
 from app.schema.part import TextPart
-from app.session.live_parts import LivePart
-from app.storage.repositories import journal_rows
-from app.storage.writer import Writer
+from app.sessions.live_parts import LivePart
 
 
 class Halting(ScriptedProvider):

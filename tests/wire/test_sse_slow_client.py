@@ -9,8 +9,8 @@ import httpx2
 from over_sockets import listening
 from running_app import RunningApp, running_app
 
-from app.bus.base import Event
-from app.bus.memory import STALLED_ABOVE
+from app.events.bus.base import Event
+from app.events.bus.memory import STALLED_ABOVE
 
 EVENT_BYTES = 100_000
 

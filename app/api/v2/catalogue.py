@@ -11,9 +11,8 @@ from pydantic import Field
 from app.api.errors import ForbiddenError, TaggedAnswer, TaggedError, described
 from app.api.roles import READS
 from app.api.v2.shapes import Located, LocationInfo, PlaceInstance, PlaceLocation, located, router
-from app.intake.command import all_commands
-from app.provider.catalogue import LONG_CONTEXT
-from app.provider.selection import config_providers, parse_model
+from app.providers.catalogue import LONG_CONTEXT
+from app.providers.selection import config_providers, parse_model
 from app.schema.base import Wire
 from app.schema.model import (
     Agent,
@@ -31,6 +30,7 @@ from app.schema.model import (
 from app.schema.part import ModelRef
 from app.schema.permission import Action
 from app.schema.session import SessionModel
+from app.turn.intake.command import all_commands
 from app.util.secrets import masked
 
 health_routes = router("", tags=["health"])

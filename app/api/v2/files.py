@@ -15,12 +15,12 @@ from app.api.file import files, paths_in
 from app.api.roles import ANSWERS, READS, WRITES
 from app.api.terminals import OutputCursor, PtyIdPath, Ticket, UpgradeRequired, issue_ticket, open_terminal
 from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
-from app.browse.content import list_directory, read
 from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.terminal import Pty, PtyInput, PtyTicket, PtyUpdate
 from app.server import Server
 from app.users.users import Principal
+from app.workspace.browse.content import list_directory, read
 
 routes = router("", ForbiddenError, tags=["fs"])
 terminals = router("/pty", ForbiddenError, tags=["pty"])

@@ -11,7 +11,6 @@ from fastapi.responses import Response
 from pydantic import Field
 from sse_starlette import EventSourceResponse
 
-from app.agent.definitions import find as find_agent
 from app.api.audit import CREATED
 from app.api.deps import AppServices, SessionIdPath, Who, instance_of
 from app.api.errors import (
@@ -27,8 +26,9 @@ from app.api.errors import (
 from app.api.event import Cursor, CursorInQuery, Token, WantedEvents, disconnected, listen, open_stream, stream
 from app.api.roles import PROMPTS, READS, WRITES
 from app.api.v2.shapes import Data, InstanceOfSession, Order, PageCursor, PageEnds, data, invalid_cursor, read_cursor, router
-from app.bus.frames import OWN_TYPES
-from app.provider.selection import ProviderModelNotFoundError
+from app.events.bus.frames import OWN_TYPES
+from app.providers.selection import ProviderModelNotFoundError
+from app.record.repositories.session_rows import PageBeside, SessionFilter
 from app.schema.base import MessageID, SessionID, Wire
 from app.schema.errors import BadRequest, Conflict, MessageNotFound
 from app.schema.event import AnnouncedEvent
@@ -44,10 +44,10 @@ from app.schema.timeline import (
     TimelineEvent,
     described_types,
 )
-from app.session.revert_target import revert_state
-from app.storage.repositories.session_rows import PageBeside, SessionFilter
-from app.timeline.entries import session_info
-from app.timeline.events import LARGEST
+from app.sessions.revert_target import revert_state
+from app.sessions.timeline.entries import session_info
+from app.sessions.timeline.events import LARGEST
+from app.workspace.agents.definitions import find as find_agent
 from app.workspace.instance import Instance
 
 routes = router("/session", tags=["session"])

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from acp import RequestError
 
-from app.api_client.client import ApiClient, ApiRefused
+from app.api.client.client import ApiClient, ApiRefused
 
 Json = dict[str, Any]
 OpenServer = Callable[[], AbstractAsyncContextManager[ApiClient]]

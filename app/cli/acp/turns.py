@@ -7,7 +7,7 @@ from typing import Any
 from acp import RequestError
 from acp.schema import StopReason, Usage
 
-from app.api_client.client import error_text
+from app.api.client.client import error_text
 from app.cli.acp.server_calls import INTERNAL
 
 Json = dict[str, Any]

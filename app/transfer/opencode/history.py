@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.context.history import INTERRUPTED
 from app.schema.message import MESSAGE, MessageWithParts
 from app.schema.part import PART, Part
 from app.schema.session import FileDiff, Session, Todo
 from app.transfer.document import SessionHistory, as_stored, path_in
 from app.transfer.importing import UNFINISHED
 from app.transfer.opencode.records import JsonObject, Problem, SourceMessage, SourceSession
+from app.turn.context.history import INTERRUPTED
 
 _NO_MODEL = {"providerID": "unknown", "modelID": "unknown"}
 _NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}

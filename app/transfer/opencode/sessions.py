@@ -14,18 +14,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.project.discovery import NO_PROJECT, ProjectInfo, discover
 from app.project.location import Location
+from app.project.snapshot.lock import SnapshotFailed
+from app.project.snapshot.maintenance import complete_trees
+from app.project.snapshot.snapshots import Snapshots, snapshot_dir
+from app.record import tables
+from app.record.postgres import Locks
+from app.record.repositories import session_rows
+from app.record.writer import Tx, Writer
 from app.schema.errors import NotFound
 from app.schema.part import PatchPart, SnapshotPart, StepFinishPart, StepStartPart
 from app.schema.project import Project
 from app.schema.session import FileDiff
-from app.session.store import Store
-from app.snapshot.lock import SnapshotFailed
-from app.snapshot.maintenance import complete_trees
-from app.snapshot.snapshots import Snapshots, snapshot_dir
-from app.storage import tables
-from app.storage.postgres import Locks
-from app.storage.repositories import session_rows
-from app.storage.writer import Tx, Writer
+from app.sessions.store import Store
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importing import Destination, Importer, SessionChanged
 from app.transfer.opencode.history import history_of

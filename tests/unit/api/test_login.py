@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from storage_parts import open_storage
 
-from app.storage.tables import EVENT_TOKEN
+from app.record.tables import EVENT_TOKEN
 from app.users import login as login_module
 from app.users.login import ANYONE, FAILURES, WINDOW_SECONDS, AcceptedLogin, Login, LoginDenied, RateLimits, Throttle
 from app.users.tokens import LIFETIME_MS, MOST, MemoryEventTokens, StoredEventTokens, TokenNameTaken, TokenStore

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from app.cli import app, serve
 from app.main import create_app
+from app.record.engine import Database
 from app.settings import Settings
-from app.storage.engine import Database
 from app.users.login import AcceptedLogin, Login, LoginDenied
 from app.users.tokens import TokenStore
 from app.users.users import Principal, Role, Users

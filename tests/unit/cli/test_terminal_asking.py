@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from terminal_events import ANSWER, IDLE, PROMPT, PROMPTED, SESSION, event, message
 
-from app.api_client.prompt_outcome import PromptOutcome
+from app.api.client.prompt_outcome import PromptOutcome
 from app.cli.prompt_run import answers_of, permission_texts, question_texts, read_line, reply_of
 
 

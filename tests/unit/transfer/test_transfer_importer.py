@@ -4,12 +4,12 @@ import pytest
 from conversation import assistant, text, tool, user
 from session_parts import PLACE, Sessions
 
+from app.record.engine import StorageError
 from app.schema.message import MessageWithParts
 from app.schema.part import Part
 from app.schema.session import FileDiff, Session, Todo
-from app.session.service import new_session
-from app.session.usage import ProjectFull, ProjectQuota
-from app.storage.engine import StorageError
+from app.sessions.service import new_session
+from app.sessions.usage import ProjectFull, ProjectQuota
 from app.transfer.document import SessionDocument, SessionHistory
 from app.transfer.importing import Destination, Importer, SessionExists
 from app.util import ids

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from web_page import web_page
 
-from app.tool.web import Address, PinnedRequests
+from app.tools.web import Address, PinnedRequests
 from app.transfer.importing import UnreadableSource, read_source
 
 DOCUMENT = '{"info": {}}'

@@ -1,8 +1,8 @@
 import pytest
 from conversation import completed, failed, pending, reasoning, running, step_start, text, tool
 
-from app.context.history import INTERRUPTED
 from app.schema.part import Failed, Part, Span, ToolPart
+from app.turn.context.history import INTERRUPTED
 from app.turn.ends import interrupted_part
 
 

@@ -26,16 +26,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_form import LONG
 
-from app.context.history import remind, to_model_messages
-from app.context.window import LEFT_OUT, estimate_messages, shortened
-from app.provider.anthropic_messages import anthropic_body
-from app.provider.base import AssistantTurn, ModelMessage, ModelRequest, Npm, TextBlock, ToolCallBlock, ToolTurn, UserTurn
-from app.provider.openai_chat import chat_body
-from app.provider.openai_responses import responses_body
-from app.provider.transform import prepare
+from app.providers.anthropic_messages import anthropic_body
+from app.providers.base import AssistantTurn, ModelMessage, ModelRequest, Npm, TextBlock, ToolCallBlock, ToolTurn, UserTurn
+from app.providers.openai_chat import chat_body
+from app.providers.openai_responses import responses_body
+from app.providers.transform import prepare
 from app.schema.message import MessageWithParts
 from app.schema.model import Capabilities, Modalities, Model, ModelApi
 from app.schema.part import AgentPart, PatchPart
+from app.turn.context.history import remind, to_model_messages
+from app.turn.context.window import LEFT_OUT, estimate_messages, shortened
 from app.turn.ends import TurnFailure, aborted, to_message_error
 
 SECRET = "not for the model"

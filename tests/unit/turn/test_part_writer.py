@@ -4,10 +4,10 @@ import pytest
 from conversation import assistant
 from session_parts import PLACE, Sessions
 
+from app.record.engine import StorageError
 from app.schema.message import AssistantMessage
 from app.schema.part import Failed, Part, ReasoningPart, Running, TextPart, Tokens, ToolPart
-from app.storage.engine import StorageError
-from app.tool.base import ToolResult
+from app.tools.base import ToolResult
 from app.turn.part_writer import ABORTED, PartWriter
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.context.window import estimate
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime
 from app.schema.part import Completed, CompletedTime, ModelRef, ToolPart
 from app.turn.compaction import MINIMUM_TOKENS, PROTECTED_TOKENS, prunable_calls, prune_limits
+from app.turn.context.window import estimate
 
 MODEL = ModelRef(provider_id="p", model_id="m")
 TEN_THOUSAND = "x" * 40_000

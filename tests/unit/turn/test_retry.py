@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.provider.base import ApiFailure, MissingKey, ProviderFailure
+from app.providers.base import ApiFailure, MissingKey, ProviderFailure
 from app.turn import retry
 from app.turn.retry import RetryAfter, decide_retry, delay_ms, retryable_reason
 

@@ -3,7 +3,7 @@ from conversation import assistant, compaction, file, subtask, text, user
 
 from app.schema.message import MessageWithParts
 from app.schema.session import Session, SessionTime
-from app.session.fork import default_title
+from app.sessions.fork import default_title
 from app.turn.ends import aborted
 from app.turn.titles import MAX_LENGTH, clean, title_context
 

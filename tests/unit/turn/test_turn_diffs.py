@@ -11,7 +11,7 @@ from app.schema.errors import NotFound
 from app.schema.message import UserSummary
 from app.schema.part import PatchPart
 from app.schema.session import FileDiff
-from app.session.summary import SessionTasks
+from app.sessions.summary import SessionTasks
 from app.turn import turn_context
 from app.turn.turn_context import TurnDiffs, prompt_without_diffs
 

@@ -8,8 +8,8 @@ import pytest
 from flood import flooding, repeated
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 
-from app.storage.engine import Database
-from app.storage.migrate import upgrade
+from app.record.engine import Database
+from app.record.migrate import upgrade
 from app.users.oidc import LEEWAY_SECONDS, OidcLogins, OidcSettings, ProviderKeys
 from app.users.users import Principal, Role, User, Users
 

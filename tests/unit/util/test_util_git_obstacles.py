@@ -8,7 +8,7 @@ from git_files import server_git
 from obstacles import SPECIAL, put
 
 from app.project.discovery import OUTSIDE_GIT, discover
-from app.sandbox.git import NOT_STARTED
+from app.project.sandbox.git import NOT_STARTED
 from app.util.git_obstacles import obstacle, reference_obstacle
 
 FILES = [

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.mcp.values import Credentials, CredentialStore
-from app.provider.connected import AuthStore
+from app.providers.connected import AuthStore
 from app.schema.model import ApiAuth
+from app.tools.mcp.values import Credentials, CredentialStore
 from app.users.tokens import TokenNameTaken, TokenStore
 from app.util.data_files import PrivateJson
 

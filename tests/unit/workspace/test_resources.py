@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 from own_announcements import announcing_to
 
-from app.lsp.servers import LanguageServers, LspSettings
-from app.mcp.servers import McpServers, McpSettings
-from app.mcp.values import CredentialStore
-from app.provider.registry import Providers
-from app.sandbox.sandbox import OFF
-from app.sandbox.scope import SandboxWorkspace
+from app.project.sandbox.sandbox import OFF
+from app.project.sandbox.scope import SandboxWorkspace
+from app.providers.registry import Providers
+from app.tools.mcp.servers import McpServers, McpSettings
+from app.tools.mcp.values import CredentialStore
 from app.util.tasks import TaskSet
 from app.workspace.instance import Resources
+from app.workspace.lsp.servers import LanguageServers, LspSettings
 
 
 class CountedProviders(Providers):

@@ -1,0 +1,55 @@
+"""One request of `/mcp-server`: Streamable HTTP without sessions, so that any server of several may answer, and nothing is kept
+for a client that has gone. The tools call the API in this process, with the login of the request."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from app.api.client.asgi_transport import StreamingTransport
+from app.api.client.client import ApiClient
+from app.api.mcp_server.server import Context, SessionsServer
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+DIRECTORY = "opensession.mcp_directory"
+"""In the scope of a request the directory that it names."""
+_PASSED_ON = ("host", "authorization", "traceparent", "tracestate")
+
+for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
+    logging.getLogger(_name).setLevel(logging.WARNING)  # it logs the beginning and the end of each request
+
+
+async def answer(scope: MutableMapping[str, Any], receive: Receive, send: Send, *, most_bytes: int) -> None:
+    """`scope` is the request's, with its FastAPI application."""
+    manager = StreamableHTTPSessionManager(_server(), stateless=True, max_request_body_size=most_bytes)
+    async with manager.run():
+        await manager.handle_request(scope, receive, send)
+
+
+@cache
+def _server() -> Server[Any]:
+    return SessionsServer(_api).server()
+
+
+@asynccontextmanager
+async def _api(context: Context) -> AsyncIterator[ApiClient]:
+    """A stream of events that ends is not opened anew: the server stops, or the login holds no more."""
+    request: Any = context.request
+    scope, given = request.scope, request.headers
+    transport = StreamingTransport(scope["app"], scope.get("client"))
+    headers = {**_passed_on(given), **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
+    url = f"{scope['scheme']}://127.0.0.1"  # the name that the server was asked by is in `host`
+    async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=None) as http:
+        yield ApiClient(http, "The server", resumes=False)
+
+
+def _passed_on(given: Mapping[str, str]) -> dict[str, str]:
+    return {name: given[name] for name in _PASSED_ON if name in given}

@@ -1,0 +1,152 @@
+"""A turn of a session, followed until it ends, asks something, or the caller has waited long enough."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Any
+
+import anyio
+
+from app.api.client.client import ApiClient, ApiRefused, error_text
+from app.api.client.prompt_outcome import PromptOutcome
+from app.util import ids
+
+Json = dict[str, Any]
+Report = Callable[[str], Awaitable[None]]
+"""Told in a line what happens."""
+
+ABORT_SECONDS = 10.0
+_LONGEST_LINE = 200
+_ASKED = ("permission.asked", "question.asked")
+
+
+class FollowedTurn:
+    def __init__(self, api: ApiClient, session: Json, report: Report) -> None:
+        self._api = api
+        self._id, self._directory = session["id"], session["directory"]
+        self._report = report
+        self._told = ""
+        self._family = {session["id"]: True}
+        """Sessions of which it is known whether they are this one's or a subagent's of it."""
+
+    async def prompt(self, prompt: Json, seconds: float | None) -> Json:
+        """Aborts the turn when it is cancelled: who asked for it has gone. Raises ApiRefused."""
+        message_id = ids.ascending("message")
+        outcome = PromptOutcome(self._id, message_id)
+
+        def is_over(event: Json) -> bool:
+            outcome.note(event)
+            return outcome.is_known
+
+        async with aclosing(self._api.events(self._directory)) as events:
+            await anext(events)  # the greeting: from now on nothing is missed
+            try:
+                await self._api.post(f"/session/{self._id}/prompt_async", {"messageID": message_id, **prompt})
+                return await self._state(events, is_over, seconds)
+            except asyncio.CancelledError:
+                with anyio.move_on_after(ABORT_SECONDS, shield=True), suppress(ApiRefused):  # a server that is gone runs nothing
+                    await self._api.post(f"/session/{self._id}/abort")
+                raise
+
+    async def wait(self, seconds: float | None) -> Json:
+        """For the turn that runs, if one does. Raises ApiRefused."""
+        async with aclosing(self._api.events(self._directory)) as events:
+            await anext(events)
+            if await self._is_busy():
+                return await self._state(events, self._is_end, seconds)
+        return await self._ended()
+
+    def _is_end(self, event: Json) -> bool:
+        match event:
+            case {"type": "session.idle", "properties": {"sessionID": session_id}}:
+                return bool(session_id == self._id)
+            case {"type": "session.deleted", "properties": {"info": {"id": session_id}}}:
+                return bool(session_id == self._id)
+        return False
+
+    async def _is_busy(self) -> bool:
+        return self._id in await self._api.get("/session/status", directory=self._directory)
+
+    async def _state(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool], seconds: float | None) -> Json:
+        try:
+            async with asyncio.timeout(seconds):
+                asked = await self._followed(events, is_over)
+        except TimeoutError:
+            return {"sessionID": self._id, "state": "running"}
+        return {"sessionID": self._id, "state": "asking", **asked} if asked else await self._ended()
+
+    async def _followed(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool]) -> Json:
+        """What is asked; empty when the turn is over."""
+        asked = await self._asked()
+        while not asked:
+            event = await anext(events)
+            await self._tell(event)
+            if is_over(event) or (event["type"] == "server.resync" and not await self._is_busy()):
+                break
+            if event["type"] in _ASKED:
+                asked = await self._asked()
+        return asked
+
+    async def _ended(self) -> Json:
+        """With the newest message, if it is the agent's. Raises ApiRefused with the error of a turn that failed."""
+        state = {"sessionID": self._id, "state": "idle"}
+        for message in await self._api.get(f"/session/{self._id}/message", limit=1):
+            info, error = message["info"], message["info"].get("error")
+            if error and error["name"] != "MessageAbortedError":
+                raise ApiRefused(f"The turn failed: {error_text(error)}")
+            if info["role"] == "assistant":
+                state.update(messageID=info["id"], text=text_of(message), **({"state": "aborted"} if error else {}))
+        return state
+
+    # What the agent asks, and what it does.
+
+    async def _asked(self) -> Json:
+        """Of this session and its subagents'."""
+        found = await waiting_requests(self._api, self._directory)
+        of_family = {kind: [each for each in all_ if await self._is_of_family(each["sessionID"])] for kind, all_ in found.items()}
+        return {kind: requests for kind, requests in of_family.items() if requests}
+
+    async def _is_of_family(self, session_id: str) -> bool:
+        if session_id not in self._family:
+            parent = (await self._api.get(f"/session/{session_id}")).get("parentID")
+            self._family[session_id] = parent is not None and await self._is_of_family(parent)
+        return self._family[session_id]
+
+    async def _tell(self, event: Json) -> None:
+        line = self._line(event)
+        if line and (line != self._told or event["type"] == "server.heartbeat"):
+            self._told = line
+            await self._report(line)
+
+    def _line(self, event: Json) -> str:
+        """The server's heartbeats count: some clients give a call up that reports nothing for a minute."""
+        if event["type"] == "server.heartbeat":
+            return "The agent works."
+        part = event["properties"].get("part") if event["type"] == "message.part.updated" else None
+        return line_of(part) if part and self._family.get(part["sessionID"]) else ""
+
+
+async def waiting_requests(api: ApiClient, directory: str | None) -> dict[str, list[Json]]:
+    """Those of a directory that wait for an answer, by kind."""
+    where = {"directory": directory} if directory else {}
+    return {f"{kind}s": await api.get(f"/{kind}", **where) for kind in ("permission", "question")}
+
+
+def text_of(message: Json) -> str:
+    return "\n".join(part["text"] for part in message["parts"] if part["type"] == "text" and not part.get("synthetic"))
+
+
+def line_of(part: Json) -> str:
+    """Of a tool call, or of a text that is finished. Empty for what is nothing to tell."""
+    text = ""
+    if part["type"] == "tool" and part["state"]["status"] != "pending":
+        text = f"{part['tool']} ({part['state']['status']}): {part['state'].get('title') or ''}".removesuffix(": ")
+    elif part["type"] == "text" and (part.get("time") or {}).get("end"):
+        text = part["text"]
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """In one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"

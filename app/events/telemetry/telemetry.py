@@ -1,0 +1,87 @@
+"""What is observed of this server, as the settings ask for it."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING
+
+from app.events.telemetry.observer import NOBODY, Observer, Observers
+from app.util.tasks import TaskSet
+
+if TYPE_CHECKING:
+    from app.events.telemetry.metrics import Metrics
+    from app.events.telemetry.traces import Traces
+
+log = logging.getLogger(__name__)
+
+DEFAULT_SERVICE = "opensession"
+_CAPTURING = frozenset({"true", "span_only", "span_and_event"})
+
+
+# What the standard variables `OTEL_…` ask for. https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+
+
+def wants_traces(environ: Mapping[str, str]) -> bool:
+    """A collector or an exporter is named. Whoever names nothing gets none, though the SDK would try localhost."""
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or exporter == "none":
+        return False
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return exporter == "otlp" or (exporter == "" and any(environ.get(name) for name in endpoints))
+
+
+def wants_contents(environ: Mapping[str, str]) -> bool:
+    return environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower() in _CAPTURING
+
+
+def service_name(environ: Mapping[str, str]) -> str:
+    """What is given here would be stronger than the variables, so it repeats them."""
+    if name := environ.get("OTEL_SERVICE_NAME"):
+        return name
+    attributes = dict(pair.split("=", 1) for pair in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in pair)
+    return attributes.get("service.name", "").strip() or DEFAULT_SERVICE
+
+
+def put_trace(headers: MutableMapping[str, str]) -> None:
+    """The current trace, in the headers of a request to another program; nothing where nothing is traced."""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    TraceContextTextMapPropagator().inject(headers)
+
+
+class Telemetry:
+    def __init__(self, metrics: "Metrics | None", traces: "Traces | None") -> None:
+        self.metrics = metrics
+        self.traces = traces
+        told: list[Observer] = [each for each in (metrics, traces) if each is not None]
+        self.observer = Observers(*told) if told else NOBODY
+        self._watching = TaskSet()
+
+    def start(self) -> None:
+        if self.metrics is not None:
+            self._watching.start(self.metrics.watch_loop(), "event loop lag")
+
+    async def stop(self) -> None:
+        await self._watching.cancel()
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.stop)
+
+
+def open_telemetry(metrics: bool, environ: Mapping[str, str]) -> Telemetry:
+    """Imports nothing that is not asked for."""
+    counting = None
+    if metrics:
+        from app.events.telemetry.metrics import Metrics
+
+        counting = Metrics()
+    return Telemetry(counting, _traces(environ) if wants_traces(environ) else None)
+
+
+def _traces(environ: Mapping[str, str]) -> "Traces | None":
+    """None without the SDK: the variables may be meant for all programs of a machine."""
+    try:
+        from app.events.telemetry.traces import Traces
+    except ImportError as error:
+        log.warning("no traces, though OTEL_… variables ask for them: pip install 'opensession[otel]' (%s)", error)
+        return None
+    return Traces(service_name(environ), captures_contents=wants_contents(environ))

@@ -1,0 +1,252 @@
+"""Evaluates permission rules. Pure. The last matching rule wins; without a match the action is `ask`.
+
+The rules of a child session are never broader than its parent's, and for a subagent never broader than its agent's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import ClassVar, Literal
+
+from app.permissions.spellings import NamedPrograms, spellings
+from app.permissions.wildcard import covers, disjoint, matches
+from app.schema.permission import EDITING_TOOLS, Action, Rule, Ruleset
+
+Readability = Literal["readable", "foreign", "unreadable"]
+
+MOST_WORDS = 100
+"""Of a command, among which programs are looked for. What stands behind them is looked through as text."""
+
+_applies_to_permission = lru_cache(maxsize=4096)(matches)
+"""Cached because there are few permissions and each is evaluated often, unlike patterns."""
+_EVERYTHING = Rule(permission="*", pattern="*", action="allow")
+_DEFAULT = Rule(permission="*", pattern="*", action="ask")
+_STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing that needs permission. `pattern` is what the user sees and what rules match.
+
+    `spellings`: other ways to write the same thing. They never allow anything; they keep a deny or ask rule from being
+    evaded by another spelling.
+    `readability`: `foreign` runs code in another language, `unreadable` runs something that is known only at run time.
+    `words`: of a command that may run what it names, without quotes. `text`: what else it may run: scripts, input, values. A rule
+    about a program holds for it wherever it stands.
+    """
+
+    pattern: str
+    spellings: tuple[str, ...] = ()
+    readability: Readability = "readable"
+    words: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    action: ClassVar[Action] = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsApproval:
+    action: ClassVar[Action] = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """`rules`: every rule of this permission, so that the model sees what it may do instead."""
+
+    action: ClassVar[Action] = "deny"
+    rules: list[Rule]
+
+
+PermissionDecision = Allowed | NeedsApproval | Forbidden
+
+
+def applies(rule: Rule, permission: str, pattern: str) -> bool:
+    return matches(rule.permission, permission) and matches(rule.pattern, pattern)
+
+
+def evaluate(permission: str, pattern: str, *rulesets: Ruleset) -> Rule:
+    for rule in reversed(list(chain(*rulesets))):
+        if applies(rule, permission, pattern):
+            return rule
+    return Rule(permission=permission, pattern="*", action="ask")
+
+
+def decide_permission(
+    permission: str, subjects: Iterable[str | Subject], ruleset: Ruleset, approved: Ruleset
+) -> PermissionDecision:
+    """`ruleset` is the configuration; `approved` holds the replies of `always`: they turn an ask into an allow, never a deny.
+    All subjects are evaluated before the user is asked."""
+    relevant = rules_for(permission, ruleset)
+    evaluator = _SubjectEvaluator(
+        permission,
+        relevant,
+        rules_for(permission, approved),
+        unrestricted(permission, relevant),
+        NamedPrograms(rule.pattern for rule in relevant if rule.action != "allow"),
+    )
+    actions = {evaluator.action_for(subject if isinstance(subject, Subject) else Subject(subject)) for subject in subjects}
+    if "deny" in actions:
+        return Forbidden(relevant)
+    return NeedsApproval() if "ask" in actions else Allowed()
+
+
+def rules_for(permission: str, ruleset: Ruleset) -> Ruleset:
+    return [rule for rule in ruleset if _applies_to_permission(rule.permission, permission)]
+
+
+def unrestricted(permission: str, ruleset: Ruleset) -> bool:
+    """Whether everything is allowed: a rule for `*` allows, and no later rule denies or asks."""
+    for rule in reversed(rules_for(permission, ruleset)):
+        if rule.action != "allow":
+            return False
+        if set(rule.pattern) == {"*"}:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _SubjectEvaluator:
+    """A rule applies to another spelling only if it does not match the text as typed. If it matches both, a later rule exempts
+    the typed text on purpose (`*: ask`, then `./gradlew *: allow`)."""
+
+    permission: str
+    ruleset: Ruleset
+    approved: Ruleset
+    unrestricted: bool
+    named: NamedPrograms
+
+    def action_for(self, subject: Subject) -> Action:
+        typed = evaluate(self.permission, subject.pattern, self.ruleset)
+        by_spelling = self._actions_of(subject, subject.spellings)
+        by_name = self._actions_of(subject, self._commands_named(subject.words))
+        if "deny" in {typed.action, *by_spelling.values(), *by_name.values()}:
+            return "deny"
+        if subject.readability == "unreadable":
+            return "allow" if self.unrestricted else "ask"
+        if self._may_run_named(subject) or not self._are_approved(by_name):
+            return "ask"
+        if self._is_approved(subject.pattern):
+            return "allow"
+        if subject.readability == "foreign" and not self.unrestricted and _is_broad(typed):
+            return "ask"
+        return typed.action if self._are_approved(by_spelling) else "ask"
+
+    def _may_run_named(self, subject: Subject) -> bool:
+        """A later rule may allow what one that is mentioned is about."""
+        mentioned = (evaluate(self.permission, pattern, self.ruleset) for pattern in self.named.mentioned_in(subject.text))
+        return any(map(self.named.may_be, subject.words[1:])) or any(rule.action != "allow" for rule in mentioned)
+
+    def _commands_named(self, words: Sequence[str]) -> Iterator[str]:
+        """The commands that the words may be from some word on: `perf stat rm x` → `rm x`."""
+        for at, word in enumerate(words[1:MOST_WORDS], 1):
+            if self.named.has(word):
+                yield from spellings(words[at:])
+
+    def _actions_of(self, subject: Subject, others: Iterable[str]) -> dict[str, Action]:
+        """Where another rule than for the text as typed applies."""
+        found = {text: evaluate(self.permission, text, self.ruleset) for text in others}
+        return {text: rule.action for text, rule in found.items() if not matches(rule.pattern, subject.pattern)}
+
+    def _are_approved(self, actions: Mapping[str, Action]) -> bool:
+        return all(self._is_approved(text) for text, action in actions.items() if action == "ask")
+
+    def _is_approved(self, pattern: str) -> bool:
+        return evaluate(self.permission, pattern, self.approved).action == "allow"
+
+
+def _is_broad(rule: Rule) -> bool:
+    """Whether the rule starts with a wildcard, so that it does not name what it allows: `*`, `* --help`."""
+    return rule.pattern.startswith(("*", "?"))
+
+
+def hidden_tools(tool_ids: Iterable[str], ruleset: Ruleset) -> set[str]:
+    """The tools that are not offered to the model: the last rule of their permission denies every pattern."""
+    return {tool for tool in tool_ids if _is_denied_for_all(permission_for_tool(tool), ruleset)}
+
+
+def permission_for_tool(tool_id: str) -> str:
+    return "edit" if tool_id in EDITING_TOOLS else tool_id
+
+
+def _is_denied_for_all(permission: str, ruleset: Ruleset) -> bool:
+    rules: Sequence[Rule] = rules_for(permission, ruleset)
+    return bool(rules) and rules[-1].pattern == "*" and rules[-1].action == "deny"
+
+
+def child_rules(parent_effective: Ruleset, child_agent: Ruleset, child_session: Ruleset) -> Ruleset:
+    """The rules to store in the child session; its effective rules are `child_agent` followed by these.
+
+    They end with the parent's denies and asks. A parent's later exception to one of them (`bash *: deny`, `bash git*: allow`)
+    applies only as far as the child's own rules allow. Where two patterns overlap in a way that no pattern can express, the
+    stricter one applies to more than the overlap: the child may then do less than both rules allow, never more than either.
+    """
+    own = [_DEFAULT, *child_agent, *child_session]
+    tail: Ruleset = []
+    for limit in [_DEFAULT, *parent_effective]:
+        tail = [rule for rule in tail if not _covers(limit, rule)]
+        if limit.action != "allow" or any(_overlap(limit, rule) for rule in tail):
+            tail = with_rules_appended(tail, _limited_rules(own, limit))
+    return [*child_session, *_without_overridden(tail)]
+
+
+def inherited_rules(parent_session: Ruleset, own: Ruleset) -> Ruleset:
+    """The rules to store in a session that a client creates as a child: the parent's, then its own within their limits."""
+    if not parent_session or not own:
+        return [*parent_session, *own]
+    return [*parent_session, *child_rules([_EVERYTHING, *parent_session], [_EVERYTHING], own)]
+
+
+def with_rules_appended(rules: Ruleset, added: Ruleset) -> Ruleset:
+    """`rules` followed by `added`. Earlier rules for the same permission and pattern are removed: the last match wins."""
+    replaced = {(rule.permission, rule.pattern) for rule in added}
+    return [*(rule for rule in rules if (rule.permission, rule.pattern) not in replaced), *added]
+
+
+def within_limits(own: Ruleset, limits: Ruleset) -> Ruleset:
+    """`own`, followed by the rules that keep it within `limits`. Both start from an agent that may do everything."""
+    if not limits:
+        return own
+    return with_rules_appended(own, child_rules([_EVERYTHING, *limits], [_EVERYTHING], own)[len(own) :])
+
+
+def _limited_rules(own: Ruleset, limit: Rule) -> Ruleset:
+    """The child's rules that overlap the parent's rule, each with the stricter of the two actions."""
+    if limit.action == "deny":
+        return [limit]
+    return [rule for mine in own if (rule := _stricter(mine, limit)) is not None]
+
+
+def _stricter(mine: Rule, limit: Rule) -> Rule | None:
+    if not _overlap(mine, limit):
+        return None
+    action = max(mine.action, limit.action, key=_STRICTNESS.__getitem__)
+    permission = _narrower(mine.permission, limit.permission)
+    pattern = _narrower(mine.pattern, limit.pattern)
+    if permission is not None and pattern is not None:
+        return Rule(permission=permission, pattern=pattern, action=action)
+    if action == limit.action:
+        return None
+    return Rule(permission=mine.permission, pattern=mine.pattern, action="deny")
+
+
+def _narrower(one: str, other: str) -> str | None:
+    if covers(one, other):
+        return other
+    return one if covers(other, one) else None
+
+
+def _overlap(one: Rule, other: Rule) -> bool:
+    return not (disjoint(one.permission, other.permission) or disjoint(one.pattern, other.pattern))
+
+
+def _without_overridden(rules: Ruleset) -> Ruleset:
+    """Without the rules that a later one fully covers."""
+    return [rule for at, rule in enumerate(rules) if not any(_covers(later, rule) for later in rules[at + 1 :])]
+
+
+def _covers(wide: Rule, narrow: Rule) -> bool:
+    return covers(wide.permission, narrow.permission) and covers(wide.pattern, narrow.pattern)

@@ -1,0 +1,324 @@
+"""Permission requests: what the rules neither allow nor deny waits for the user's reply. What replies of `always` allow is
+stored.
+
+PermissionNotGranted
+├── PermissionDenied                a rule denies it
+├── PermissionVetoed                a plugin denies it
+├── PermissionRejected              the user rejects it: the turn stops after this step
+└── PermissionRejectedWithMessage   the user rejects it and says what to do instead: the turn goes on
+"""
+
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import orjson
+
+from app.events.bus.base import Event
+from app.events.telemetry.observer import NOBODY, Observer
+from app.permissions import rules
+from app.permissions.pending.requests import (
+    LeaseOfRun,
+    PendingRequest,
+    PendingRequests,
+    RequestKind,
+    RequestNotPending,
+    Resolution,
+)
+from app.permissions.rules import Subject
+from app.project.location import Location
+from app.record.engine import Connection, Database, StorageError
+from app.record.repositories import directory_rows, session_rows
+from app.record.statements import statements
+from app.record.writer import Row, Writer
+from app.schema.errors import TooMany
+from app.schema.event import EventPermissionAsked, EventPermissionReplied, PermissionReply
+from app.schema.permission import Action, PermissionRequest, Reply, Rule, Ruleset
+
+PREFIX = "psv_"
+log = logging.getLogger(__name__)
+MOST_OF_SESSION = 100
+"""Requests that wait, above which clients may add none."""
+PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
+"""The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
+
+
+class PermissionNotGranted(Exception):
+    pass
+
+
+class PermissionDenied(PermissionNotGranted):
+    def __init__(self, rules: list[Rule]) -> None:
+        self.rules = rules
+        super().__init__(
+            "A permission rule forbids this tool call. The rules that apply: " + json.dumps([rule.wire() for rule in rules])
+        )
+
+
+class PermissionVetoed(PermissionNotGranted):
+    def __init__(self) -> None:
+        super().__init__("A plugin refused permission for this tool call.")
+
+
+class PermissionRejected(PermissionNotGranted):
+    def __init__(self) -> None:
+        super().__init__("The user rejected permission for this tool call.")
+
+
+class PermissionRejectedWithMessage(PermissionNotGranted):
+    def __init__(self, feedback: str) -> None:
+        super().__init__(f"The user rejected permission for this tool call and said: {feedback}")
+
+
+def scope_of(project_id: str, owner: str) -> str:
+    """What an approval is stored for: a project, of one user where there are users."""
+    return f"{project_id} {owner}" if owner else project_id
+
+
+@dataclass(frozen=True, slots=True)
+class SavedApproval:
+    """`scope` as `scope_of` makes it."""
+
+    scope: str
+    permission: str
+    pattern: str
+
+    @property
+    def id(self) -> str:
+        """Names it and nothing else: it is no row of its own."""
+        packed = base64.urlsafe_b64encode(orjson.dumps([self.scope, self.permission, self.pattern]))
+        return PREFIX + packed.decode().rstrip("=")
+
+    @classmethod
+    def of_id(cls, saved_id: str) -> "SavedApproval | None":
+        packed = saved_id.removeprefix(PREFIX)
+        try:
+            match orjson.loads(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))):
+                case [str(scope), str(permission), str(pattern)]:
+                    return cls(scope, permission, pattern)
+        except (binascii.Error, ValueError):
+            pass
+        return None
+
+    @property
+    def project_id(self) -> str:
+        return self.scope.partition(" ")[0]
+
+    @property
+    def owner(self) -> str:
+        return self.scope.partition(" ")[2]
+
+
+class SavedApprovals:
+    """`owner`: only those of one user, None for all."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._sql = statements(database.dialect)
+
+    async def all(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
+        rows = await self._database.read(directory_rows.all_approvals)
+        found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
+        return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
+
+    async def remove(self, owner: str | None, saved_id: str) -> None:
+        """What it allowed is asked for again. One that is not there is gone already."""
+        saved = SavedApproval.of_id(saved_id)
+        if saved is None or owner not in (None, saved.owner):
+            return
+        row = {"of_project": saved.scope, "of_permission": saved.permission, "gone": saved.pattern}
+        await self._database.write(lambda connection: connection.execute(self._sql.delete_approval, row))
+
+
+class TooManyRequests(TooMany):
+    name = "TooManyRequestsError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"{MOST_OF_SESSION} permission requests of {session_id} wait for a reply already: reply to some first.")
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionCheck:
+    """What a tool call needs permission for. `subjects` describe the patterns for the rules in more detail than clients see;
+    without them the rules match the request's patterns. `lease`: of the run that asks."""
+
+    location: Location
+    request: PermissionRequest
+    ruleset: Ruleset
+    subjects: Sequence[Subject] = ()
+    plugin_decision: PluginDecision | None = None
+    lease: LeaseOfRun = lambda: None
+    owner: str = ""
+    """The user whose session it is in."""
+
+    def decide(self, approved: Ruleset) -> rules.PermissionDecision:
+        return rules.decide_permission(self.request.permission, self.subjects or self.request.patterns, self.ruleset, approved)
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAnswer:
+    """The user's reply. `message` tells the model what to do instead of a rejected call."""
+
+    reply: Reply
+    message: str | None = None
+
+    def require_allowed(self) -> None:
+        """Raises PermissionRejected, or PermissionRejectedWithMessage."""
+        if self.reply == "reject":
+            raise PermissionRejectedWithMessage(self.message) if self.message else PermissionRejected()
+
+
+PendingPermission = PendingRequest[PermissionRequest, PermissionAnswer]
+
+
+class Permissions:
+    def __init__(self, database: Database, writer: Writer, observer: Observer = NOBODY) -> None:
+        self._database = database
+        kind = RequestKind("permission", PermissionRequest.model_validate_json, _write_answer, _read_answer, _asked, _withdrawn)
+        self.pending = PendingRequests[PermissionRequest, PermissionAnswer](kind, database, writer, observer)
+        self._checks: dict[str, PermissionCheck] = {}
+        self.saved = SavedApprovals(database)
+
+    async def ask(self, check: PermissionCheck) -> None:
+        """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""
+        decision = await self._decide(check)
+        match decision:
+            case rules.Allowed():
+                if answer := await self.pending.take_orphan(check.request):
+                    answer.require_allowed()
+            case rules.Forbidden():
+                await self.pending.take_orphan(check.request)
+                raise PermissionDenied(decision.rules)
+            case rules.NeedsApproval():
+                (await self._wait(check)).require_allowed()
+
+    async def ask_unattended(self, check: PermissionCheck) -> Action:
+        """What the rules say. Where they say `ask` the user is asked, and nobody waits: the reply is an event. Raises Conflict
+        for an id that is in use, TooManyRequests."""
+        try:
+            decision = await self._decide(check)
+        except PermissionVetoed:
+            return "deny"
+        if isinstance(decision, rules.NeedsApproval):
+            session_id = check.request.session_id
+            if len(await self.pending.of_session(session_id)) >= MOST_OF_SESSION:
+                raise TooManyRequests(session_id)
+            await self.pending.put(check.location.directory, check.request)
+        return decision.action
+
+    async def _wait(self, check: PermissionCheck) -> PermissionAnswer:
+        pending = self.pending.add(check.location.directory, check.request, check.lease)
+        self._checks[pending.request.id] = check
+        try:
+            answer = await self.pending.wait(pending)
+        finally:
+            del self._checks[pending.request.id]
+        if answer.reply == "always":
+            await self._answer_others(check.request)
+        return answer
+
+    async def _answer_others(self, request: PermissionRequest) -> None:
+        """The session's other requests that the stored approvals allow: a server that did not ask them cannot tell which."""
+        try:
+            for other in await self.pending.of_session(request.session_id):
+                if await self._is_allowed_now(other, []):
+                    with suppress(RequestNotPending):
+                        await self.pending.resolve(_resolution(other, PermissionAnswer("always")))
+        except StorageError as error:
+            log.warning("requests that are allowed now may still wait for an answer: %s", error)
+
+    async def _decide(self, check: PermissionCheck, added: Sequence[Rule] = ()) -> rules.PermissionDecision:
+        """Plugins cannot allow what a rule denies. `added`: approvals that are about to be stored. Raises PermissionVetoed."""
+        decision = check.decide([*await self.approved(check.location.project_id, check.owner), *added])
+        if check.plugin_decision is None or isinstance(decision, rules.Forbidden):
+            return decision
+        match await check.plugin_decision(check.request, decision.action):
+            case "allow":
+                return rules.Allowed()
+            case "ask":
+                return rules.NeedsApproval()
+            case "deny":
+                raise PermissionVetoed()
+
+    async def approved(self, project_id: str, owner: str = "") -> Ruleset:
+        """The rules that replies of `always` added in a project, of one user."""
+        scope = scope_of(project_id, owner)
+        rows = await self._database.read(lambda connection: directory_rows.approvals(connection, scope))
+        return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
+
+    async def reply(self, request_id: str, reply: Reply, message: str | None = None) -> None:
+        """Stores the reply with its consequences in one transaction. `always` approves the request's patterns for the project
+        and answers the session's other requests that they allow; `reject` rejects the session's other requests too.
+        Raises RequestNotPending."""
+        pending = await self.pending.find(request_id)
+        approvals = await self._approvals(pending.request) if reply == "always" else []
+        others = [_resolution(other, PermissionAnswer(reply)) for other in await self._also_answered(pending.request, reply)]
+        await self.pending.resolve(_resolution(pending, PermissionAnswer(reply, message)), others, approvals)
+
+    async def _approvals(self, request: PermissionRequest) -> list[Row]:
+        approved = {
+            "project_id": await self._scope_of(request),
+            "permission": request.permission,
+            "session_id": request.session_id,
+        }
+        return [{**approved, "pattern": pattern} for pattern in request.always]
+
+    async def _scope_of(self, request: PermissionRequest) -> str:
+        """Of the approvals: users do not approve for each other."""
+        session_id = request.session_id
+        if check := self._checks.get(request.id):
+            return scope_of(check.location.project_id, check.owner)
+
+        def read(connection: Connection) -> tuple[str | None, dict[str, str]]:
+            return session_rows.project_of(connection, session_id), session_rows.owners(connection, [session_id])
+
+        project_id, owners = await self._database.read(read)
+        if project_id is None:
+            raise RequestNotPending(request.id)
+        return scope_of(project_id, owners[session_id])
+
+    async def _also_answered(self, request: PermissionRequest, reply: Reply) -> list[PendingPermission]:
+        """The session's other requests that the reply answers too."""
+        if reply == "once":
+            return []
+        added = [Rule(permission=request.permission, pattern=pattern, action="allow") for pattern in request.always]
+        others = [other for other in await self.pending.of_session(request.session_id) if other.request.id != request.id]
+        return [other for other in others if reply == "reject" or await self._is_allowed_now(other, added)]
+
+    async def _is_allowed_now(self, other: PendingPermission, added: Ruleset) -> bool:
+        """False for an orphaned request, which is evaluated when its tool call asks again, and for one of another server."""
+        check = self._checks.get(other.request.id)
+        try:
+            return check is not None and isinstance(await self._decide(check, added), rules.Allowed)
+        except PermissionVetoed:
+            return False
+
+
+def _write_answer(answer: PermissionAnswer) -> str:
+    return orjson.dumps(answer).decode()
+
+
+def _read_answer(stored: str) -> PermissionAnswer:
+    return PermissionAnswer(**orjson.loads(stored))
+
+
+def _resolution(pending: PendingPermission, answer: PermissionAnswer) -> Resolution[PermissionAnswer]:
+    event = _replied(pending.directory, pending.request, answer.reply)
+    return Resolution(pending.request.id, event, answer, bool(pending.request.unattended))
+
+
+def _asked(directory: str, request: PermissionRequest) -> Event:
+    return Event.of(EventPermissionAsked(properties=request), directory, request.session_id)
+
+
+def _withdrawn(directory: str, request: PermissionRequest) -> Event:
+    return _replied(directory, request, "reject")
+
+
+def _replied(directory: str, request: PermissionRequest, reply: Reply) -> Event:
+    properties = PermissionReply(session_id=request.session_id, request_id=request.id, reply=reply)
+    return Event.of(EventPermissionReplied(properties=properties), directory, request.session_id)

@@ -1,0 +1,81 @@
+"""Finds out what a shell command would do before it runs: the commands that it runs, and the paths outside the project.
+
+The script is parsed with tree-sitter, never by pattern. Each simple command is one invocation. A command inside a command
+(`env X=1 rm y`, `bash -c '…'`, `$(…)`, `find -exec`) is an invocation of its own, so that rules about it hold.
+What cannot be read plainly (`$CMD x`, `curl … | sh`, a syntax error) is marked and at least asked about.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.permissions.paths import Boundary, PathCheck
+from app.permissions.rules import Subject
+from app.permissions.shell.findings import Findings, Invocation, TooComplex
+from app.permissions.shell.reader import ShellReader
+from app.permissions.shell.words import Variables, literal_word
+from app.permissions.wildcard import is_plain
+
+
+@dataclass(frozen=True, slots=True)
+class ShellAnalysis:
+    """`outside`: real paths, or the text as typed for a path that is known only at run time. `unparsable`: parts of the command
+    could not be read. `loose`: text beside the words of the commands, which some of them may run."""
+
+    invocations: tuple[Invocation, ...]
+    outside: tuple[str, ...]
+    unparsable: bool = False
+    loose: str = ""
+
+    @property
+    def subjects(self) -> list[Subject]:
+        subjects = (invocation.subject for invocation in self.invocations)
+        return [replace(subject, text=self.loose) if subject.words else subject for subject in subjects]
+
+    @property
+    def patterns(self) -> list[str]:
+        return list(dict.fromkeys(invocation.subject.pattern for invocation in self.invocations))
+
+    @property
+    def always(self) -> list[str]:
+        return list(dict.fromkeys(invocation.always for invocation in self.invocations if invocation.always))
+
+    @property
+    def readable_outside(self) -> tuple[str, ...]:
+        """Without what is known only at run time."""
+        read = self.outside[:-1] if self.unparsable else self.outside
+        return tuple(path for path in read if Path(path).is_absolute())
+
+
+def always_patterns(paths: Iterable[str]) -> list[str]:
+    """What a reply of `always` to a request for these paths allows: each one's folder with all below it. Nothing for a text that
+    is known only at run time, nor for a path with a wildcard, which as a pattern would allow more than the user saw."""
+    named = (path for path in paths if os.path.isabs(path) and is_plain(path))  # noqa: PTH117
+    return list(dict.fromkeys(pattern for path in named for pattern in _folder_patterns(path)))
+
+
+def _folder_patterns(path: str) -> Iterator[str]:
+    """Nothing but itself for what lies at the top: `/*` would be every file of the machine."""
+    is_directory = os.path.isdir(path)  # noqa: PTH112
+    folder = path if is_directory else os.path.dirname(path)  # noqa: PTH120
+    if is_directory or folder == "/":
+        yield path
+    if folder != "/":
+        yield f"{folder}/*"
+
+
+def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:
+    """`cwd`: where the command starts; it is reported if it lies outside. `environment`: the command's variables."""
+    whole = Invocation(Subject(command, readability="unreadable"), always=None)
+    variables = Variables(os.environ if environment is None else environment)
+    findings = Findings()
+    findings.report(PathCheck(boundary, variables.lookup, (str(cwd),)).outside_of_target(literal_word(str(cwd))))
+    try:
+        is_understood = ShellReader(boundary, variables, (str(cwd),), findings).read(command)
+    except TooComplex:
+        return ShellAnalysis((whole,), (command,), unparsable=True)
+    if findings.is_unparsable or not is_understood:
+        return ShellAnalysis((whole, *findings.invocations), (*findings.outside, command), unparsable=True)
+    unread = [whole] if findings.runs_what_it_writes else []
+    return ShellAnalysis((*unread, *findings.invocations), tuple(findings.outside), loose="\n".join(findings.loose))

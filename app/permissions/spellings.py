@@ -1,0 +1,170 @@
+"""Commands and their names: other spellings of a command, so that a rule about one is not evaded by another; the programs that
+rules deny or ask about, wherever a command line names them; the words that identify a command. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import permutations, takewhile
+from posixpath import basename
+
+from app.permissions.wildcard import matches
+
+_TWO_WORDS = """
+bazel brew bun cargo cdk cf cmake composer consul crictl deno docker eksctl firebase flyctl git go gradle helm heroku hugo ip kind
+kubectl kustomize make mc minikube mongosh mysql mvn ng npm nvm nx openssl pip pipenv pnpm poetry podman psql pulumi pyenv python
+rake rbenv redis-cli rustup serverless skaffold sls sst swift systemctl terraform tmux turbo ufw vault vercel volta wp yarn
+"""
+
+_THREE_WORDS = "aws az doctl gcloud gh sfdx"
+
+_THREE_WORDS_AFTER = {
+    "bun": "run x",
+    "cargo": "add run",
+    "consul": "kv",
+    "deno": "task",
+    "docker": "builder compose container image network volume",
+    "eksctl": "create",
+    "git": "config remote stash",
+    "ip": "addr link netns route",
+    "kind": "create",
+    "kubectl": "kustomize rollout",
+    "mc": "admin",
+    "npm": "exec init run view",
+    "openssl": "req x509",
+    "pnpm": "dlx exec run",
+    "podman": "container image",
+    "pulumi": "stack",
+    "terraform": "workspace",
+    "vault": "auth kv",
+    "yarn": "dlx run",
+}
+
+_ARITY: dict[tuple[str, ...], int] = {
+    **{(name,): 2 for name in _TWO_WORDS.split()},
+    **{(name,): 3 for name in _THREE_WORDS.split()},
+    **{(name, word): 3 for name, words in _THREE_WORDS_AFTER.items() for word in words.split()},
+}
+
+_SHORT_OF = {"--recursive": "r", "--force": "f"}
+_LONG_OF = {letter: name for name, letter in _SHORT_OF.items()}
+_MAX_PERMUTED = 3
+_MAX_LETTERS = 6
+_MAX_ARGUMENTS = 100
+
+
+def arity(tokens: Sequence[str]) -> int:
+    """The longest known prefix decides. An unknown command is identified by its first word."""
+    return _ARITY.get(tuple(tokens[:2])) or _ARITY.get(tuple(tokens[:1])) or 1
+
+
+def always_pattern(tokens: Sequence[str]) -> str | None:
+    """The pattern that a reply of `always` allows, such as `git status *`, which matches `git status` too. None if the words
+    contain wildcards: as a pattern they would allow more than the user saw."""
+    prefix = " ".join(tokens[: arity(tokens)])
+    return None if "*" in prefix or "?" in prefix else prefix + " *"
+
+
+def spellings(words: Sequence[str], reorder: bool = True) -> list[str]:
+    """`words` have no quotes. `/bin/rm -fr x` gives `rm -fr x`, `rm -rf x`, `rm -r -f x`, `rm -f x`, …; `git -C x push` gives
+    `git push`. `reorder`: also with the options in other orders."""
+    name, args = words[0], list(words[1:])
+    bare = basename(name) or name
+    texts = [" ".join([one, *args]) for one in dict.fromkeys([name, bare, bare.lower()])]
+    if reorder and len(args) <= _MAX_ARGUMENTS and any(arg.startswith("-") for arg in args):
+        texts += [" ".join([bare.lower(), *variant]) for variant in _variants(bare.lower(), args)]
+    return list(dict.fromkeys(texts))
+
+
+def _variants(name: str, args: list[str]) -> Iterator[list[str]]:
+    for start in [0, *_after_leading_options(args)]:
+        yield args[start:]
+        options, operands = _split_options(args[start:])
+        before = arity([name, *operands]) - 1
+        for written in _option_orders(options):
+            yield [*operands[:before], *written, *operands[before:]]
+
+
+def _after_leading_options(args: list[str]) -> list[int]:
+    """Indices at which a subcommand may start: each leading option may or may not take the next word as its value."""
+    starts, waiting = [], [0]
+    seen: set[int] = set()
+    while waiting:
+        at = waiting.pop()
+        if at in seen or at >= len(args):
+            continue
+        seen.add(at)
+        if args[at].startswith("-"):
+            waiting += [at + 1, at + 2]
+        elif at:
+            starts.append(at)
+    return starts
+
+
+def _split_options(args: Iterable[str]) -> tuple[list[str], list[str]]:
+    options: list[str] = []
+    operands: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if arg == "--":
+            operands.extend(rest)
+        elif arg.startswith("-") and len(arg) > 1:
+            options.append(arg)
+        else:
+            operands.append(arg)
+    return options, operands
+
+
+def _option_orders(options: list[str]) -> Iterator[list[str]]:
+    long = [option for option in options if option.startswith("--")]
+    letters = list(dict.fromkeys("".join(map(_letters, options))))
+    yield [*long, *(f"-{letter}" for letter in letters)]
+    yield from ([option] for option in long)
+    yield from ([_LONG_OF[letter]] for letter in letters if letter in _LONG_OF)
+    if len(letters) > _MAX_LETTERS:
+        return
+    for count in range(1, (len(letters) if len(letters) <= _MAX_PERMUTED else 2) + 1):
+        for order in permutations(letters, count):
+            yield ["-" + "".join(order)]
+            yield [f"-{letter}" for letter in order]
+
+
+def _letters(option: str) -> str:
+    if option.startswith("--"):
+        return _SHORT_OF.get(option, "")
+    return option[1:] if option[1:].isalpha() else ""
+
+
+class NamedPrograms:
+    """`patterns`: of the rules that deny or ask. One that begins with a wildcard names no program: it matches what was typed."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = [pattern for pattern in patterns if pattern.lstrip()[:1] not in ("", "*", "?")]
+        self._names = {pattern.split()[0].lower() for pattern in self._patterns}
+
+    def has(self, word: str) -> bool:
+        return any(matches(name, spelled) for name in self._names for spelled in (word.lower(), basename(word).lower()))
+
+    def may_be(self, word: str) -> bool:
+        """Whether a wildcard in the word can become such a name. One that any name matches is about files."""
+        glob = re.sub(r"\[\^", "[!", basename(word).lower())
+        is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
+        return is_glob and any(fnmatchcase(name, glob) for name in self._names)
+
+    def mentioned_in(self, text: str) -> Iterator[str]:
+        """The patterns whose program stands in the text as a word, with the literal words behind it (`git push*`)."""
+        return (pattern for pattern in self._patterns if all(word.search(text) for word in _mention(pattern)))
+
+
+@lru_cache(maxsize=2048)
+def _mention(pattern: str) -> list[re.Pattern[str]]:
+    name, *behind = pattern.split()
+    literal = takewhile(lambda word: re.fullmatch(r"\w[\w-]*\*?", word), behind)
+    return [_as_word(word) for word in (name, *literal)]
+
+
+def _as_word(word: str) -> re.Pattern[str]:
+    """`rm*` is the beginning of one."""
+    start = word.partition("*")[0].partition("?")[0]
+    end = r"(?![\w-]|\.\w)" if start == word else ""
+    return re.compile(rf"(?<![\w.-]){re.escape(start)}{end}", re.IGNORECASE)

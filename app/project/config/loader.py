@@ -1,0 +1,353 @@
+"""Reads and merges all layers of a directory's configuration. Writes nothing."""
+
+import getpass
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from app.project.config import markdown
+from app.project.config.errors import ConfigInvalidError
+from app.project.config.flags import Flags
+from app.project.config.keys import SUFFIXES, Extension, distinct, unused_keys
+from app.project.config.parse import (
+    Substitution,
+    deep_merge,
+    merge_layer,
+    parse_layer,
+    parse_literal,
+    programs_apart,
+    servers_apart,
+    validate,
+)
+from app.project.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, changed, essential, locate
+from app.schema.config import Config, with_legacy_tools
+from app.schema.errors import ServiceError
+from app.schema.model import Skill
+from app.util import environment
+from app.util.project_files import ProjectBounds
+
+
+@dataclass(frozen=True)
+class SplitConfig:
+    """What the operator's layers say, and what the project's own files do, each merged."""
+
+    operators: Mapping[str, Any]
+    projects: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
+    `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
+    `unused`: keys that change nothing here, with the reasons.
+    `watched`: the paths that were looked at, with the stat of each. `environ`: what `{env:}` stood for.
+    `split`: who says what, where the project is not trusted."""
+
+    config: Config
+    directories: list[Path]
+    skills: list[Skill]
+    warnings: list[ServiceError]
+    plugins: list[Extension]
+    tools: list[Extension]
+    watched: Mapping[str, ConfigStamp]
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    unused: Mapping[str, str] = field(default_factory=dict)
+    split: SplitConfig | None = None
+
+    def is_stale(self) -> bool:
+        """Whether a file or directory that was read has been changed, created or deleted."""
+        return changed(self.watched)
+
+
+def load(
+    directory: Path,
+    worktree: Path,
+    flags: Flags,
+    remote: Sequence[Mapping[str, Any]] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    trusts_project: bool = True,
+    bounds: ProjectBounds | None = None,
+) -> LoadedConfig:
+    """`remote`: the result of `fetch_well_known`. Without `trusts_project` the project's own files may not name the server's
+    variables and files outside of it, and change no part of an MCP server of the operator's. `bounds`: where those files
+    themselves lie. Raises ConfigJsonError, ConfigInvalidError."""
+    sources = locate(directory, worktree, flags, environment.home(), environment.opencode_config_dir())
+    loader = _Loader(sources, flags, environ, bounds or ProjectBounds.of(directory, worktree), trusts_project=trusts_project)
+    layers = [loader.narrowed(layer) for layer in (*map(_Layer, remote or []), *loader.layers())]
+    split = None if trusts_project else _split(layers)
+    merged = _merged(layers)
+    if split is not None:
+        merged |= _programs(split, merged.keys())
+    config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
+    plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
+    loader.watch(extension.path for extension in (*plugins, *loader.tools))
+    skills = loader.skills(loader.skill_paths(layers, directory))
+    found = ([place.path for place in loader.present], skills, loader.all_warnings(), plugins, loader.tools)
+    watched, unused = essential(loader.stamps), unused_keys(merged)
+    return LoadedConfig(config, *found, watched=watched, environ=environ, unused=unused, split=split)
+
+
+def load_global(environ: Mapping[str, str] = os.environ) -> Config:
+    """What the user's own files say for all directories, and nothing that is added to it. Raises as `load` does."""
+    place, flags = environment.opencode_config_dir(), Flags()
+    loader = _Loader(locate(place, place, flags, environment.home(), place), flags, environ, ProjectBounds.of(place, place))
+    return validate(Config, _merged(loader.global_layers()), str(place), lambda where: None)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    content: Mapping[str, Any]
+    of_project: bool = False
+
+
+def _merged(layers: Iterable[_Layer]) -> dict[str, Any]:
+    return reduce(lambda merged, layer: merge_layer(merged, layer.content), layers, {})
+
+
+def _programs(split: SplitConfig, named: Collection[str]) -> dict[str, Any]:
+    """What starts programs, none of parts of both."""
+    rules = {"mcp": servers_apart, "lsp": programs_apart, "formatter": programs_apart}
+    return {key: rule(split.operators.get(key, {}), split.projects.get(key, {})) for key, rule in rules.items() if key in named}
+
+
+def _split(layers: Sequence[_Layer]) -> SplitConfig:
+    operators, projects = ([layer for layer in layers if layer.of_project is project] for project in (False, True))
+    return SplitConfig(_merged(operators), _merged(projects))
+
+
+class _Loader:
+    """`_own` reads what the user has put where they like, `_project` what came with the project, `_named` what that names."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        flags: Flags,
+        environ: Mapping[str, str],
+        bounds: ProjectBounds,
+        *,
+        trusts_project: bool = True,
+    ) -> None:
+        self.warnings: list[ServiceError] = []
+        self.present: list[ConfigDirectory] = []
+        self.tools: list[Extension] = []
+        self._sources = sources
+        self._flags = flags
+        self._bounds = bounds
+        self._trusts_project = trusts_project
+        self._own = ConfigWatch()
+        self.stamps = self._own.stamps
+        self._project = ConfigWatch(bounds.hold_configuration, self.stamps)
+        self._named = self._own if trusts_project else ConfigWatch(bounds.hold, self.stamps)
+        self._values = Substitution(environ, self._own.read)
+        self._project_values = Substitution(environ if trusts_project else {}, self._named.read)
+
+    def watch(self, places: Iterable[Path | None]) -> None:
+        """A change of one of them reloads the configuration."""
+        for path in filter(None, places):
+            self._own.exists(path)
+
+    def _watch(self, of_project: bool) -> ConfigWatch:
+        return self._project if of_project else self._own
+
+    def _project_may_name(self, path: Path) -> bool:
+        return self._trusts_project or self._bounds.hold(os.path.realpath(path))
+
+    def all_warnings(self) -> list[ServiceError]:
+        """With the files that were refused, each once."""
+        refused = {str(error): error for watch in (self._own, self._project, self._named) for error in watch.refused}
+        return [*self.warnings, *(ConfigInvalidError(error.path, error.reason) for error in refused.values())]
+
+    def global_layers(self) -> Iterator[_Layer]:
+        for path in self._sources.global_files:
+            yield _Layer(self._file(path))
+        yield _Layer(self._legacy_toml(self._sources.legacy_toml))
+
+    def layers(self) -> Iterator[_Layer]:
+        """Lowest first; the order is the precedence."""
+        yield from self.global_layers()
+        if self._sources.custom_file:
+            yield _Layer(self._custom_file(self._sources.custom_file))
+        for path in self._sources.project_files:
+            yield _Layer(self._file(path, of_project=True), of_project=True)
+        if self._flags.config_content:
+            yield _Layer(parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT"))
+        for directory in self._sources.directories:
+            yield from (_Layer(content, directory.of_project) for content in self._directory(directory))
+
+    def narrowed(self, layer: _Layer) -> _Layer:
+        """Without what the project's own files may not say."""
+        if not layer.of_project:
+            return layer
+        content = self._with_closed_sandbox(layer.content)
+        if not self._trusts_project:
+            content = self._with_own_instructions(_without_variables(content))
+        return _Layer(content, of_project=True)
+
+    def _with_closed_sandbox(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """They may close the sandbox and not open it: the commands inside can write these files."""
+        wanted = content.get("sandbox")
+        if not wanted:
+            return content
+        kept = {key: value for key, value in wanted.items() if key == "network" and value is False}
+        for key in wanted.keys() - kept:
+            message = f"sandbox.{key} opens the sandbox: put it into your own configuration, ~/.config/opencode/opencode.json"
+            self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
+        return {**content, "sandbox": kept}
+
+    def _with_own_instructions(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those outside of the project are left out. The others are made relative: what such a pattern finds is kept inside."""
+        if "instructions" not in content:
+            return content
+        kept = []
+        for pattern in content["instructions"]:
+            place = _place(pattern)
+            if place is None:
+                kept.append(pattern)
+            elif self._project_may_name(place):
+                kept.append(os.path.relpath(place, self._sources.directory))
+            else:
+                message = f"instructions of the project name what is outside of it: {pattern}"
+                self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
+        return {**content, "instructions": kept}
+
+    def _file(self, path: Path, *, of_project: bool = False) -> dict[str, Any]:
+        text = self._watch(of_project).read(path)
+        if text is None:
+            return {}
+        layer = parse_layer(text, str(path), path.parent, self._project_values if of_project else self._values)
+        return {**layer, "plugin": [_plugin_place(name, path.parent) for name in layer["plugin"]]} if "plugin" in layer else layer
+
+    def _custom_file(self, path: Path) -> dict[str, Any]:
+        if not self._own.exists(path):
+            self.warnings.append(ConfigInvalidError(str(path), "OPENCODE_CONFIG names this file, and it does not exist"))
+        return self._file(path)
+
+    def _legacy_toml(self, path: Path) -> dict[str, Any]:
+        """The global `config` file of OpenCode's first versions, where `provider` and `model` were two keys."""
+        text = self._own.read(path)
+        if text is None:
+            return {}
+        import tomllib
+
+        try:
+            found = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigInvalidError(str(path), f"is not TOML: {error}") from error
+        provider, model = found.pop("provider", None), found.pop("model", None)
+        model_name = {"model": f"{provider}/{model}"} if provider and model else {}
+        return validate(Config, {**found, **model_name}, str(path), lambda where: None).layer()
+
+    def _directory(self, directory: ConfigDirectory) -> Iterator[dict[str, Any]]:
+        place, watch = directory.path, self._watch(directory.of_project)
+        if not watch.exists(place):
+            return
+        self.present.append(directory)
+        folders = watch.folders(place)
+        for path in directory.files:
+            yield self._file(path, of_project=directory.of_project)
+        yield from markdown.layers(watch, place, folders, self.warnings)
+        yield {"plugin": self._code_files(watch, place, folders & {"plugin", "plugins"})}
+        tools = self._code_files(watch, place, folders & {"tool", "tools"})
+        self.tools += [Extension(file, directory.of_project) for file in tools]
+
+    def _code_files(self, watch: ConfigWatch, place: Path, folders: set[str]) -> list[str]:
+        found = (path for folder in sorted(folders) for path in watch.files(place / folder, deep=False))
+        return [path.as_uri() for path in found if path.suffix in SUFFIXES]
+
+    def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
+        """One per name; the later one wins. `named`: the folders that the configuration names."""
+        claude = ((self._watch(place.of_project), place.path) for place in self._sources.claude_skills)
+        folders = [*claude, *self._skill_folders(), *named]
+        found = (skill for watch, folder in folders for skill in markdown.skills(watch, folder, self.warnings))
+        return list({skill.name: skill for skill in found}.values())
+
+    def skill_paths(self, layers: Iterable[_Layer], directory: Path) -> Iterator[tuple[ConfigWatch, Path]]:
+        """The folders that `skills.paths` of each layer names, with what reads them."""
+        for layer in layers:
+            for name in layer.content.get("skills", {}).get("paths", ()):
+                place = environment.home() / name[2:] if name.startswith("~/") else directory / name
+                if layer.of_project and not self._project_may_name(place):
+                    self.warnings.append(
+                        ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
+                    )
+                else:
+                    yield self._named if layer.of_project else self._own, place
+
+    def _skill_folders(self) -> Iterator[tuple[ConfigWatch, Path]]:
+        for place in self.present:
+            watch = self._watch(place.of_project)
+            folders = watch.folders(place.path)
+            yield from ((watch, place.path / name) for name in ("skill", "skills") if name in folders)
+
+
+def _place(pattern: str) -> Path | None:
+    """The path that a pattern of instructions begins at; None where it is relative to the project, or a page."""
+    if pattern.startswith("~/"):
+        return environment.home() / pattern[2:]
+    return Path(pattern) if Path(pattern).is_absolute() else None
+
+
+def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """No provider gets its key from a variable that is named here."""
+    if "provider" not in content:
+        return content
+    providers = content["provider"].items()
+    entries = {id_: {key: value for key, value in entry.items() if key != "env"} for id_, entry in providers}
+    return {**content, "provider": entries}
+
+
+def _plugin_place(plugin: str, base: Path) -> str:
+    """A path is relative to the file that names it; a package's name stays."""
+    if plugin.startswith("file://"):
+        return plugin
+    if plugin.startswith("~/"):
+        return (environment.home() / plugin[2:]).as_uri()
+    is_path = plugin.startswith(("./", "../", "/")) or plugin.endswith(".py")
+    return (base / plugin).resolve().as_uri() if is_path else plugin
+
+
+def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
+    """The steps after the last layer: rewrites legacy forms, applies flags over the configuration and defaults below it."""
+    config = dict(merged)
+    modes = {name: {**mode, "mode": "primary"} for name, mode in config.get("mode", {}).items()}
+    config["agent"] = deep_merge(config.get("agent", {}), modes)
+    permission = deep_merge(config.get("permission", {}), _flag_permission(flags))
+    if permission := with_legacy_tools(permission, config.get("tools", {})):
+        config["permission"] = permission
+    config["plugin"] = [plugin.source for plugin in distinct(map(Extension, config.get("plugin", [])))]
+    config["keybinds"] = {**_default_keybinds(), **config.get("keybinds", {})}
+    if config.get("autoshare") and "share" not in config:
+        config["share"] = "auto"
+    forced = {"auto": flags.disable_autocompact, "prune": flags.disable_prune}
+    off = {key: False for key, disabled in forced.items() if disabled}
+    if off:
+        config["compaction"] = {**config.get("compaction", {}), **off}
+    return {"username": _username(), "mode": {}, "command": {}, **config}
+
+
+def _flag_permission(flags: Flags) -> dict[str, Any]:
+    if not flags.permission:
+        return {}
+    layer = parse_literal(f'{{"permission": {flags.permission}\n}}', "OPENCODE_PERMISSION")
+    return dict(layer["permission"])
+
+
+@cache
+def _default_keybinds() -> dict[str, str]:
+    """The keybinds of OpenCode's terminal client, which reads them from the server."""
+    found: dict[str, str] = json.loads(resources.files(__package__).joinpath("keybinds.json").read_text())
+    return found
+
+
+@cache
+def _username() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None

@@ -1,0 +1,212 @@
+"""One layer: text → substituted text → JSON → a validated model. And layers merged: objects recursively, arrays replaced, except
+`plugin` and `instructions`, which are concatenated. Nothing here touches the disk; `{file:}` asks its caller."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from app.project.config import jsonc
+from app.project.config.errors import ConfigInvalidError, ConfigJsonError, describe
+from app.schema.config import Config
+from app.util import environment
+from app.util.bounds import DEEPEST, is_deeper
+from app.util.environment import is_servers_own
+from app.util.project_files import MAX_ALL_BYTES
+
+_ADD_UP = ("plugin", "instructions")
+
+
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """A new object; a key that both have keeps its place in `base`, which is what orders permission rules."""
+    merged = dict(base)
+    for key, value in over.items():
+        present = merged.get(key)
+        if isinstance(present, Mapping) and isinstance(value, Mapping):
+            value = deep_merge(present, value)
+        merged[key] = value
+    return merged
+
+
+def difference(update: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
+    """What `update` says differently than `present`."""
+    changes: dict[str, Any] = {}
+    for key, value in update.items():
+        before = present.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = difference(value, before)
+            if not value:
+                continue
+        if key not in present or value != before:
+            changes[key] = value
+    return changes
+
+
+def merge_layer(base: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    merged = deep_merge(_without_retyped_mcp(base, layer), layer)
+    for key in _ADD_UP:
+        if key in base and key in layer:
+            merged[key] = list(dict.fromkeys([*base[key], *layer[key]]))
+    return merged
+
+
+def _without_retyped_mcp(base: Mapping[str, Any], layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Drops the old entry of an MCP server that changes its type: the fields of one type are errors in the other."""
+    after = layer.get("mcp", {})
+
+    def stays(name: str, entry: Mapping[str, Any]) -> bool:
+        types = {entry.get("type"), after.get(name, {}).get("type")} - {None}
+        return len(types) < 2
+
+    if not after or "mcp" not in base:
+        return base
+    return {**base, "mcp": {name: entry for name, entry in base["mcp"].items() if stays(name, entry)}}
+
+
+def servers_apart(operators: Mapping[str, Any], projects: Mapping[str, Any]) -> dict[str, Any]:
+    """The MCP servers of the operator's layers and of the project's. None is made of parts of both: a header or a variable of the
+    operator's would go to an address or a program of the project's. But each may switch the other's on and off."""
+
+    def of(name: str) -> dict[str, Any]:
+        operator, project = operators.get(name, {}), projects.get(name, {})
+        if "type" not in project:
+            return deep_merge(operator, project)
+        return deep_merge(project, {} if "type" in operator else operator)
+
+    return {name: of(name) for name in {**operators, **projects}}
+
+
+def programs_apart(operators: Any, projects: Any) -> Any:
+    """The same of language servers and formatters. Either may switch all of them off."""
+    if not isinstance(operators, Mapping) or not isinstance(projects, Mapping):
+        return False if False in (operators, projects) else operators or projects
+
+    def of(name: str) -> Mapping[str, Any]:
+        operator, project = operators.get(name, {}), projects.get(name, {})
+        if "command" in project or not operator:
+            return dict(project)
+        return {**operator, **{key: value for key, value in project.items() if key == "disabled"}}
+
+    return {name: of(name) for name in {**operators, **projects}}
+
+
+M = TypeVar("M", bound=BaseModel)
+
+_TOKEN = re.compile(rf"{jsonc.STRING}|{jsonc.COMMENT}|\{{(?:env|file):[^{{}}\n]*\}}", re.S)
+_ENV = re.compile(r"\{env:([^{}]*)\}")
+_FILE = re.compile(r"\{file:([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """The sources of `{env:NAME}` and `{file:path}`. `read` returns None for a missing file."""
+
+    environ: Mapping[str, str]
+    read: Callable[[Path], str | None]
+
+    def variable(self, name: str) -> str:
+        return "" if is_servers_own(name) else self.environ.get(name, "")
+
+
+def parse_layer(text: str, path: str, base: Path | None, values: Substitution) -> dict[str, Any]:
+    """`path` is what errors name, `base` the directory that relative `{file:}` paths start from."""
+    return parse_literal(substitute(text, path, base, values), path)
+
+
+def parse_literal(text: str, path: str) -> dict[str, Any]:
+    """As `parse_layer`, with nothing substituted."""
+    return validate(Config, _json(text, path), path, lambda where: jsonc.line_of(text, where)).layer()
+
+
+def validate(model: type[M], data: Any, path: str, line_of: Callable[[Sequence[str | int]], int | None]) -> M:
+    if not isinstance(data, dict):
+        raise ConfigInvalidError(path, f"an object is needed here, this is {_kind(data)}", line=1)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        issues = [_with_line(issue, line_of) for issue in describe(error, data, model)]
+        message = "; ".join(_sentence(issue) for issue in issues)
+        raise ConfigInvalidError(path, message, issues, issues[0].get("line")) from error
+
+
+def _with_line(issue: dict[str, Any], line_of: Callable[[Sequence[str | int]], int | None]) -> dict[str, Any]:
+    line = line_of([*issue["path"], *issue.get("keys", [])])
+    return issue if line is None else {**issue, "line": line}
+
+
+def _sentence(issue: dict[str, Any]) -> str:
+    field = ".".join(map(str, issue["path"]))
+    return f"{field}: {issue['message']}" if field else str(issue["message"])
+
+
+def _json(text: str, path: str) -> Any:
+    try:
+        found = jsonc.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigJsonError(path, f"{error.msg} (column {error.colno})", error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigJsonError(path, str(error)) from error
+    if is_deeper(found, DEEPEST):
+        raise ConfigJsonError(path, f"it is nested more than {DEEPEST} deep")
+    return found
+
+
+def _kind(data: Any) -> str:
+    return {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(data), "a number")
+
+
+def substitute(text: str, path: str, base: Path | None, values: Substitution) -> str:
+    if "{env:" not in text and "{file:" not in text:
+        return text
+    left = MAX_ALL_BYTES
+
+    def counted(value: str) -> str:
+        nonlocal left
+        left -= len(value)
+        if left < 0:
+            raise ConfigInvalidError(path, f"what its variables and files stand for is longer than {MAX_ALL_BYTES // 2**20} MiB")
+        return value
+
+    def token(match: re.Match[str]) -> str:
+        found = match.group()
+        if found.startswith("/") or "{" not in found:
+            return found
+        in_string = found.startswith('"')
+        found = _ENV.sub(lambda name: _env_text(counted(values.variable(name[1])), in_string), found)
+        line = text.count("\n", 0, match.start()) + 1 if "{file:" in found else 0
+        return _FILE.sub(lambda name: counted(_file_text(name[1], path, line, base, values)), found)
+
+    return _TOKEN.sub(token, text)
+
+
+def _env_text(value: str, in_string: bool) -> str:
+    """Unchanged, as in OpenCode, unless that would end the enclosing string."""
+    if not in_string:
+        return value
+    try:
+        json.loads(f'"{value}"')
+    except json.JSONDecodeError:
+        return json.dumps(value, ensure_ascii=False)[1:-1]
+    return value
+
+
+def _file_text(name: str, path: str, line: int, base: Path | None, values: Substitution) -> str:
+    file = _named_file(name, base)
+    if file is None:
+        raise ConfigInvalidError(path, f'"{{file:{name}}}" must be absolute or start with ~/ here', line=line)
+    content = values.read(file)
+    if content is None:
+        raise ConfigInvalidError(path, f'"{{file:{name}}}" names a file that does not exist: {file}', line=line)
+    return json.dumps(content.strip(), ensure_ascii=False)[1:-1]
+
+
+def _named_file(name: str, base: Path | None) -> Path | None:
+    if name.startswith("~/"):
+        return environment.home() / name[2:]
+    if Path(name).is_absolute():
+        return Path(name)
+    return None if base is None else base / name

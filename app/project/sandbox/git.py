@@ -1,0 +1,272 @@
+"""The one place that starts git. What it works with can be written by commands, members and models, so it runs in the sandbox,
+without network: it sees what it is given and, read-only, the system.
+
+A thread with `subprocess` takes 1.5 ms to start git, an asyncio subprocess 5 ms (under uvloop). That matters because a
+snapshot is taken before every step.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
+
+from app.project.sandbox.git_repository import GitRepository, may_name_filters, problem_of
+from app.project.sandbox.sandbox import Sandbox
+from app.project.sandbox.scope import NO_WALLS, Program, Walls
+from app.util import environment
+from app.util.git_obstacles import checkout_obstacle
+from app.util.project_files import DirectoryReplaced, HeldDirectory, warn_once
+from app.util.shared_threads import SharedThreads
+
+log = logging.getLogger(__name__)
+
+_THREADS = SharedThreads(32, per_user=8, per_directory=4, name="git")
+_KEPT_VARIABLES = {
+    "GIT_EXEC_PATH",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+}
+NOT_STARTED = 127
+TIMED_OUT = 124
+TOO_MUCH_OUTPUT = 123
+_KILL_AFTER_SECONDS = 2.0
+_PROGRAMS = ("core.editor", "core.pager", "core.sshCommand", "core.askPass", "gpg.program", "credential.helper")
+"""Settings that name a program for git to run. None of these does what the server asks of git."""
+
+
+@dataclass(frozen=True)
+class GitResult:
+    """`code` is git's exit status, negative for a signal, or NOT_STARTED, TIMED_OUT or TOO_MUCH_OUTPUT."""
+
+    code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace").strip()
+
+
+@dataclass(frozen=True)
+class Git:
+    """Git as it runs in one place: in `directory`, where it sees that, `besides`, and nothing else that can be written.
+    `repository`: the one that it works with, which no file of the directory replaces; None: it needs none. `selects`: whether it
+    is told so, or looks for the repository as on a command line. `walls`: what of others it does not see either."""
+
+    sandbox: Sandbox
+    directory: HeldDirectory
+    besides: tuple[HeldDirectory, ...] = ()
+    repository: GitRepository | None = None
+    selects: bool = True
+    walls: Walls = field(default=NO_WALLS, compare=False)
+
+    async def run(
+        self,
+        *args: str | Path,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout: float = 60,
+        pass_fds: Sequence[int] = (),
+        max_bytes: int | None = None,
+    ) -> GitResult:
+        """Runs `git *args`, with `env` added to the safe environment. Never raises for a failure of git; kills it when cancelled.
+        With `max_bytes` for a command that may print any amount: with TOO_MUCH_OUTPUT, `stdout` is its first `max_bytes`."""
+        variables = {**safe_environment(), **self._selected(), **(env or {})}
+        child = _GitProcess(lambda: self._program(args, variables, cwd or self.directory.path), args, pass_fds)
+        if max_bytes is None:
+            return await _in_thread(child, lambda: child.run(stdin, timeout))
+        return await _in_thread(child, lambda: child.run_at_most(max_bytes, timeout))
+
+    def looking_for_itself(self) -> "Git":
+        """As it does on a command line."""
+        return replace(self, selects=False)
+
+    def seeing(self, *directories: Path) -> "Git":
+        """Git that sees these directories, too. Raises OSError."""
+        return replace(self, besides=(*self.besides, *map(HeldDirectory, directories)))
+
+    async def without_filters(self) -> dict[str, str]:
+        """The variables with which git runs none of the filters that the repository's own configuration names."""
+        if self.repository is not None and not await asyncio.to_thread(may_name_filters, self.repository):
+            return overrides()
+        wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
+        fields = (await self.run(*wanted)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        own = [name for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in ("local", "worktree")]
+        required = {f"{name.rpartition('.')[0]}.required": "false" for name in own}
+        return overrides([*((name, "") for name in own), *required.items()])
+
+    def _program(self, args: Sequence[str | Path], variables: Mapping[str, str], cwd: Path) -> Program:
+        """Raises OSError."""
+        if reason := self._obstacle():
+            warn_once(log, f"git is not run in {cwd}: {reason}")
+            raise OSError(reason)
+        words = ["git", *(os.fspath(arg) for arg in args)]
+        return self.sandbox.server_program(words, variables, cwd, [self.directory, *self.besides], walls=self.walls)
+
+    def _obstacle(self) -> str | None:
+        if self.repository is not None:
+            return problem_of(self.repository, is_walled=self.sandbox.is_on)
+        refused = checkout_obstacle(self.directory.real)
+        return str(refused) if refused else None
+
+    def _selected(self) -> dict[str, str]:
+        found = self.repository
+        if found is None or not self.selects:
+            return {}
+        return {"GIT_DIR": str(found.git_dir), "GIT_COMMON_DIR": str(found.common_dir), "GIT_WORK_TREE": str(found.checkout)}
+
+
+def git_of(sandbox: Sandbox, repository: GitRepository, walls: Walls = NO_WALLS) -> Git:
+    """Git for a checkout. Raises OSError if that is gone, DirectoryReplaced if it is a link by now."""
+    checkout, *outside = map(HeldDirectory, (repository.checkout, *repository.outside))
+    for held in (checkout, *outside):
+        if held.real != held.path:
+            raise DirectoryReplaced(held.path)
+    return Git(sandbox, checkout, tuple(outside), repository, walls=walls)
+
+
+async def _in_thread(child: "_GitProcess", run: Callable[[], GitResult]) -> GitResult:
+    running = asyncio.get_running_loop().run_in_executor(_THREADS, run)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        child.kill()
+        await asyncio.wait([running])
+        raise
+
+
+def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables that git needs, without those that would select another repository, ask for input or translate messages.
+
+    The user's own configuration applies (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
+    """
+    kept = {name: value for name, value in inherited.items() if name in _KEPT_VARIABLES}
+    # A repository of which parts are missing may name a program to fetch them with: no protocol is allowed.
+    fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
+    return {**environment.minimal(inherited), **kept, **fixed, **overrides()}
+
+
+def overrides(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
+    """The variables that set `settings` over all configuration. Always among them: a repository's own configuration, which its
+    commands can write, names no program for git to run here."""
+    programs = [(name, "") for name in _PROGRAMS]
+    listed = [("core.fsmonitor", "false"), ("core.hooksPath", os.devnull), *programs, *settings]
+    keys = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in enumerate(listed)}
+    values = {f"GIT_CONFIG_VALUE_{at}": value for at, (_, value) in enumerate(listed)}
+    return {"GIT_CONFIG_COUNT": str(len(listed)), **keys, **values}
+
+
+class _GitProcess:
+    """A git process and its process group. Another thread may kill it at any time, even before it starts."""
+
+    def __init__(self, make: Callable[[], Program], args: Sequence[str | Path], pass_fds: Sequence[int]) -> None:
+        self._make = make
+        self._shown = " ".join(["git", *map(str, args)])
+        self._pass_fds = pass_fds
+        self._guard = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_confined = False
+        self._killed = False
+
+    def run(self, stdin: bytes, timeout: float) -> GitResult:
+        process = self._start()
+        if isinstance(process, GitResult):
+            return process
+        try:
+            out, err = process.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            process.communicate()
+            return self._timed_out(timeout)
+        return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
+
+    def run_at_most(self, max_bytes: int, timeout: float) -> GitResult:
+        """Kills git when it prints more. Its messages go to a file: nobody reads them while its output is read."""
+        with tempfile.TemporaryFile() as messages:
+            process = self._start(messages)
+            if isinstance(process, GitResult):
+                return process
+            deadline = threading.Timer(timeout, self.kill)
+            deadline.start()
+            with process:
+                assert process.stdin is not None and process.stdout is not None
+                process.stdin.close()
+                out = process.stdout.read(max_bytes + 1)
+                if len(out) > max_bytes:
+                    self.kill()
+            deadline.cancel()
+            messages.seek(0)
+            message = messages.read().decode("utf-8", "replace").strip()
+        if len(out) > max_bytes:
+            return GitResult(TOO_MUCH_OUTPUT, out[:max_bytes], message)
+        return self._timed_out(timeout) if self._killed else GitResult(process.returncode, out, message)
+
+    def _timed_out(self, timeout: float) -> GitResult:
+        return GitResult(TIMED_OUT, b"", f"{self._shown} took longer than {timeout:g} s")
+
+    def _start(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | GitResult":
+        """The result where it does not start."""
+        try:
+            program = self._make()
+            with self._guard:
+                if self._killed:
+                    return GitResult(-signal.SIGTERM, b"", "cancelled")
+                self._is_confined = program.is_confined
+                self._process = subprocess.Popen(
+                    program.argv,
+                    cwd=program.cwd,
+                    env=program.env,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    pass_fds=self._pass_fds,
+                    start_new_session=True,
+                )
+                return self._process
+        except OSError as error:
+            return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
+
+    def kill(self) -> None:
+        """Sends SIGTERM first, so that git removes its lock files and half-written objects. Bubblewrap, with which all in the
+        sandbox ends at once, is not asked."""
+        with self._guard:
+            self._killed = True
+            if self._process is None or self._process.poll() is not None:
+                return
+            with suppress(ProcessLookupError):  # its thread has reaped it, but `poll` does not know that yet
+                signal_group(self._process.pid, signal.SIGTERM, spares_leader=self._is_confined)
+            deadline = threading.Timer(_KILL_AFTER_SECONDS, self._kill_at_last, [self._process])
+            deadline.daemon = True
+            deadline.start()
+
+    def _kill_at_last(self, process: "subprocess.Popen[bytes]") -> None:
+        with self._guard, suppress(ProcessLookupError):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def signal_group(group: int, number: int, *, spares_leader: bool) -> None:
+    """Raises ProcessLookupError if the group is gone."""
+    if not spares_leader:
+        os.killpg(group, number)
+        return
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        with suppress(OSError):
+            if pid != group and os.getpgid(pid) == group:
+                os.kill(pid, number)

@@ -1,0 +1,296 @@
+"""What a sandboxed command may reach: values, and how they follow from the directory, the configuration and what was granted."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Self
+
+from app.project.sandbox.git_repository import repository_of
+from app.schema.config import SandboxConfig
+from app.util import environment
+from app.util.project_files import DirectoryReplaced, HeldDirectory, Identity, located
+
+_OWN = tuple(map(Path, ("/proc", "/sys", "/dev")))
+"""The sandbox has its own of these, or none."""
+_CREDENTIAL_STORES = """
+.ssh .gnupg .aws .azure .kube .docker .netrc .npmrc .pypirc .git-credentials .password-store .vault-token .config/gcloud
+.config/gh .config/git/credentials .local/share/keyrings .mozilla .config/google-chrome .config/chromium .cargo/credentials.toml
+"""
+"""Of the home directory: hidden also where it, or a directory in it, is opened; not where they are named themselves."""
+
+DEFAULTS = SandboxConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A file or directory that is hidden within what is shown."""
+
+    path: Path
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFacts:
+    """What is the same for every command. `links`: top-level links of the file system (`/bin` to `usr/bin`). `toolchains`: where
+    programs of `PATH` are that are not the system's. `outputs`: the one directory of `data_dir` whose files may be shown.
+    `kernel_files`: what is writable below /proc and belongs to no process. `git_files`: what the user's git configuration is made
+    of."""
+
+    bwrap: str
+    shell: str
+    stat: str
+    is_root: bool
+    user_namespace: bool
+    home: Path
+    data_dir: Path
+    outputs: Path
+    system: tuple[Path, ...]
+    links: tuple[tuple[Path, str], ...]
+    toolchains: tuple[Path, ...]
+    masks: tuple[Mask, ...]
+    memory_kilobytes: int
+    processes: int
+    kernel_files: tuple[Path, ...] = ()
+    git_files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """What is kept from each other on a server with users, asked anew for each program. Paths without symlinks. `hidden`: the
+    roots of others. `admits`: whether a path may be opened for who works here."""
+
+    hidden: Callable[[], Iterable[str]] = tuple
+    admits: Callable[[str], bool] = lambda _: True
+
+
+NO_WALLS = Walls()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxWorkspace:
+    """The directory that a command works for, with its configuration. `worktree` is `/` outside git. `held`: the directories that
+    it works in, as they were when they were opened; none: as they are now."""
+
+    directory: Path
+    worktree: Path
+    config: SandboxConfig = DEFAULTS
+    held: tuple[HeldDirectory, ...] = ()
+    walls: Walls = field(default=NO_WALLS, compare=False)
+
+    @property
+    def top(self) -> Path:
+        return self.directory if self.worktree == Path("/") else self.worktree
+
+    def directories(self) -> tuple[HeldDirectory, ...]:
+        """The top and the directory, which is the last. Raises OSError."""
+        return (self.held or hold(self.directory, self.worktree))[:2]
+
+    def real_directories(self) -> list[Path]:
+        """The same without symlinks. Raises OSError."""
+        return [one.real for one in self.directories()]
+
+
+def hold(directory: Path, worktree: Path) -> tuple[HeldDirectory, ...]:
+    """What commands of a directory work in: the top of the checkout, the directory itself, and the git directory of a linked
+    worktree or a submodule. Raises OSError."""
+    top = HeldDirectory(directory if worktree == Path("/") else worktree)
+    below, found = HeldDirectory(directory), repository_of(top.real)
+    if directory.is_relative_to(top.path) and not below.real.is_relative_to(top.real):
+        raise DirectoryReplaced(directory)  # a link out of the checkout, as by a command
+    return (top, below, *map(HeldDirectory, found.outside if found else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPath:
+    """A file or directory as it was found: `real`, without symlinks, and `identity` are of the same moment."""
+
+    name: Path
+    real: Path
+    identity: Identity
+
+    @property
+    def is_directory(self) -> bool:
+        return self.real.is_dir()
+
+    @classmethod
+    def of(cls, held: HeldDirectory) -> Self:
+        return cls(held.path, held.real, held.identity)
+
+
+def found_paths(paths: Iterable[Path | None]) -> list[FoundPath]:
+    """Without those that are not there."""
+    found = []
+    for path in filter(None, paths):
+        with suppress(OSError):
+            found.append(FoundPath(path, *located(path)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxScope:
+    """`directory` is where the command starts, `project` the top of the checkout. `write` and `read` are real paths; `spellings`
+    are names of some that contain a symbolic link. `identities`: what must stand at the paths, which others could replace.
+    `private` holds the own home and /tmp of the project's commands; None: both are empty."""
+
+    directory: Path
+    project: Path
+    write: tuple[Path, ...]
+    read: tuple[Path, ...]
+    spellings: tuple[tuple[Path, Path], ...]
+    masks: tuple[Mask, ...]
+    network: bool
+    private: Path | None
+    identities: tuple[tuple[Path, Identity], ...] = ()
+
+
+def scope_of(
+    machine: MachineFacts,
+    workspace: SandboxWorkspace,
+    directory: Path,
+    granted: Iterable[Path] = (),
+    approved: Iterable[Path] = (),
+    named: Iterable[FoundPath] = (),
+) -> SandboxScope:
+    """`granted`: paths outside of the project that the user has allowed this command, files or directories. `approved`:
+    directories that they have allowed for good: wide ones and the system's are opened only where a command names them. `named`:
+    what it sees besides, read-only. Raises OSError if the project is gone."""
+    config, admits = workspace.config, workspace.walls.admits
+    held = workspace.held or hold(workspace.directory, workspace.worktree)
+
+    def may_open(real: Path) -> bool:
+        return may_be_granted(real, machine) and admits(str(real))
+
+    opened = found_paths(opened_for(path, machine) for path in granted if may_open(_real(path)))
+    always = (place for place in found_paths(approved) if place.is_directory and not _is_wide(place.real, machine))
+    configured, shown = (
+        [place for place in found_paths(map(_expanded, names)) if may_be_granted(place.real, machine)]
+        for names in (config.write, config.read)
+    )
+    write = [*configured, *(place for place in (*opened, *always) if may_open(place.real))]
+    return _scope(machine, workspace, directory, held, write=write, read=[*shown, *named])
+
+
+def _scope(
+    machine: MachineFacts,
+    workspace: SandboxWorkspace,
+    directory: Path,
+    held: Sequence[HeldDirectory],
+    *,
+    write: Sequence[FoundPath],
+    read: Sequence[FoundPath],
+) -> SandboxScope:
+    of_work = list(map(FoundPath.of, held))
+    places = [*read, *write, *of_work]
+    return SandboxScope(
+        directory=directory,
+        project=held[0].real,
+        write=tuple(dict.fromkeys(place.real for place in (*of_work, *write))),
+        read=tuple(dict.fromkeys(place.real for place in read)),
+        spellings=_spellings(places),
+        masks=(*_masks(machine, [place.real for place in places]), *_others(workspace.walls)),
+        network=workspace.config.network is not False,
+        private=private_directory(machine.data_dir, held[0].real),
+        identities=_identities(places),
+    )
+
+
+def server_scope(
+    machine: MachineFacts, directory: Path, write: Sequence[HeldDirectory], read: Iterable[Path], walls: Walls = NO_WALLS
+) -> SandboxScope:
+    """What a program of the server's own sees, such as git. Raises OSError."""
+    places = list(map(FoundPath.of, write))
+    shown = [place.real for place in places]
+    return SandboxScope(
+        directory=directory,
+        project=shown[0],
+        write=tuple(dict.fromkeys(shown)),
+        read=tuple(dict.fromkeys(read)),
+        spellings=_spellings(places),
+        masks=(*_masks(machine, shown), *_others(walls)),
+        network=False,
+        private=None,
+        identities=_identities(places),
+    )
+
+
+def _spellings(places: Sequence[FoundPath]) -> tuple[tuple[Path, Path], ...]:
+    return tuple(dict.fromkeys((place.real, place.name) for place in places if place.real != place.name))
+
+
+def _identities(places: Sequence[FoundPath]) -> tuple[tuple[Path, Identity], ...]:
+    """Of each mount: what is at a path may be replaced between two of them."""
+    return tuple({path: place.identity for place in places for path in (place.real, place.name)}.items())
+
+
+def private_directory(data_dir: Path, top: Path) -> Path:
+    """Of a checkout's top, without symlinks, as it was opened: another one's home is never shown instead."""
+    return data_dir / "sandbox" / sha256(os.fsencode(top)).hexdigest()[:16]
+
+
+def may_be_granted(path: Path, machine: MachineFacts) -> bool:
+    """Never the server's own files, whoever allows it: they hold the keys and the conversations of all."""
+    if path.is_relative_to(machine.data_dir):
+        return path.is_relative_to(machine.outputs) and path != machine.outputs
+    return path != Path("/") and not any(path.is_relative_to(own) for own in _OWN)
+
+
+def is_private(path: Path, machine: MachineFacts) -> bool:
+    """Keys of the home directory, or the server's other roots."""
+    stores = (machine.home / name for name in _CREDENTIAL_STORES.split())
+    return any(path.is_relative_to(hidden) for hidden in (*stores, *(mask.path for mask in machine.masks)))
+
+
+def opened_for(path: Path, machine: MachineFacts) -> Path | None:
+    """What is opened so that a command can work with `path`. A file can be replaced only if its directory is writable, so that is
+    opened, unless it is a wide one: then the file alone, which has to exist. None where nothing can be."""
+    if path.is_dir():
+        return path
+    parent = next(above for above in path.parents if above.exists())
+    if path.exists() and (_is_wide(parent, machine) or path.is_relative_to(machine.data_dir)):
+        return path
+    return parent if parent != Path("/") else None
+
+
+def _is_wide(directory: Path, machine: MachineFacts) -> bool:
+    if any(directory.is_relative_to(path) for path in machine.system):
+        return True
+    return len(directory.parts) <= 2 or machine.home.is_relative_to(directory) or machine.data_dir.is_relative_to(directory)
+
+
+def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
+    """The credential stores that lie in something that is shown. To hide what is not there would make it."""
+    for name in _CREDENTIAL_STORES.split():
+        store = machine.home / name
+        if any(store.is_relative_to(path) for path in shown) and store.exists():
+            yield Mask(store, store.is_dir())
+
+
+def _others(walls: Walls) -> Iterator[Mask]:
+    """The roots of others, also where they lie in the system's directories or a toolchain's."""
+    return (Mask(root, is_directory=True) for root in map(Path, walls.hidden()) if root.is_dir())
+
+
+def _expanded(name: str) -> Path:
+    return environment.home() / name[2:] if name.startswith("~/") else Path(name)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`env` None: the environment of the server. `scope` None: it is not confined."""
+
+    argv: Sequence[str]
+    cwd: Path
+    env: Mapping[str, str] | None = None
+    scope: SandboxScope | None = None
+
+    @property
+    def is_confined(self) -> bool:
+        """It runs in a PID namespace, which ends with it."""
+        return self.scope is not None

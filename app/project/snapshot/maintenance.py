@@ -1,0 +1,115 @@
+"""What is done with snapshots beside taking them: the limit on their disk space, those of another program, checks for
+`opensession doctor`, and collecting those of checkouts that no server has open."""
+
+import re
+import time
+from collections.abc import Collection, Iterable
+from functools import partial
+from pathlib import Path
+
+from app.project.sandbox.git import Git, GitResult
+from app.project.sandbox.sandbox import OFF
+from app.project.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
+from app.project.snapshot.repository import Repository
+from app.record.maintenance import Finding
+from app.record.postgres import Locks
+from app.util.project_files import HeldDirectory
+
+_TIMEOUT_SECONDS = 600
+_HASH = re.compile("[0-9a-f]{40}")
+_REMEASURE_SECONDS = 60
+_KEPT_IF_FULL_SECONDS = (3 * 24 * 3600, 24 * 3600)
+
+
+class SnapshotQuota:
+    """`most`: bytes; None for no limit."""
+
+    def __init__(self, max_bytes: int | None) -> None:
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._measured_at = float("-inf")
+
+    @property
+    def is_full(self) -> bool:
+        return self._max_bytes is not None and self._size > self._max_bytes
+
+    async def require_room(self, repository: Repository) -> None:
+        """Raises SnapshotFailed if the snapshots were too large at the last measurement."""
+        if self._max_bytes is None:
+            return
+        if time.monotonic() - self._measured_at > _REMEASURE_SECONDS:
+            self._size, self._measured_at = await repository.size(), time.monotonic()
+        if self.is_full:
+            raise SnapshotFailed(
+                f"those of this checkout take {self._size} bytes, and {self._max_bytes} are allowed "
+                "(OPENSESSION_MAX_SNAPSHOT_BYTES)"
+            )
+
+    async def make_room(self, repository: Repository) -> None:
+        """Deletes older snapshots until the rest fits, but keeps those of the last day. The caller holds the lock."""
+        for kept in _KEPT_IF_FULL_SECONDS:
+            if self._max_bytes is None or await repository.size() <= self._max_bytes:
+                break
+            await repository.collect(kept, is_alone=True)
+        self._measured_at = float("-inf")
+
+
+async def complete_trees(git_dir: Path, trees: Collection[str]) -> set[str]:
+    """Those of the trees whose files are all there. Writes nothing to the repository. Raises SnapshotFailed."""
+    wanted = sorted(filter(_HASH.fullmatch, trees))
+    if not wanted:
+        return set()
+    checked = await _git(git_dir, ["cat-file", "--batch-check"], wanted)
+    found = {line.split()[0] for line in checked.text.splitlines() if line.split()[1:2] == ["tree"]}
+    if not found or await _is_complete(git_dir, found):
+        return found
+    return {tree for tree in found if await _is_complete(git_dir, {tree})}
+
+
+async def _is_complete(git_dir: Path, trees: Collection[str]) -> bool:
+    listed = await _git(git_dir, ["rev-list", "--objects", "--missing=print", "--no-object-names", "--stdin"], sorted(trees))
+    return not any(line.startswith(b"?") for line in listed.stdout.splitlines())
+
+
+async def _git(git_dir: Path, args: list[str], lines: Collection[str]) -> GitResult:
+    environment = {"GIT_DIR": str(git_dir), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
+    stdin = "".join(f"{line}\n" for line in lines).encode()
+    result = await Git(OFF, HeldDirectory(git_dir)).run(*args, env=environment, stdin=stdin, timeout=_TIMEOUT_SECONDS)
+    if not result.ok:
+        raise SnapshotFailed(f"git {args[0]} in {git_dir}: {result.stderr}")
+    return result
+
+
+SUBJECT = "snapshots"
+
+
+async def check(data_dir: Path, locks: Locks | None = None) -> list[Finding]:
+    places = sorted(path for path in (data_dir / "snapshot").glob("*/*") if (path / "HEAD").exists())
+    found = [finding for place in places if (finding := await _check_one(place, locks)) is not None]
+    return found or [Finding(SUBJECT, "fine", f"{len(places)} repositories, all sound")]
+
+
+async def _check_one(place: Path, locks: Locks | None) -> Finding | None:
+    async with repository_lock(place, locks).held():
+        args = ["fsck", "--full", "--no-dangling", "--no-progress"]
+        result = await Git(OFF, HeldDirectory(place)).run(*args, env={"GIT_DIR": str(place)}, timeout=_TIMEOUT_SECONDS)
+    if result.ok:
+        return None
+    reason = (result.stderr or result.text).splitlines()
+    return Finding(
+        SUBJECT,
+        "fault",
+        f"{place} is damaged ({reason[0] if reason else f'git fsck ended with {result.code}'})",
+        "move it away: new snapshots start from scratch, and steps before that can no longer be reverted",
+        partial(place.rename, place.with_name(f"{place.name}.damaged")),
+    )
+
+
+async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks: Locks) -> None:
+    """Of projects. Raises SnapshotFailed."""
+    for project_id in sorted(project_ids):
+        for git_dir in sorted((data_dir / "snapshot" / project_id).glob("*")):
+            if (git_dir / "refs" / "keep").is_dir():
+                async with collection_lock(git_dir.absolute(), locks).held():
+                    place = git_dir.absolute()
+                    await Repository(place, Git(OFF, HeldDirectory(place)), place, "", []).collect()

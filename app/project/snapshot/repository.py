@@ -1,0 +1,406 @@
+"""The git repository of the snapshots, in the data directory. Its work tree is a checkout, or a directory without git.
+
+It has no commits. Its index follows the checkout, and a snapshot is a tree written from the index. A ref for each tree
+(`refs/keep/<tree>`, whose mtime is the time of the last use) protects it from `git gc`.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path, PurePath
+
+from app.project.sandbox.git import TIMED_OUT, Git, GitResult
+from app.project.snapshot.capture import PathState, path_state
+from app.project.snapshot.lock import SnapshotFailed
+from app.project.snapshot.trees import (
+    LINK,
+    Entry,
+    TreeChange,
+    batch,
+    changes,
+    checked,
+    is_utf8,
+    names,
+    nul_separated,
+    tree_entries,
+)
+from app.util import clock
+from app.util.project_files import HeldDirectory, is_below, read_bytes, warn_once
+
+log = logging.getLogger(__name__)
+
+KEPT_SECONDS = 7 * 24 * 3600
+_KEEP_AGAIN_SECONDS = 3600
+_TIMEOUT_SECONDS = 60
+_LONG_TIMEOUT_SECONDS = 600
+_SMALL_TIMEOUT_SECONDS = 15
+"""For a list of the files of a directory without git, which are few: git waits for a FIFO that it reads rules from."""
+# Stores bytes unchanged: no line endings, filters (LFS), keywords or encodings. This file overrides every .gitattributes.
+_ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
+_CONFIG = {
+    "core.autocrlf": "false",
+    "core.attributesFile": "/dev/null",
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.symlinks": "true",
+    "core.quotePath": "false",
+    "core.filemode": "true",
+    "core.ignorecase": "false",
+    "core.fsync": "none",
+    "core.looseCompression": "1",
+    "gc.packRefs": "false",
+    "gc.cruftPacks": "false",
+    "gc.writeCommitGraph": "false",
+}
+_INIT_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_DEFAULT_HASH": "sha1",
+    "GIT_DEFAULT_REF_FORMAT": "files",
+}
+_NO_BLOB = "0" * 40
+_IGNORE_FILE = ".ignore"
+"""Rules as in `.gitignore`, which search tools know."""
+
+Signature = tuple[int, int, int]
+
+
+class Repository:
+    """Git's plumbing, one method per command. Paths are relative to the worktree. Every failure raises SnapshotFailed."""
+
+    def __init__(
+        self, git_dir: Path, project: Git, worktree: Path, scope: str, exclude: Iterable[str], excluded_names: Iterable[str] = ()
+    ) -> None:
+        """`project`: git in the checkout, with its own repository; without one for a directory without git. `scope`: the covered
+        directory below the worktree, "" for all of it. `exclude`: directories to exclude; `excluded_names`: all so named."""
+        self.git_dir = git_dir
+        self._project = project
+        self._has_project = project.repository is not None
+        self._has_ignore_files = False
+        self._is_configured = False
+        self._worktree = worktree
+        self._pathspec = ["--", scope] if scope else []
+        self._exclude = [*(f"{name}/" for name in excluded_names), *map(_ignore_line, exclude)]
+        self._options = _options(_CONFIG)
+        self._project_exclude: Path | None = None
+        # Where git has the user's ignore rules unless its configuration names another file.
+        self._ignore_file = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
+        self._project_exclude_read: tuple[PathState | None] | None = None
+        self._kept: dict[str, float] = {}
+        self._environment = {
+            "GIT_DIR": str(git_dir),
+            "GIT_WORK_TREE": str(worktree),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_LITERAL_PATHSPECS": "1",
+        }
+
+    # Set-up; the caller holds the lock.
+
+    async def prepare(self) -> None:
+        """Creates the repository if it is missing."""
+        (self.git_dir / "index.lock").unlink(missing_ok=True)
+        if not (self.git_dir / "info" / "attributes").exists():
+            await self._create()
+        if not self._is_configured:
+            await (self._read_project_configuration() if self._has_project else self._read_user_configuration())
+            self._is_configured = True
+        await asyncio.to_thread(self._write_rules)
+
+    async def _create(self) -> None:
+        self._kept.clear()
+        self._project_exclude_read = None
+        self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        made = replace(self._project, directory=HeldDirectory(self.git_dir), besides=(), repository=None)
+        result = await made.run("init", "--quiet", "--bare", "--template=", self.git_dir, env=_INIT_ENVIRONMENT)
+        if not result.ok:
+            raise SnapshotFailed(f"git init: {result.stderr}")
+        (self.git_dir / "info").mkdir(exist_ok=True)
+        (self.git_dir / "refs" / "keep").mkdir(exist_ok=True)
+        # Written last and atomically: this file marks a complete repository.
+        attributes = self.git_dir / "info" / "attributes.new"
+        attributes.write_text(_ATTRIBUTES)
+        attributes.replace(self.git_dir / "info" / "attributes")
+
+    async def _read_project_configuration(self) -> None:
+        """Reads the project's ignore rules outside of .gitignore files."""
+        ignore_file, exclude = await asyncio.gather(
+            self._project.run("config", "--path", "--get", "core.excludesFile"),
+            self._project.run("rev-parse", "--git-path", "info/exclude"),
+        )
+        if ignore_file.ok:
+            self._ignore_file = self._worktree / ignore_file.text
+        self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
+
+    async def _read_user_configuration(self) -> None:
+        """Of a directory without git. What may stand there as `.git` is not asked: git is told of this repository alone."""
+        ignore_file = await self._own_git().run(
+            *("config", "--path", "--get", "core.excludesFile"), env={"GIT_DIR": str(self.git_dir)}
+        )
+        if ignore_file.ok:
+            self._ignore_file = self._worktree / ignore_file.text
+        if self.index_signature():
+            args = ["ls-files", "-z", "-c", "--", f":(glob)**/{_IGNORE_FILE}"]
+            self._has_ignore_files = bool((await self._git(args, env={"GIT_LITERAL_PATHSPECS": "0"})).stdout)
+
+    def _write_rules(self) -> None:
+        """Git waits for a FIFO, if that is what the project's configuration names."""
+        named = {"core.excludesFile": str(self._ignore_file)} if self._ignore_file.is_file() else {}
+        self._options = _options({**_CONFIG, **named})
+        read = path_state(str(self._project_exclude), follow_symlinks=True) if self._project_exclude else None
+        target = self.git_dir / "info" / "exclude"
+        if self._project_exclude_read == (read,) and target.exists():
+            return
+        theirs = self._ignored_by_project(self._project_exclude) if self._project_exclude else ""
+        lines = [*theirs.splitlines(), *self._exclude]
+        target.write_text("".join(f"{line}\n" for line in lines), errors="surrogateescape")
+        self._project_exclude_read = (read,)
+
+    def _ignored_by_project(self, exclude: Path) -> str:
+        tops = [os.path.realpath(place) for place in (self._worktree, exclude.parent.parent)]
+        try:
+            found = read_bytes(exclude, lambda real: any(is_below(real, top) for top in tops))
+        except OSError as error:
+            warn_once(log, f"left out of what snapshots ignore: {error}")
+            return ""
+        return (found or b"").decode("utf-8", "surrogateescape")
+
+    @property
+    def rule_files(self) -> list[str]:
+        """The files with ignore rules outside of the worktree, missing ones too. Call after `prepare`."""
+        return [str(path) for path in (self._project_exclude, self._ignore_file) if path is not None]
+
+    # The index; the caller holds the lock, whose descriptor git inherits.
+
+    async def listed(self, lock: int | None) -> list[str]:
+        """Paths that differ from the index: new, modified, deleted or of another type. Unordered, with duplicates; nested
+        repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them.
+        """
+        return await self._files(["-o", "-m"], lock, _TIMEOUT_SECONDS if self._has_project else _SMALL_TIMEOUT_SECONDS)
+
+    async def all_files(self, lock: int | None, timeout: float) -> list[str]:
+        """Those in the index and those that a snapshot would add."""
+        return await self._files(["-c", "-o"], lock, timeout)
+
+    async def _files(self, kinds: Sequence[str], lock: int | None, timeout: float) -> list[str]:
+        args = ["ls-files", "-z", *kinds, "--exclude-standard", *self._pathspec]
+        result = await self._git(args, lock=lock, timeout=timeout)
+        listed = [name for name in names(result.stdout) if is_utf8(name)]
+        return listed if self._has_project else await self._without_left_out(listed, lock)
+
+    async def _without_left_out(self, listed: list[str], lock: int | None) -> list[str]:
+        """By the `.ignore` files of a directory without git: git knows one name of such files at a time."""
+        self._has_ignore_files = self._has_ignore_files or any(name.rpartition("/")[2] == _IGNORE_FILE for name in listed)
+        if not self._has_ignore_files:
+            return listed
+        args = ["ls-files", "-z", "-o", "-i", "--directory", f"--exclude-per-directory={_IGNORE_FILE}"]
+        left_out = set(names((await self._git(args, lock=lock)).stdout))
+        return [name for name in listed if left_out.isdisjoint([name, *(f"{folder}/" for folder in PurePath(name).parents)])]
+
+    async def files_and_ignored(self) -> tuple[list[str], set[str]]:
+        """Absolute paths of the files in the index, and of the ignored files and directories."""
+        args = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"]
+        args += ["--untracked-files=all", "--ignored=matching", *self._pathspec]
+        lines = names((await self._git(args)).stdout)
+        added = [line[3:] for line in lines if line.startswith("A")]  # which everything in the index is: there is no commit
+        ignored = [line[3:].removesuffix("/") for line in lines if line.startswith("!!")]
+        return [f"{self._worktree}/{path}" for path in added], {f"{self._worktree}/{path}" for path in ignored}
+
+    async def tracked_though_ignored(self) -> list[str]:
+        """Files that the project's repository tracks although its ignore rules match them."""
+        if not self._has_project:
+            return []
+        args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
+        result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
+        return [name for name in names(result.stdout) if is_utf8(name)] if result.ok else []
+
+    async def update(self, paths: Iterable[str], lock: int | None) -> None:
+        """Updates each path in the index from the worktree, or removes it."""
+        args = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace", "-z", "--stdin"]
+        options = await self._options_for_first_update() if self.index_signature() is None else ()
+        await self._git(args, stdin=nul_separated(paths), lock=lock, options=options, timeout=_LONG_TIMEOUT_SECONDS)
+
+    async def _options_for_first_update(self) -> Sequence[str]:
+        """Writes all contents into one pack, seven times faster than loose objects. Older git would make a pack for each."""
+        version = await self._project.run("version")
+        numbers = [int(number) for number in re.findall(r"\d+", version.text)[:2]]
+        return ("-c", "core.bigFileThreshold=1") if numbers >= [2, 37] else ()
+
+    async def put(self, links: Mapping[str, bytes], removed: Iterable[str], lock: int | None) -> None:
+        """Adds links with these targets to the index and removes paths, regardless of the worktree."""
+        lines = [f"0 {_NO_BLOB}\t{path}" for path in removed]
+        lines += [f"{LINK} {self._store_blob(target)}\t{path}" for path, target in links.items()]
+        await self._git(["update-index", "-z", "--index-info"], stdin=nul_separated(lines), lock=lock)
+
+    async def refresh(self, lock: int | None) -> None:
+        """Refreshes the index, so that `listed` does not read files again that were only touched."""
+        if self.index_signature():
+            await self._git(["update-index", "-q", "--refresh"], lock=lock)
+
+    async def write_tree(self, lock: int | None) -> str:
+        return (await self._git(["write-tree"], lock=lock)).text
+
+    async def tree_with(self, tree: str, changed: Mapping[str, Entry | None], lock: int | None) -> str:
+        """Writes a tree with these entries changed; None removes one. The index does not change."""
+        scratch = self.git_dir / "index.scratch"
+        aside = {"GIT_INDEX_FILE": str(scratch)}
+        removed = [f"0 {_NO_BLOB}\t{path}" for path, entry in changed.items() if entry is None]
+        put = [f"{entry.mode} {entry.blob}\t{path}" for path, entry in changed.items() if entry is not None]
+        lines = nul_separated([*removed, *put])
+        try:
+            scratch.with_name("index.scratch.lock").unlink(missing_ok=True)
+            await self._git(["read-tree", checked(tree)], lock=lock, env=aside)
+            await self._git(["update-index", "--replace", "-z", "--index-info"], stdin=lines, lock=lock, env=aside)
+            return (await self._git(["write-tree"], lock=lock, env=aside)).text
+        finally:
+            scratch.unlink(missing_ok=True)
+
+    def index_signature(self) -> Signature | None:
+        """Changes whenever the index is written, because git replaces the file."""
+        try:
+            found = (self.git_dir / "index").stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def drop_index(self) -> None:
+        for name in ("index", "index.lock"):
+            (self.git_dir / name).unlink(missing_ok=True)
+
+    def keep(self, tree: str) -> None:
+        """Protects a tree from `collect` for seven days from now."""
+        now = clock.now_ms() / 1000
+        if now - self._kept.get(tree, 0) <= _KEEP_AGAIN_SECONDS:
+            return
+        whole = self.git_dir / f"keep.{tree}"
+        try:
+            whole.write_text(f"{tree}\n")
+            whole.replace(self.git_dir / "refs" / "keep" / tree)  # a backup never sees half of one
+        except OSError as error:
+            raise SnapshotFailed(str(error)) from error
+        self._kept[tree] = now
+
+    def _store_blob(self, content: bytes) -> str:
+        """Writes a loose object as `git hash-object -w` does, without a process."""
+        stored = b"blob %d\0%s" % (len(content), content)
+        object_id = hashlib.sha1(stored, usedforsecurity=False).hexdigest()
+        path = self.git_dir / "objects" / object_id[:2] / object_id[2:]
+        path.parent.mkdir(exist_ok=True)
+        temporary = path.with_name(f"tmp_obj_{object_id[2:]}")
+        temporary.write_bytes(zlib.compress(stored))
+        temporary.replace(path)
+        return object_id
+
+    async def adopt(self, source: Path, trees: Iterable[str]) -> None:
+        """Copies trees with all their objects from another repository into one pack, and keeps them."""
+        wanted = [checked(tree) for tree in trees]
+        objects = re.sub(r'(["\\])', r"\\\1", str(source / "objects"))
+        alternates = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"'}  # a list that colons separate
+        args = ["pack-objects", "-q", "--revs", "--delta-base-offset", str(self.git_dir / "objects" / "pack" / "pack")]
+        lines = "".join(f"{tree}\n" for tree in wanted).encode()
+        await self._git(args, stdin=lines, env=alternates, timeout=_LONG_TIMEOUT_SECONDS, seen=[source])
+        for tree in wanted:
+            self.keep(tree)
+
+    # Reading; needs no lock.
+
+    async def entries(self, tree: str, paths: Iterable[str]) -> dict[str, Entry]:
+        """The files and links among `paths` in the tree."""
+        found: dict[str, Entry] = {}
+        remaining = iter(paths)
+        while some := list(islice(remaining, 500)):
+            wanted = set(some)
+            result = await self._git(["ls-tree", "-z", "--full-tree", checked(tree), "--", *some])
+            found.update(entry for entry in tree_entries(result.stdout) if entry[0] in wanted)
+        return found
+
+    async def blobs(self, blob_ids: Iterable[str]) -> dict[str, bytes]:
+        """Contents by id, without missing objects."""
+        wanted = list(dict.fromkeys(blob_ids))
+        if not wanted:
+            return {}
+        result = await self._git(["cat-file", "--batch"], stdin="".join(f"{blob}\n" for blob in wanted).encode())
+        return dict(batch(result.stdout))
+
+    async def changed(self, before: str, after: str) -> list[str]:
+        return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
+
+    async def changes(self, before: str, after: str) -> list[TreeChange]:
+        return changes((await self._diff(["--raw", "--numstat", "--patch", "--full-index", "-z"], before, after)).stdout)
+
+    async def diff_text(self, before: str, after: str) -> str:
+        return (await self._diff(["--patch"], before, after)).text
+
+    async def _diff(self, form: Sequence[str], before: str, after: str) -> GitResult:
+        args = ["diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", *form]
+        return await self._git([*args, checked(before), checked(after), *self._pathspec])
+
+    # Housekeeping.
+
+    async def collect(self, kept_seconds: float = KEPT_SECONDS, *, is_alone: bool = False) -> None:
+        """Deletes snapshots that were last used longer ago. Their objects are deleted a day later, because other work may need
+        them; at once with `is_alone`, when the caller holds the lock."""
+        await asyncio.to_thread(self._drop_old_refs, kept_seconds)
+        await self._git(["gc", "--quiet", "--prune=now" if is_alone else "--prune=1.day.ago"], timeout=_LONG_TIMEOUT_SECONDS)
+
+    async def size(self) -> int:
+        """Bytes on disk; 0 before the first snapshot."""
+        if not (self.git_dir / "HEAD").exists():
+            return 0
+        counts = dict(line.split(": ") for line in (await self._git(["count-objects", "-v"])).text.splitlines())
+        return (int(counts["size"]) + int(counts["size-pack"])) * 1024
+
+    def _drop_old_refs(self, kept_seconds: float) -> None:
+        for ref in (self.git_dir / "refs" / "keep").iterdir():
+            if ref.stat().st_mtime < clock.now_ms() / 1000 - kept_seconds:
+                ref.unlink()
+                self._kept.pop(ref.name, None)
+
+    def _own_git(self) -> Git:
+        """It sees the checkout, and this repository in place of the project's. Raises OSError."""
+        return replace(self._project, besides=(HeldDirectory(self.git_dir),), repository=None)
+
+    async def _git(
+        self,
+        args: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        lock: int | None = None,
+        env: Mapping[str, str] = {},
+        options: Sequence[str] = (),
+        timeout: float = _TIMEOUT_SECONDS,
+        seen: Sequence[Path] = (),
+    ) -> GitResult:
+        try:
+            git = self._own_git().seeing(*seen)
+        except OSError as error:
+            raise SnapshotFailed(f"git {args[0]}: {error}") from error
+        result = await git.run(
+            *self._options,
+            *options,
+            *args,
+            env={**self._environment, **env},
+            stdin=stdin,
+            timeout=timeout,
+            pass_fds=() if lock is None else (lock,),
+        )
+        if not result.ok:
+            reason = f"git {args[0]}: {result.stderr or f'exit status {result.code}'}"
+            raise SnapshotFailed(reason, is_final=result.code == TIMED_OUT and not self._has_project)
+        return result
+
+
+def _options(config: Mapping[str, str]) -> list[str]:
+    return [argument for name, value in config.items() for argument in ("-c", f"{name}={value}")]
+
+
+def _ignore_line(path: str) -> str:
+    """A line of an ignore file that matches this directory alone."""
+    return "/" + re.sub(r"([\\*?\[\] !#])", r"\\\1", path) + "/"

@@ -1,0 +1,186 @@
+"""What the answers of all wire formats are put together of: JSON as servers write it, open blocks, the arguments of calls."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from app.providers.base import (
+    AnswerTooLarge,
+    InvalidToolCall,
+    Metadata,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolInputStart,
+)
+from app.util import ids
+from app.util.bounds import AnswerPassedLimit, require_few_values
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Raises ValueError for invalid JSON. Half of a surrogate pair, which some servers send in a chunk of its own, becomes
+    U+FFFD, because it cannot be stored."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        lenient = json.dumps(json.loads(text), ensure_ascii=False)
+        return orjson.loads(lenient.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+
+
+BlockKind = Literal["text", "reasoning"]
+
+
+class Blocks:
+    def __init__(self) -> None:
+        self._open: dict[str, BlockKind] = {}
+
+    def start(self, kind: BlockKind, block_id: str, metadata: Metadata | None = None) -> list[StreamEvent]:
+        if block_id in self._open:
+            return []
+        self._open[block_id] = kind
+        return [TextStart(block_id, metadata) if kind == "text" else ReasoningStart(block_id, metadata)]
+
+    def delta(self, kind: BlockKind, block_id: str, text: str) -> list[StreamEvent]:
+        """Starts the block if it is not open. No events for empty text."""
+        if not text:
+            return []
+        delta = TextDelta(block_id, text) if kind == "text" else ReasoningDelta(block_id, text)
+        return [delta] if block_id in self._open else [*self.start(kind, block_id), delta]
+
+    def end(self, block_id: str, metadata: Metadata | None = None) -> list[StreamEvent]:
+        kind = self._open.pop(block_id, None)
+        if kind is None:
+            return []
+        return [TextEnd(block_id, metadata) if kind == "text" else ReasoningEnd(block_id, metadata)]
+
+    def end_all(self) -> list[StreamEvent]:
+        return [event for block_id in tuple(self._open) for event in self.end(block_id)]
+
+
+class TurningBlocks:
+    """For wire formats without block boundaries: text ends an open reasoning block, and reasoning an open text block."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks()
+        self._kind: BlockKind | None = None
+        self._count = 0
+        self._id = ""
+
+    def say(self, kind: BlockKind, text: str) -> list[StreamEvent]:
+        if not text:
+            return []
+        ended = [] if kind == self._kind else self._turn(kind)
+        return ended + self._blocks.delta(kind, self._id, text)
+
+    def end(self) -> list[StreamEvent]:
+        self._kind = None
+        return self._blocks.end_all()
+
+    def _turn(self, kind: BlockKind) -> list[StreamEvent]:
+        ended = self.end()
+        self._kind = kind
+        self._count += 1
+        self._id = f"{kind}-{self._count}"
+        return ended
+
+
+MAX_GATHERED_BYTES = 8 * 1024 * 1024
+_OVERHEAD = 10
+"""Bytes that a piece takes besides its text, at the least."""
+
+
+class GatheredText:
+    """Counts what is held of an answer until it is whole: arguments, names and ids of calls, signatures."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, text: str) -> None:
+        """Raises AnswerTooLarge."""
+        self._bytes += len(text) + _OVERHEAD
+        if self._bytes > MAX_GATHERED_BYTES:
+            raise AnswerTooLarge(f"The answer's arguments and signatures have more than {MAX_GATHERED_BYTES} bytes")
+
+
+def read_call(call_id: str, tool: str, raw: str, metadata: Metadata | None = None) -> ToolCall | InvalidToolCall:
+    """Empty text means an empty object."""
+    try:
+        require_few_values(raw.encode(errors="replace"))
+        value: Any = parse_json(raw) if raw.strip() else {}
+    except AnswerPassedLimit as passed:
+        return InvalidToolCall(call_id, tool, raw, str(passed))
+    except ValueError as error:
+        return InvalidToolCall(call_id, tool, raw, f"The arguments are not valid JSON: {error}")
+    if not isinstance(value, dict):
+        return InvalidToolCall(call_id, tool, raw, "The arguments are JSON, but not an object")
+    return ToolCall(call_id, tool, value, metadata)
+
+
+@dataclass(slots=True)
+class _ToolInput:
+    given_id: str | None
+    call_id: str
+    tool: str
+    raw: list[str]
+
+
+class ToolInputs:
+    """Calls by the key of the wire format (an index)."""
+
+    def __init__(self, gathered: GatheredText) -> None:
+        self._gathered = gathered
+        self._open: dict[int, _ToolInput] = {}
+        self._ids: set[str] = set()
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._open
+
+    def given_id(self, key: int) -> str | None:
+        """None as long as the server has given none."""
+        return self._open[key].given_id
+
+    def tool(self, key: int) -> str:
+        """Empty as long as the server has given no name."""
+        return self._open[key].tool
+
+    def is_complete(self, key: int) -> bool:
+        """Whether its arguments are an object, with nothing missing."""
+        raw = "".join(self._open[key].raw)
+        return bool(raw.strip()) and isinstance(read_call("", "", raw), ToolCall)
+
+    def start(self, key: int, given_id: str | None, tool: str) -> list[ToolInputStart]:
+        """Emits the event once the name is known: some servers send it after the id, some send no id at all, or later."""
+        if key not in self._open:
+            self._gathered.add(given_id or "")
+            self._open[key] = _ToolInput(None, self._unused(given_id or ids.call_id()), "", [])
+        call = self._open[key]
+        call.given_id = call.given_id or given_id or None
+        if call.tool or not tool:
+            return []
+        call.tool = tool
+        return [ToolInputStart(call.call_id, tool)]
+
+    def _unused(self, call_id: str) -> str:
+        """Replaces an id that is taken: some servers give several calls the same id, which must identify a call."""
+        unused = ids.call_id() if call_id in self._ids else call_id
+        self._ids.add(unused)
+        return unused
+
+    def append(self, key: int, fragment: str) -> None:
+        self._gathered.add(fragment)
+        self._open[key].raw.append(fragment)
+
+    def finish(self, key: int) -> ToolCall | InvalidToolCall:
+        call = self._open.pop(key)
+        return read_call(call.call_id, call.tool, "".join(call.raw))
+
+    def finish_all(self) -> list[ToolCall | InvalidToolCall]:
+        """All calls that have started."""
+        return [self.finish(key) for key, call in tuple(self._open.items()) if call.tool]

@@ -1,0 +1,219 @@
+"""The providers and models that come with the server: what models.dev says of them, with a date, in models.jsonl.
+
+Its first line, with the providers, is read at the start; a line of each model when a directory uses its provider.
+scripts/refresh_models.py makes it anew. What it lists and `opencode.json` says of providers and models has one form: a raw entry.
+One is merged into the other, and a model made of the result.
+"""
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from app.project.config.parse import deep_merge
+from app.providers.base import Npm, Usage
+from app.providers.options import Variants, derive_variants
+from app.schema.model import (
+    CachePrice,
+    Capabilities,
+    CostTier,
+    InterleavedField,
+    Modalities,
+    Model,
+    ModelApi,
+    ModelLimit,
+    ModelPrice,
+    Price,
+    PriceTier,
+    ProviderInfo,
+)
+from app.schema.part import CacheTokens, Tokens
+
+RawEntry = Mapping[str, Any]
+"""A provider, or one of its models: listed, or validated of the configuration."""
+
+LONG_CONTEXT = 200_000
+"""The tokens of a prompt, including cached ones, above which `experimentalOver200K` is the price of all of it."""
+
+
+def merge_entry(listed: RawEntry, said: RawEntry) -> dict[str, Any]:
+    """What the configuration leaves open, by null too, is as it is listed."""
+    return deep_merge(listed, {name: value for name, value in said.items() if value is not None})
+
+
+def make_model(provider_id: str, model_id: str, entry: RawEntry, provider: RawEntry) -> Model:
+    own, limit = entry.get("provider") or {}, entry.get("limit") or {}
+    model = Model(
+        id=model_id,
+        provider_id=provider_id,
+        api=ModelApi(
+            id=entry.get("id") or model_id,
+            url=own.get("api") or provider.get("api") or "",
+            npm=own.get("npm") or provider.get("npm") or Npm.OPENAI_COMPATIBLE,
+        ),
+        name=entry.get("name") or model_id,
+        family=entry.get("family"),
+        capabilities=_capabilities(entry),
+        cost=_cost(entry.get("cost") or {}),
+        limit=ModelLimit(**{kind: int(limit[kind]) for kind in ModelLimit.model_fields if limit.get(kind) is not None}),
+        status=entry.get("status") or "active",
+        options=entry.get("options") or {},
+        headers=entry.get("headers") or {},
+        release_date=entry.get("release_date") or "",
+    )
+    model.variants = _variants(deep_merge(derive_variants(model, entry.get("reasoning_options")), entry.get("variants") or {}))
+    return model
+
+
+def _capabilities(entry: RawEntry) -> Capabilities:
+    interleaved = entry.get("interleaved") or False
+    return Capabilities(
+        temperature=bool(entry.get("temperature")),
+        reasoning=bool(entry.get("reasoning")),
+        attachment=bool(entry.get("attachment")),
+        toolcall=entry.get("tool_call") is not False,
+        input=_media(entry, "input"),
+        output=_media(entry, "output"),
+        interleaved=InterleavedField(field=interleaved) if isinstance(interleaved, str) else interleaved,
+    )
+
+
+def _media(entry: RawEntry, side: str) -> Modalities:
+    """Text alone where nothing is said."""
+    named = (entry.get("modalities") or {}).get(side)
+    return Modalities() if named is None else Modalities(**{name: name in named for name in Modalities.model_fields})
+
+
+def _cost(said: RawEntry) -> ModelPrice:
+    """`context_over_200k` is only of a configuration: models.dev has tiers, and OpenCode takes a single one for it."""
+    over, listed = said.get("context_over_200k"), said.get("tiers") or []
+    tiers = [] if over else [PriceTier(**_amounts(tier), tier=CostTier(size=tier["tier"]["size"])) for tier in listed]
+    if len(tiers) == 1 and tiers[0].tier.size >= LONG_CONTEXT:
+        over = listed[0]
+    return ModelPrice(**_amounts(said), tiers=tiers or None, experimental_over_200k=Price(**_amounts(over)) if over else None)
+
+
+def _amounts(said: RawEntry) -> dict[str, Any]:
+    """Never below nothing: it would be a credit."""
+    input_, output, read, write = (max(said.get(name) or 0, 0) for name in ("input", "output", "cache_read", "cache_write"))
+    return {"input": input_, "output": output, "cache": CachePrice(read=read, write=write)}
+
+
+def _variants(merged: Variants) -> Variants:
+    """Without those that the configuration disables."""
+    return {
+        name: {key: value for key, value in options.items() if key != "disabled"}
+        for name, options in merged.items()
+        if not options.get("disabled")
+    }
+
+
+# What is listed.
+
+
+LISTED = Path(__file__).with_name("models.jsonl")
+
+
+class Catalogue:
+    """`providers`: those that can be connected, without their models. One instance per process."""
+
+    def __init__(self, file: Path = LISTED) -> None:
+        self._file = file
+        self._models: dict[str, dict[str, Model]] = {}
+        with file.open("rb") as lines:
+            self.providers: dict[str, RawEntry] = orjson.loads(next(lines))["providers"]
+
+    def entries(self, provider_id: str) -> dict[str, RawEntry]:
+        """The models by id as they are listed; none of a provider that is not."""
+        if provider_id not in self.providers:
+            return {}
+        start = f'{{"of":"{provider_id}",'.encode()
+        with self._file.open("rb") as lines:
+            found = [orjson.loads(line) for line in lines if line.startswith(start)]
+        return {entry["id"]: entry for entry in found}
+
+    def models(self, provider_id: str) -> Mapping[str, Model]:
+        """The same as models, for all directories: the caller must not change them."""
+        if provider_id in self.providers and provider_id not in self._models:
+            provider, entries = self.providers[provider_id], self.entries(provider_id)
+            self._models[provider_id] = {id_: make_model(provider_id, id_, entry, provider) for id_, entry in entries.items()}
+        return self._models.get(provider_id, {})
+
+
+def known_info(known: Catalogue, provider_id: str) -> ProviderInfo:
+    """A known provider that is not connected, for clients."""
+    provider = known.providers[provider_id]
+    return ProviderInfo(
+        id=provider_id,
+        name=provider["name"],
+        source="custom",
+        env=provider["env"],
+        options=provider.get("options", {}),
+        models={id_: model for id_, model in known.models(provider_id).items() if model.status in ("active", "beta")},
+    )
+
+
+def scripted_info() -> ProviderInfo:
+    """The provider of a server without keys, which answers by rules."""
+    limit = {"context": 200_000, "output": 32_000}
+    models = {
+        id_: make_model("scripted", id_, {"name": name, "family": "scripted", "limit": limit}, {"npm": Npm.SCRIPTED})
+        for id_, name in (("rules", "Rules"), ("title", "Titles"))
+    }
+    return ProviderInfo(id="scripted", name="Scripted (no language model)", source="custom", models=models)
+
+
+# The cost of a step: tokens as they are stored, and dollars.
+
+
+MOST_TOKENS = 1_000_000_000
+"""Of a kind in one answer. No model takes as many, and a database adds up no more than 63 bits."""
+
+_MILLION = Decimal(1_000_000)
+
+
+def tokens_and_cost(usage: Usage, price: ModelPrice) -> tuple[Tokens, float]:
+    """Dollars as a float. Charges reasoning on top of output, as OpenCode does, although `output` includes it."""
+    tokens = _tokens(usage)
+    return tokens, float(_dollars(tokens, _tier(tokens, price)))
+
+
+def _tokens(usage: Usage) -> Tokens:
+    return Tokens(
+        input=_count(usage.input),
+        output=_count(usage.output),
+        reasoning=_count(usage.reasoning),
+        cache=CacheTokens(read=_count(usage.cache_read), write=_count(usage.cache_write)),
+    )
+
+
+def _count(value: float | None) -> int:
+    """Counts NaN, null and what is below nothing, which some providers report, as zero."""
+    return min(max(int(value), 0), MOST_TOKENS) if value is not None and math.isfinite(value) else 0
+
+
+def _tier(tokens: Tokens, price: ModelPrice) -> Price:
+    """The highest tier that the prompt is above; where there are none, the price above 200k."""
+    prompt = tokens.input + tokens.cache.read
+    if price.tiers:
+        reached = [each for each in price.tiers if prompt > each.tier.size]
+        return max(reached, key=lambda each: each.tier.size, default=price)
+    return price.experimental_over_200k if prompt > LONG_CONTEXT and price.experimental_over_200k else price
+
+
+def _dollars(tokens: Tokens, price: Price) -> Decimal:
+    charges = (
+        (tokens.input, price.input),
+        (tokens.output, price.output),
+        (tokens.reasoning, price.output),
+        (tokens.cache.read, price.cache.read),
+        (tokens.cache.write, price.cache.write),
+    )
+    return sum((Decimal(count) * _rate(rate) for count, rate in charges if count and rate), Decimal(0)) / _MILLION
+
+
+def _rate(value: float) -> Decimal:
+    return Decimal(str(value)) if math.isfinite(value) else Decimal(0)

@@ -1,0 +1,299 @@
+"""The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`.
+
+Projects may be written by others than who runs the server. With a key of the user's own the operator's layers and the project's
+say together how a provider is reached, without the operator's secrets. Else a provider that the operator's layers name, or that
+the server has a key of, is as the operator says: the project's may describe its models and give them other names, nothing more.
+Any other provider is the project's own.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.project.config.loader import LoadedConfig
+from app.project.config.parse import deep_merge, difference
+from app.providers.catalogue import Catalogue, RawEntry, make_model, merge_entry, scripted_info
+from app.schema.config import Config
+from app.schema.model import ApiAuth, Auth, Model, ProviderInfo
+from app.util.data_files import PrivateFileStamp, PrivateJson
+from app.util.environment import is_servers_own
+from app.util.secrets import masked, secrets_of, without_secrets
+
+# Stored credentials.
+
+
+_AUTH: TypeAdapter[Auth] = TypeAdapter(Auth)
+
+
+class AuthStore:
+    """Reads the file again after another process has replaced it. Skips invalid entries, but keeps them in the file."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._file = PrivateJson(data_dir / "auth.json")
+        self._stamp: PrivateFileStamp | None = None
+        self._entries: dict[str, Auth] = {}
+
+    def all(self) -> dict[str, Auth]:
+        stamp = self._file.stamp()
+        if stamp != self._stamp:
+            entries: dict[str, Auth] = {}
+            for provider_id, entry in self._file.read().items():
+                with suppress(ValidationError):
+                    entries[provider_id] = _AUTH.validate_python(entry)
+            self._entries, self._stamp = entries, stamp
+        return dict(self._entries)
+
+    def get(self, provider_id: str) -> Auth | None:
+        return self.all().get(provider_id)
+
+    def set(self, provider_id: str, auth: Auth) -> None:
+        entry = _AUTH.dump_python(auth, mode="json", by_alias=True, exclude_none=True)
+        with self._file.updating() as content:
+            content[provider_id] = entry
+
+    def remove(self, provider_id: str) -> None:
+        with self._file.updating() as content:
+            content.pop(provider_id, None)
+
+
+def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str]) -> set[str]:
+    """The environment variables with a provider's key: those that it reads, and those whose value is one of its secrets."""
+    infos = list(connected)
+    named = {name for info in infos for name in info.env}
+    secrets = {secret for info in infos for secret in secrets_of({"key": info.key, "options": info.options, "headers": {}})}
+    secrets |= {secret for info in infos for model in info.models.values() for secret in secrets_of(model.headers, headers=True)}
+    return named | {name for name, value in environ.items() if value in secrets}
+
+
+# Whose word counts.
+
+
+Entries = Mapping[str, RawEntry]
+
+_DESCRIBING = (
+    *("name", "family", "release_date", "limit", "modalities"),
+    *("attachment", "reasoning", "temperature", "tool_call", "interleaved"),
+)
+"""What a project may say of a model of the operator's: not where and how it is called, nor what it costs."""
+_KEY_HEADERS = ("authorization", "x-api-key", "api-key")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHolders:
+    """The providers that the user has a key of, and those that the server has one of for them. `shares`: they may use those that
+    the configuration has, too."""
+
+    user: Collection[str]
+    server: Collection[str]
+    shares: bool
+
+
+def entries_for(keys: KeyHolders, known: Catalogue, operators: Entries, projects: Entries) -> dict[str, RawEntry]:
+    """The entries of `provider` as they hold for a user. `operators` and `projects`: what their layers have."""
+    found: dict[str, RawEntry] = {}
+    for id_ in [*operators, *(id_ for id_ in projects if id_ not in operators)]:
+        operator, project = operators.get(id_, {}), projects.get(id_, {})
+        if id_ in keys.user:
+            found[id_] = deep_merge(without_secrets(operator), _without_key(project))
+            continue
+        is_operators = id_ in operators or id_ in keys.server
+        entry = _with_names(operator, project, known, id_) if is_operators else project
+        if keys.shares or masked(entry) == entry:
+            found[id_] = entry
+    return found
+
+
+def _without_key(entry: RawEntry) -> RawEntry:
+    """The user's own takes its place."""
+    options = {name: value for name, value in entry.get("options", {}).items() if name != "apiKey"}
+    if "headers" in options:
+        options["headers"] = {name: value for name, value in options["headers"].items() if name.lower() not in _KEY_HEADERS}
+    return {**entry, "options": options}
+
+
+def _with_names(operator: RawEntry, project: RawEntry, known: Catalogue, provider_id: str) -> RawEntry:
+    """The operator's entry, with what the project says of its models and with the project's names for them."""
+    said: Entries = project.get("models") or {}
+    if not said:
+        return operator
+    models = dict(_named_models(said, operator, known.entries(provider_id)))
+    return {**operator, "models": {**operator.get("models", {}), **models}}
+
+
+def _named_models(said: Entries, operator: RawEntry, listed: Collection[str]) -> Iterator[tuple[str, RawEntry]]:
+    configured: Entries = operator.get("models") or {}
+    for model_id, fields in said.items():
+        meant: str = model_id if model_id in configured or model_id in listed else fields.get("id", "")
+        if (meant in configured or meant in listed) and is_offered(meant, operator):
+            describing = {name: fields[name] for name in _DESCRIBING if name in fields}
+            yield model_id, {"id": meant, **configured.get(meant, {}), **describing}
+
+
+def is_offered(model_id: str, entry: RawEntry) -> bool:
+    whitelist = entry.get("whitelist")
+    return model_id not in (entry.get("blacklist") or ()) and (not whitelist or model_id in whitelist)
+
+
+# The connected providers.
+
+
+Source = Literal["env", "api", "config"]
+
+_TRUE = ("1", "true")
+_WITHDRAWN = {"gpt-5-chat-latest", "openai/gpt-5-chat"}
+"""Listed models that do not support tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """The settings of providers in `opencode.json` and the flags. `enabled` is None for all."""
+
+    entries: Mapping[str, RawEntry] = field(default_factory=dict)
+    enabled: frozenset[str] | None = None
+    disabled: frozenset[str] = frozenset()
+    policies: Sequence[Mapping[str, str]] = ()
+    """The last whose `resource` matches a provider's id says by its `effect` whether it may be used."""
+    alpha_models: bool = False
+    scripted: bool = False
+    """Offers the scripted provider beside others, because a script file is given."""
+    operators: "ProviderSettings | None" = None
+    """By the operator's layers alone, where projects are not trusted."""
+    projects: Mapping[str, RawEntry] = field(default_factory=dict)
+    """The entries of the project's layers there."""
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], env: Mapping[str, str]) -> "ProviderSettings":
+        enabled = config.get("enabled_providers")
+        return cls(
+            entries=config.get("provider") or {},
+            enabled=None if enabled is None else frozenset(enabled),
+            disabled=frozenset(config.get("disabled_providers") or ()),
+            policies=(config.get("experimental") or {}).get("policies") or (),
+            alpha_models=env.get("OPENCODE_ENABLE_EXPERIMENTAL_MODELS", "").lower() in _TRUE,
+            scripted=bool(env.get("OPENSESSION_SCRIPT")),
+        )
+
+    @classmethod
+    def of_loaded(cls, loaded: LoadedConfig, config: Config) -> "ProviderSettings":
+        """`config`: the loaded one as the operator's plugins left it."""
+        merged = cls.of(config.layer(), loaded.environ)
+        if loaded.split is None:
+            return merged
+        changed = difference(config.layer(), loaded.config.layer())
+        operators = cls.of(deep_merge(loaded.split.operators, changed), loaded.environ)
+        return replace(merged, operators=operators, projects=loaded.split.projects.get("provider") or {})
+
+    def for_keys(self, keys: KeyHolders, known: Catalogue) -> "ProviderSettings":
+        """As they hold for the user who has these keys."""
+        operators = (self.operators or self).entries
+        return replace(self, entries=entries_for(keys, known, operators, self.projects))
+
+    def allows(self, provider_id: str) -> bool:
+        effects = [policy["effect"] for policy in self.policies if fnmatchcase(provider_id, policy["resource"])]
+        is_denied = provider_id in self.disabled or (effects and effects[-1] == "deny")
+        is_enabled = self.enabled is None or provider_id in self.enabled
+        return is_enabled and not is_denied and (self.operators is None or self.operators.allows(provider_id))
+
+
+def assemble(
+    known: Catalogue, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
+) -> dict[str, ProviderInfo]:
+    """The connected providers in OpenCode's order: by environment, then by stored key, then by config; where one is found in
+    several places, the first decides its place in the order and the last is its source.
+
+    The key is the stored one, else that of the first variable that is set. Loads the models of connected providers only.
+    """
+    entries = {id_: entry for id_, entry in _entries(known, settings).items() if settings.allows(id_)}
+    stored = api_keys(auth)
+    sources: dict[str, Source] = {id_: "env" for id_, entry in entries.items() if _env_key(entry, env)}
+    sources |= {id_: "api" for id_ in entries if id_ in stored}
+    sources |= {id_: "config" for id_ in settings.entries if id_ in entries}
+    connected: dict[str, ProviderInfo] = {}
+    for id_, source in sources.items():
+        entry = entries[id_]
+        key = stored[id_].key if id_ in stored else _env_key(entry, env)
+        if models := _models(known, settings, id_, entry):
+            connected[id_] = ProviderInfo(
+                id=id_,
+                name=entry.get("name") or id_,
+                source=source,
+                env=_env_names(entry),
+                key=key,
+                options=entry.get("options", {}),
+                models=models,
+            )
+    if settings.allows("scripted") and (settings.scripted or not connected):
+        connected.setdefault("scripted", scripted_info())
+    return connected
+
+
+def api_keys(auth: Mapping[str, Auth]) -> dict[str, ApiAuth]:
+    return {provider_id: stored for provider_id, stored in auth.items() if isinstance(stored, ApiAuth)}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKeys:
+    """What the server has for a user: the variables that name keys, and the key store."""
+
+    env: Mapping[str, str]
+    auth: Mapping[str, Auth]
+
+    def providers(self, known: Catalogue, settings: ProviderSettings) -> set[str]:
+        """Those that it has a key of. `settings`: the operator's."""
+        named = {id_ for id_, entry in _entries(known, settings).items() if _env_key(entry, self.env)}
+        return named | api_keys(self.auth).keys()
+
+
+def connect(
+    known: Catalogue,
+    settings: ProviderSettings,
+    server: ServerKeys,
+    own: Mapping[str, Auth] | None = None,
+    *,
+    shares: bool = True,
+) -> dict[str, ProviderInfo]:
+    """The connected providers of a user with the keys `own`, by default the operator. `shares`: they may use the keys that the
+    configuration has; `server` has those of the server that they may use."""
+    own = api_keys(own or {})  # nothing else is a key: with it the server's would go where the project says
+    keys = KeyHolders(own.keys(), server.providers(known, settings.operators or settings), shares)
+    return assemble(known, settings.for_keys(keys, known), server.env, {**server.auth, **own})
+
+
+def _entries(known: Catalogue, settings: ProviderSettings) -> dict[str, RawEntry]:
+    """Of all providers, the known ones first."""
+    said = settings.entries
+    return {**known.providers, **{id_: merge_entry(known.providers.get(id_, {}), entry) for id_, entry in said.items()}}
+
+
+def _env_names(entry: RawEntry) -> list[str]:
+    return [name for name in entry.get("env", ()) if not is_servers_own(name)]
+
+
+def _env_key(entry: RawEntry, env: Mapping[str, str]) -> str | None:
+    return next((env[name] for name in _env_names(entry) if env.get(name)), None)
+
+
+def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entry: RawEntry) -> dict[str, Model]:
+    models = {**known.models(provider_id), **dict(_configured_models(known, provider_id, entry))}
+    left_out = {"deprecated"} if settings.alpha_models else {"deprecated", "alpha"}
+    return {
+        id_: model
+        for id_, model in models.items()
+        if model.id not in _WITHDRAWN and model.status not in left_out and is_offered(id_, entry)
+    }
+
+
+def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> Iterator[tuple[str, Model]]:
+    """Each as the listed one that it is named for, or that its `id` names, where the configuration leaves something open."""
+    configured: Mapping[str, RawEntry] = entry.get("models") or {}
+    listed = known.entries(provider_id) if configured else {}
+    for model_id, said in configured.items():
+        meant: str = said.get("id") or model_id
+        name = {} if meant == model_id else {"name": model_id}
+        merged = merge_entry({"family": "", **listed.get(meant, {}), **name}, said)
+        yield model_id, make_model(provider_id, model_id, merged, entry)

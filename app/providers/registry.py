@@ -1,0 +1,328 @@
+"""The adapter for a model, created on first use and cached, and what each of its calls passes, whatever the provider: bounds on
+what is sent and answered, observers, a user's budget."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, assert_never
+
+import orjson
+
+from app.events.telemetry.observer import NOBODY, ModelCallEnd, ModelCallRecord, ModelContents, Observer
+from app.providers.base import (
+    AnswerTooLarge,
+    ApiFailure,
+    Ask,
+    ContextOverflow,
+    FileBlock,
+    Finish,
+    InvalidToolCall,
+    Metadata,
+    ModelRequest,
+    Npm,
+    Provider,
+    ReasoningBlock,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StreamEvent,
+    StreamStart,
+    TextBlock,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolCallBlock,
+    ToolInputStart,
+    ToolResultBlock,
+)
+from app.providers.catalogue import tokens_and_cost
+from app.providers.transform import prepare
+from app.schema.model import Model, ProviderInfo
+from app.users.accounts import Budgets, BudgetUsedUp, ModelAccount
+
+# What each call passes.
+
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+"""Ten times what models write at most; while it is stored and told, an answer takes many times its size."""
+MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
+"""Without files: three million tokens, which no model takes, whatever its provider counts and its window is said to be."""
+MAX_BLOCKS = 1000
+"""Of text and reasoning."""
+MAX_CALLS = 200
+_BLOCK_STARTS = (TextStart, ReasoningStart)
+
+Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
+MessagePart = dict[str, Any]
+
+
+async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """Raises ContextOverflow, AnswerTooLarge."""
+    if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
+        raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
+    most_bytes = min(max_part_bytes, MAX_ANSWER_BYTES)
+    size = blocks = calls = 0
+    async with aclosing(ask(request)) as events:
+        async for event in events:
+            size += _size(event)
+            blocks += isinstance(event, _BLOCK_STARTS)
+            calls += isinstance(event, ToolInputStart)
+            if size > most_bytes:
+                raise AnswerTooLarge(f"The answer has more than {most_bytes} bytes of text, reasoning and arguments")
+            if blocks > MAX_BLOCKS:
+                raise AnswerTooLarge(f"The answer has more than {MAX_BLOCKS} blocks of text and reasoning")
+            if calls > MAX_CALLS:
+                raise AnswerTooLarge(f"The answer has more than {MAX_CALLS} tool calls")
+            yield event
+
+
+def _block_size(block: Block) -> int:
+    match block:
+        case FileBlock():
+            return 0
+        case ToolCallBlock():
+            return len(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS))
+        case _:
+            return _length(block.text)
+
+
+def _size(event: StreamEvent) -> int:
+    match event:
+        case TextDelta() | ReasoningDelta():
+            return _length(event.text)
+        case ToolInputStart():
+            return _length(event.call_id) + _length(event.tool)
+        case ToolCall():
+            return len(orjson.dumps(event.input)) + _metadata_size(event.metadata)
+        case InvalidToolCall():
+            return _length(event.raw)
+        case TextStart() | ReasoningStart() | TextEnd() | ReasoningEnd():
+            return _length(event.id) + _metadata_size(event.metadata)
+        case Finish():
+            return _metadata_size(event.metadata)
+        case StreamStart():
+            return 0
+
+
+def _length(text: str) -> int:
+    """In bytes."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+def _metadata_size(metadata: Metadata | None) -> int:
+    return len(orjson.dumps(metadata)) if metadata else 0
+
+
+async def metered(ask: Ask, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """Raises ApiFailure with status 402 where the budget of the user `name` is used up. A call that breaks off is not counted:
+    nobody says what it took."""
+    try:
+        await budgets.require(name)
+    except BudgetUsedUp as used_up:
+        raise ApiFailure(str(used_up), status=402) from None
+    async with aclosing(ask(request)) as events:
+        async for event in events:
+            if isinstance(event, Finish):
+                tokens, cost = tokens_and_cost(event.usage, request.model.cost)
+                if total := tokens.input + tokens.output + tokens.cache.read + tokens.cache.write:
+                    await budgets.add(name, cost, total)
+            yield event
+
+
+async def observed(ask: Ask, observer: Observer, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    record = _record(request, with_contents=observer.captures_contents)
+    with observer.model_call(record):
+        headers = {**request.headers, **record.headers}
+        try:
+            async with aclosing(ask(replace(request, headers=headers))) as events:
+                async for event in events:
+                    _note(record, event, request)
+                    yield event
+        except Exception as failure:
+            status = failure.status if isinstance(failure, ApiFailure) else None
+            record.end, record.error = ModelCallEnd.FAILED, str(status) if status else type(failure).__name__
+            raise
+        if record.finish is None:
+            record.end = ModelCallEnd.CUT_SHORT
+
+
+def _record(request: ModelRequest, *, with_contents: bool) -> ModelCallRecord:
+    parameters = {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "top_k": request.top_k,
+        "max_tokens": request.max_output_tokens,
+    }
+    given = {name: value for name, value in parameters.items() if value is not None}
+    said = contents_of(request) if with_contents else None
+    return ModelCallRecord(request.session_id, request.model.provider_id, request.model.id, given, said)
+
+
+def _note(record: ModelCallRecord, event: StreamEvent, request: ModelRequest) -> None:
+    if record.first_chunk is None and not isinstance(event, StreamStart):
+        record.first_chunk = time.perf_counter()
+    if isinstance(event, Finish):
+        record.finish, record.end = event.reason, ModelCallEnd.ANSWERED
+        record.tokens, record.cost = tokens_and_cost(event.usage, request.model.cost)
+    elif record.contents is not None:
+        add_output(record.contents, event)
+
+
+def contents_of(request: ModelRequest) -> ModelContents:
+    system = [{"type": "text", "content": text} for text in request.system]
+    said = [{"role": message.role, "parts": [_part(block) for block in message.content]} for message in request.messages]
+    return ModelContents(system, said)
+
+
+def add_output(contents: ModelContents, event: StreamEvent) -> None:
+    match event:
+        case TextDelta(text=text):
+            _add_text(contents.outputs, "text", text)
+        case ReasoningDelta(text=text):
+            _add_text(contents.outputs, "reasoning", text)
+        case ToolCall():
+            contents.outputs.append(_call(event.call_id, event.tool, event.input))
+
+
+def _add_text(parts: list[MessagePart], kind: str, text: str) -> None:
+    if parts and parts[-1]["type"] == kind:
+        parts[-1]["content"] += text
+    else:
+        parts.append({"type": kind, "content": text})
+
+
+def _part(block: Block) -> MessagePart:
+    match block:
+        case TextBlock():
+            return {"type": "text", "content": block.text}
+        case ReasoningBlock():
+            return {"type": "reasoning", "content": block.text}
+        case FileBlock():
+            return {"type": "file", "mime_type": block.mime, "name": block.filename}
+        case ToolCallBlock():
+            return _call(block.call_id, block.tool, block.input)
+        case ToolResultBlock():
+            return {"type": "tool_call_response", "id": block.call_id, "response": block.text}
+        case _:
+            assert_never(block)
+
+
+def _call(call_id: str, tool: str, arguments: dict[str, Any]) -> MessagePart:
+    return {"type": "tool_call", "id": call_id, "name": tool, "arguments": arguments}
+
+
+# The adapters.
+
+
+Adapter = Literal["openai_chat", "openai_responses", "anthropic_messages", "scripted"]
+
+_ADAPTER_OF: dict[str, Adapter] = {Npm.OPENAI: "openai_responses", Npm.ANTHROPIC: "anthropic_messages", Npm.SCRIPTED: "scripted"}
+_CLASS_OF = {"openai_chat": "OpenAIChat", "openai_responses": "OpenAIResponses", "anthropic_messages": "Anthropic"}
+_CONNECTION_OPTIONS = ("apiKey", "baseURL", "headers")
+
+
+def adapter_of(model: Model) -> Adapter:
+    """Any other npm package means OpenAI's Chat Completions API."""
+    return _ADAPTER_OF.get(model.api.npm, "openai_chat")
+
+
+@dataclass(eq=False)
+class Connection:
+    """A provider with what each of its calls passes. One is another's equal only if it is the same."""
+
+    stream: Ask
+    close: Callable[[], Coroutine[Any, Any, None]]
+
+
+class Providers:
+    """The providers of one instance. `scripted` creates the scripted provider."""
+
+    def __init__(
+        self,
+        infos: Mapping[str, ProviderInfo],
+        *,
+        scripted: Callable[[], Provider] | None = None,
+        account: ModelAccount | None = None,
+        observer: Observer = NOBODY,
+        max_part_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        """`account`: of the user whose calls these are."""
+        self._observer = observer
+        self._max_part_bytes = max_part_bytes
+        self._infos = infos
+        self._account = account
+        self._scripted = scripted or shared_scripted
+        self._connections: dict[tuple[str, Adapter, str], Connection] = {}
+
+    def provider_for(self, model: Model) -> Connection:
+        key = (model.provider_id, adapter_of(model), model.api.url)
+        if key not in self._connections:
+            self._connections[key] = self._connect(model)
+        return self._connections[key]
+
+    async def load(self, models: Iterable[Model]) -> None:
+        """Imports the SDKs that these models are asked by, in a thread, before the first request needs them."""
+        for adapter in sorted({adapter_of(model) for model in models} - {"scripted"}):
+            await asyncio.to_thread(_load, adapter)
+
+    async def close(self) -> None:
+        connections, self._connections = list(self._connections.values()), {}
+        for connection in connections:
+            await connection.close()
+
+    def _connect(self, model: Model) -> Connection:
+        adapter, ask = self._adapter(model)
+        ask = partial(bounded, ask, self._max_part_bytes)
+        if self._observer.watches_models:
+            ask = partial(observed, ask, self._observer)
+        if self._account:
+            ask = partial(metered, ask, self._account.principal.name, self._account.budgets)
+        return Connection(ask, adapter.close)
+
+    def _adapter(self, model: Model) -> tuple[Provider, Ask]:
+        """With a way to ask it that adapts each request to what the provider and the model accept."""
+        if adapter_of(model) == "scripted":
+            scripted = self._scripted()
+            return scripted, scripted.stream
+        info = self._infos[model.provider_id]
+        adapter = _make_adapter(model, info)
+        return adapter, lambda request: adapter.stream(prepare(request, info.options))
+
+
+def _adapter_class(adapter: Adapter) -> Any:
+    """Imports it on first use."""
+    return getattr(import_module(f"app.providers.{adapter}"), _CLASS_OF[adapter])
+
+
+def _load(adapter: Adapter) -> None:
+    _adapter_class(adapter).load()
+
+
+def _make_adapter(model: Model, info: ProviderInfo) -> Provider:
+    """Options of the config take precedence over the catalogue and the key store."""
+    options = info.options
+    adapter: Provider = _adapter_class(adapter_of(model))(
+        info.id,
+        api_key=options.get("apiKey") or info.key,
+        base_url=options.get("baseURL") or model.api.url or None,
+        headers=dict(options.get("headers") or {}),
+        options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
+    )
+    return adapter
+
+
+@cache
+def shared_scripted() -> Provider:
+    """One instance per process, so that the turns of a script file are played once. Raises ScriptError."""
+    from app.providers.scripted import load_script
+    from app.providers.scripted_rules import rules_provider
+
+    script = os.environ.get("OPENSESSION_SCRIPT")
+    return rules_provider(load_script(Path(script)) if script else None)

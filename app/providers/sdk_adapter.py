@@ -1,0 +1,406 @@
+"""What the adapters of all wire formats have in common: the client of a provider's SDK, made when needed, talking with it, and
+bounds on what comes in.
+
+The SDKs' own streams are read, their events as dicts: an adapter names its fields as the API's documentation does. Made into an
+SDK's typed models each piece of an answer would take the processor four times as long, and what odd servers send fits none.
+The SDKs gather an event whatever its size, read JSON of any number of values, and pass on halves of characters, which cannot be
+stored. So they get each event when it is whole and has been looked at.
+"""
+
+import asyncio
+import json
+import os
+import re
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import httpx2
+import orjson
+
+from app import __version__
+from app.providers import errors
+from app.providers.answers import parse_json
+from app.providers.base import ModelRequest, StreamEvent, StreamStart
+from app.providers.errors import no_stream
+from app.util import bounds
+from app.util.bounds import IDENTITY, MAX_ERROR_BYTES, AnswerPassedLimit, require_few_values, require_identity
+from app.util.environment import system_tls
+from app.util.secrets import secrets_of
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+# What a provider sends, bounded before an SDK reads it.
+
+
+_FIELDS = (b"data", b"event", b"id", b"retry", b":")
+_CHARACTER = re.compile(rb"\\(?:\\|u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..))")
+"""An escaped backslash, a pair of surrogates, or half of one."""
+
+
+async def bound(response: httpx2.Response) -> None:
+    """Of an answer that is no success as much is read as is kept. Nothing is unpacked: raises AnswerPassedLimit for a success
+    that is compressed."""
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    is_compressed = False
+    try:
+        require_identity(response.headers)
+    except AnswerPassedLimit:
+        if response.is_success:
+            raise
+        is_compressed = True
+        del response.headers["content-encoding"]
+    if response.is_success:
+        response.stream = WholeEvents(response.stream, response.status_code, response.headers, str(response.url))
+    else:
+        response.stream = _Beginning(response.stream, 0 if is_compressed else MAX_ERROR_BYTES)
+
+
+class WholeEvents(httpx2.AsyncByteStream):
+    """The bytes of a stream of events, one whole event at a time. Left out is what holds no data, such as a comment, which
+    openai's SDK may read as JSON, and a last event that was cut off.
+
+    Raises AnswerPassedLimit; ApiFailure for an answer of another kind: a page, an error in JSON.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, status: int, headers: Mapping[str, str], url: str) -> None:
+        self._stream = stream
+        self._status = status
+        self._headers = headers
+        self._url = url
+        self._left_out = b""
+        self._any = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        rest = bytearray()
+        async for chunk in self._stream:
+            sought = max(len(rest) - 2, 0)
+            rest += chunk
+            if end := _end_of_events(rest, sought):
+                yield self._looked_at(bytes(rest[:end]))
+                del rest[:end]
+            if len(rest) > bounds.MAX_EVENT_BYTES:
+                raise AnswerPassedLimit(f"An event of the stream has more than {bounds.MAX_EVENT_BYTES} bytes")
+        last = bytes(rest)
+        if _is_whole(last):
+            yield self._looked_at(last)
+        self._require_events(last)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def _looked_at(self, whole: bytes) -> bytes:
+        return b"".join([self._event(text.strip(b"\n")) for text in whole.replace(b"\r\n", b"\n").split(b"\n\n")])
+
+    def _event(self, text: bytes) -> bytes:
+        """Empty for one without data."""
+        if (text.startswith(b"data:") or b"\ndata:" in text) and text.partition(b"data:")[2].strip():
+            self._any = True
+            require_few_values(text)
+            return _of_whole_characters(text) + b"\n\n"
+        if text and not self._any:
+            self._left_out = (self._left_out + text + b"\n\n")[:MAX_ERROR_BYTES]
+        return b""
+
+    def _require_events(self, rest: bytes) -> None:
+        body = (self._left_out + rest)[:MAX_ERROR_BYTES]
+        if not self._any and any(line and not line.startswith(_FIELDS) for line in body.splitlines()):
+            raise no_stream(self._status, self._headers, body.decode(errors="replace").strip(), self._url)
+
+
+class _Beginning(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, most: int) -> None:
+        self._stream = stream
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._most
+        if not left:
+            return
+        async for chunk in self._stream:
+            yield chunk[:left]
+            left = max(left - len(chunk), 0)
+            if not left:
+                return
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _end_of_events(text: bytearray, sought: int) -> int:
+    """0 without one."""
+    plain, other = text.rfind(b"\n\n", sought), text.rfind(b"\n\r\n", sought)
+    return 0 if plain == other else max(plain + 2, other + 3)
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether an event without its empty line has all its data."""
+    _, name, data = text.rpartition(b"data:")
+    try:
+        return data.strip() == b"[DONE]" or (bool(name) and isinstance(parse_json(data), dict))
+    except ValueError:
+        return False
+
+
+def _of_whole_characters(event: bytes) -> bytes:
+    if b"\\u" not in event:
+        return event
+    return _CHARACTER.sub(lambda found: rb"\ufffd" if found[1] else found[0], event)
+
+
+# The client of an SDK.
+
+
+CONNECT_SECONDS = 30.0
+IDLE_SECONDS = 120.0
+KEEP_ALIVE_SECONDS = 4.0
+"""Many servers close an idle connection after five, perhaps while a request is on its way."""
+
+_MOST_IDLE_CONNECTIONS = 20
+"""The client looks at each before it sends a request."""
+_DRAIN_SECONDS = 0.2
+_CONVERSATION = ("messages", "input")
+
+Payload = dict[str, Any]
+
+Headers = dict[str, str | None]
+"""By name in lower case. None: not sent, though the SDK would."""
+
+
+class Reader(Protocol):
+    """Translates the events of one answer. `finished` is true after the last relevant one."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def read(self, payload: Payload) -> list[StreamEvent]:
+        """Raises an ApiFailure for an error event."""
+        ...
+
+    def end(self) -> list[StreamEvent]:
+        """Ends the open blocks; adds a Finish if the provider sent a finish reason."""
+        ...
+
+
+class SdkClient(Protocol):
+    @property
+    def user_agent(self) -> str: ...
+
+    async def close(self) -> None: ...
+
+
+Client = TypeVar("Client", bound=SdkClient)
+
+
+def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
+    """The idle timeout from the option `chunkTimeout`, else `timeout`: milliseconds without data, or false for no limit."""
+    match options.get("chunkTimeout", options.get("timeout")):
+        case False:
+            return None
+        case True | None:
+            return default
+        case int() | float() as milliseconds:
+            return milliseconds / 1000
+        case _:
+            return default
+
+
+class SdkAdapter(ABC, Generic[Client]):
+    """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: for ever."""
+
+    path: ClassVar[str]
+    """Of what the SDK asks for."""
+    sdk: ClassVar[str]
+    """The module of the SDK that a request takes."""
+    reader: ClassVar[type[Reader]]
+
+    def __init__(
+        self,
+        provider_id: str,
+        *,
+        api_key: str | None,
+        base_url: str | None,
+        headers: dict[str, str],
+        options: dict[str, Any],
+        idle: float = IDLE_SECONDS,
+    ) -> None:
+        self._provider_id = provider_id
+        self._api_key = api_key
+        self._base_url = base_url
+        self._headers = headers
+        self._options = options
+        self._idle_seconds = idle_seconds(options, idle)
+        self._secrets = secrets_of({"key": api_key, "url": base_url, "headers": headers, "options": options})
+        self._client: Client | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Emits no StreamStart if the first event is an error. What it raises tells no secret."""
+        url = self._address() + self.path
+        reader, start = self.reader(), [StreamStart()]
+        try:
+            given = ({**IDENTITY}, self._own_headers(), self._headers, request.headers)
+            headers = _sendable({name.lower(): value for each in given for name, value in each.items()}, url)
+            client = await self._opened()
+            headers = {"user-agent": f"{client.user_agent} opensession/{__version__}", **headers}
+            async with self._ask(client, request, headers) as response:
+                events = await self._events(response)
+                async for payload in events:
+                    for event in (*start, *reader.read(_object(payload, url))):
+                        yield event
+                    start = []
+                    if reader.finished:
+                        await _drain(events)
+                        break
+        except Exception as error:
+            failure = errors.failure_of(error, url)
+            if failure is None:
+                raise
+            errors.redact(failure, [*self._secrets, *secrets_of(request.headers, headers=True)])
+            raise failure from None  # what the SDK says of it may quote the request
+        for event in (*start, *reader.end()):
+            yield event
+
+    @classmethod
+    def load(cls) -> None:
+        """Imports the SDK: half a second of a processor."""
+        import_module(cls.sdk)
+
+    async def close(self) -> None:
+        self._closed = True
+        async with self._opening:
+            client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    @abstractmethod
+    def _address(self) -> str:
+        """Raises MissingKey."""
+
+    @abstractmethod
+    def _make(self) -> Client:
+        """Called in a thread: it may import the SDK, and reads certificates."""
+
+    @abstractmethod
+    def _own_headers(self) -> Headers:
+        """Those of the wire format, with the key."""
+
+    @abstractmethod
+    def _ask(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
+        """Leaving it closes the connection, unless that is free for the next request."""
+
+    @abstractmethod
+    async def _events(self, response: Any) -> AsyncIterator[object]:
+        """As the SDK's stream reads them."""
+
+    def _configures(self, header: str) -> bool:
+        return any(name.lower() == header for name in self._headers)
+
+    def _http(self) -> dict[str, Any]:
+        """How the SDK's HTTP client is made. It keeps no cookies: sessions and users share it."""
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+        import httpx2
+
+        from app.providers.sdk_adapter import bound
+
+        return {
+            "timeout": httpx2.Timeout(None, connect=CONNECT_SECONDS, read=self._idle_seconds),
+            "limits": httpx2.Limits(max_keepalive_connections=_MOST_IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS),
+            "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+            "event_hooks": {"response": [bound]},
+            "verify": system_tls(),
+        }
+
+    async def _opened(self) -> Client:
+        async with self._opening:
+            if self._closed:
+                raise RuntimeError("This provider's connection is closed: its directory was closed.")
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._loaded)
+        return self._client
+
+    def _loaded(self) -> Client:
+        """Raises ApiFailure for an address that is none, also one of a proxy, which has a password perhaps."""
+        self.load()
+        try:
+            return self._make()
+        except (ImportError, ValueError):
+            raise errors.invalid_address(self._address() + self.path) from None
+
+
+def extra(body: Payload, headers: Headers, omit: object) -> dict[str, Any]:
+    """A request as the SDK's parameters take it. `omit`: its word for None. Dates, NaN and the like, which configurations and
+    plugins bring, are sent in words of JSON; the conversation has none."""
+    said = {name: body[name] for name in _CONVERSATION if name in body}
+    brought = {name: value for name, value in body.items() if name not in said}
+    return {
+        "extra_body": {**orjson.loads(orjson.dumps(brought, option=orjson.OPT_NON_STR_KEYS)), **said},
+        "extra_headers": {name: omit if value is None else value for name, value in headers.items()},
+    }
+
+
+def environment_headers(variable: str) -> Headers:
+    """What an SDK would send by itself to whichever server it is told to ask."""
+    lines = os.environ.get(variable, "").split("\n")
+    return {line.partition(":")[0].strip().lower(): None for line in lines if ":" in line}
+
+
+def _object(event: object, url: str) -> Payload:
+    if isinstance(event, dict):
+        return event
+    raise errors.unreadable_event(json.dumps(event).encode(), url)
+
+
+async def _drain(events: AsyncIterator[object]) -> None:
+    """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is complete."""
+    import anyio
+    import httpx2
+
+    with suppress(TimeoutError, httpx2.HTTPError, ssl.SSLError, anyio.EndOfStream):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in events:
+                pass
+
+
+def _sendable(headers: Headers, url: str) -> Headers:
+    if not all(value is None or (value.isascii() and value.isprintable()) for value in headers.values()):
+        raise errors.unsendable_header(url)
+    return {name: value and value.strip() for name, value in headers.items()}
+
+
+class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
+    """Without a base URL it is OpenAI, which needs a key. Elsewhere no key means no Authorization header: a server that asks for
+    none may refuse a made-up one."""
+
+    def _address(self) -> str:
+        if not (self._api_key or self._base_url or self._configures("authorization")):
+            raise errors.missing_key(self._provider_id)
+        base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        return base_url.rstrip("/")
+
+    def _own_headers(self) -> Headers:
+        """Without what the environment says of OpenAI's own server."""
+        unsaid: Headers = {"openai-organization": None, "openai-project": None, **environment_headers("OPENAI_CUSTOM_HEADERS")}
+        return {**unsaid, "authorization": f"Bearer {self._api_key}" if self._api_key else None}
+
+    def _make(self) -> "AsyncOpenAI":
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        return AsyncOpenAI(
+            api_key=self._api_key or "none",
+            base_url=self._address(),
+            max_retries=0,
+            http_client=DefaultAsyncHttpxClient(**self._http()),
+        )
+
+    async def _events(self, response: Any) -> AsyncIterator[object]:
+        from openai import AsyncStream
+
+        events: AsyncIterator[object] = await response.parse(to=AsyncStream[object])
+        return events

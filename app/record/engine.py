@@ -1,0 +1,297 @@
+"""The database: one engine, one writer thread and several reader threads.
+
+SQLAlchemy is used synchronously in these threads rather than through its asyncio layer: a grouped commit then needs one switch
+to another thread instead of one for every statement.
+"""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, create_engine, event, make_url
+from sqlalchemy import Connection as Connection
+from sqlalchemy import Engine as Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.record.postgres import Begin, Locks, Reconnecting, locks_of, postgres_engine, wait_for_writers
+
+# A lock between servers that share an SQLite file, needed for SQLite before 3.51.3.
+#
+# These versions can damage a database in WAL mode if two connections write or checkpoint at the same time (the "WAL-reset bug").
+# Within a server, one thread does both. Between servers that share a data directory, this lock makes a transaction and its
+# checkpoint exclusive.
+
+FIXED_IN = (3, 51, 3)
+_POLL_SECONDS = 0.002
+
+
+class WriterLockTimeout(SQLAlchemyError):
+    """Another server held the lock for longer than the timeout, or the file system has no locks."""
+
+
+def has_reset_bug(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
+    return version < FIXED_IN
+
+
+class WriterLock:
+    """Create one per server: two objects exclude each other."""
+
+    def __init__(self, database: Path, timeout_seconds: float) -> None:
+        self._path = database.with_name(f"{database.name}-writer")
+        self._timeout_seconds = timeout_seconds
+        self._descriptor: int | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Raises WriterLockTimeout."""
+        try:
+            descriptor = self._take()
+        except OSError as error:
+            raise WriterLockTimeout(
+                f"{self._path} cannot be locked: {error.strerror}. The data directory needs a local disk."
+            ) from error
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _take(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + self._timeout_seconds
+        while not _try_lock(self._descriptor):
+            if time.monotonic() > deadline:
+                raise WriterLockTimeout(f"another server has been writing to the database for {self._timeout_seconds:g} s")
+            time.sleep(_POLL_SECONDS)
+        return self._descriptor
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+T = TypeVar("T")
+
+StorageError = SQLAlchemyError
+"""Any failure of the database: a full disk, a lock timeout, a violated constraint."""
+
+_READERS = 3
+_STEP_PAGES = 256
+"""Pages that one transaction gives back to the file system: a megabyte."""
+_BUSY_TIMEOUT_MS = 15_000
+
+
+class DatabaseUnusable(Exception):
+    """The server cannot run on the configured database. The message says what to do."""
+
+
+def make_engine(url: str) -> Engine:
+    """Raises DatabaseUnusable."""
+    parsed = make_url(url)
+    match parsed.drivername:
+        case "sqlite" | "sqlite+pysqlite":
+            return _sqlite_engine(parsed)
+        case "postgresql" | "postgresql+psycopg" | "postgres":
+            return _postgres_engine(parsed)
+        case other:
+            raise DatabaseUnusable(f"{other} is not supported: use postgresql+psycopg://… or sqlite:///….")
+
+
+def sqlite_file(url: str) -> Path | None:
+    """None for another database."""
+    parsed = make_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def without_password(url: str) -> str:
+    """As PostgreSQL's programs read it; they ask for the password, or have it from PGPASSWORD."""
+    parsed = make_url(url)
+    query = {name: value for name, value in parsed.query.items() if name != "password"}
+    return parsed.set(drivername="postgresql", query=query)._replace(password=None).render_as_string(hide_password=False)
+
+
+def _postgres_engine(url: URL) -> Engine:
+    try:
+        return postgres_engine(url, _READERS + 1, _BUSY_TIMEOUT_MS)
+    except ImportError as error:
+        raise DatabaseUnusable(f"PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]'") from error
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    """In WAL mode with full synchronous commits: acknowledged writes survive a power cut."""
+    if url.database:
+        require_writable(Path(url.database).parent, Path(url.database))
+    engine = create_engine(url, connect_args={"check_same_thread": False}, pool_size=_READERS + 2, paramstyle="named")
+    event.listen(engine, "connect", _configure_sqlite)
+    return engine
+
+
+def require_writable(directory: Path, *files: Path) -> None:
+    """Creates the directory if it is missing. Raises DatabaseUnusable."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise _unwritable(directory, error.strerror or str(error)) from error
+    for path in (directory, *(file for file in files if file.exists())):
+        if not os.access(path, os.W_OK):
+            raise _unwritable(path, "no write permission, or a read-only file system")
+
+
+def _unwritable(path: Path, reason: str) -> DatabaseUnusable:
+    return DatabaseUnusable(
+        f"{path} cannot be written ({reason}); sessions are stored there. "
+        "Make it writable for this user, or set OPENSESSION_DATA_DIR to another directory."
+    )
+
+
+def writer_lock(engine: Engine) -> WriterLock | None:
+    """None if the database itself is enough to serialize writers."""
+    path = engine.url.database
+    if engine.dialect.name != "sqlite" or not path or not has_reset_bug():
+        return None
+    return WriterLock(Path(path), _BUSY_TIMEOUT_MS / 1000)
+
+
+def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
+    return lock.held() if lock else nullcontext()
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    """Transactions begin explicitly (`transaction`), so that reads are consistent and a write takes its lock at once."""
+    connection.isolation_level = None
+    connection.text_factory = _readable  # one damaged row must not hide the others
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        # Before anything is written to a new file: see `give_back`. On any other it would wait for who writes.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    _use_wal(connection)
+    for pragma in (
+        f"busy_timeout={_BUSY_TIMEOUT_MS}",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",
+        "cache_size=-1000",  # KiB for each of five connections; a larger cache measured no faster
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+_readable = partial(str, encoding="utf-8", errors="replace")
+
+
+def _use_wal(connection: Any) -> None:
+    """Retries, because SQLite ignores busy_timeout while another process switches a new database to WAL."""
+    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+@contextmanager
+def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]:
+    """What is read in it is of one moment. One that writes has the database for itself from its beginning, so that what it
+    decides by stays true.
+
+    Begun by a statement of its own: an engine with a listener for the event "begin" looks for listeners of each statement
+    too, which takes 9 µs a statement, as long as the statement itself."""
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        elif writes:
+            wait_for_writers(connection, _BUSY_TIMEOUT_MS)
+        yield connection
+
+
+class Database:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.engine = make_engine(url)
+        self._in_write = _transactions(self.engine, writes=True)
+        self._in_read = _transactions(_reading(self.engine), writes=False)
+        self._writer = ThreadPoolExecutor(1, "database-writer")
+        self._readers = ThreadPoolExecutor(_READERS, "database-reader")
+        self._writer_lock = writer_lock(self.engine)
+        self.locks: Locks = locks_of(self.engine)
+
+    @property
+    def dialect(self) -> str:
+        return self.engine.dialect.name
+
+    async def read(self, query: Callable[[Connection], T]) -> T:
+        """Runs `query` in a read transaction on a reader thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._in_read, query)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Runs `work` in a transaction on the writer thread. Returns after the commit; rolls back if `work` raises."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
+
+    async def give_back(self) -> None:
+        """What deleted rows have left, to the file system: in steps, between which others write. PostgreSQL's autovacuum does so
+        by itself."""
+        while self.dialect == "sqlite" and await self.write(_give_back_some):
+            pass
+
+    def write_in_thread(self, work: Callable[[Connection], T]) -> T:
+        """The same for a thread that is not the event loop's."""
+        return self._writer.submit(self._write, work).result()
+
+    def close(self) -> None:
+        self.locks.close()
+        self._writer.shutdown()
+        self._readers.shutdown()
+        with hold_writer_lock(self._writer_lock):
+            self.engine.dispose()
+        if self._writer_lock:
+            self._writer_lock.close()
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        with hold_writer_lock(self._writer_lock):
+            result: T = self._in_write(work)
+            return result
+
+
+def _give_back_some(connection: Connection) -> bool:
+    """Whether more is left. A file that was made before files could shrink keeps the room for what comes."""
+    free = "SELECT freelist_count FROM pragma_freelist_count, pragma_auto_vacuum WHERE auto_vacuum = 2"
+    pages: int = connection.exec_driver_sql(free).scalar() or 0
+    driver: Any = connection.connection.driver_connection
+    driver.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()  # a row without columns for each page
+    return pages > _STEP_PAGES
+
+
+def _transactions(engine: Engine, *, writes: bool) -> Callable[[Callable[[Connection], Any]], Any]:
+    """What runs a function in a transaction of its own, and rolls back if it raises."""
+    begin = partial(transaction, engine, writes=writes)
+    return Reconnecting(engine, begin).run if engine.dialect.name == "postgresql" else partial(_in_transaction, begin)
+
+
+def _in_transaction(begin: Begin, work: Callable[[Connection], T]) -> T:
+    with begin() as connection:
+        return work(connection)
+
+
+def _reading(engine: Engine) -> Engine:
+    """A consistent view for each transaction, as SQLite has it."""
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)

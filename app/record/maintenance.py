@@ -1,0 +1,246 @@
+"""What people do with a database: checks for `opensession doctor` (damage, orphaned rows, unfinished answers), facts about its
+server, and copies for backups.
+"""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+from sqlalchemy import Engine, delete, func, select, text, update
+
+from app.record import tables
+from app.record.engine import Connection, StorageError, has_reset_bug, hold_writer_lock, make_engine, transaction, writer_lock
+from app.record.migrate import HEAD, revision, unknown_schema, upgrade
+from app.record.repositories import webhook_rows, work_rows
+from app.record.repositories.work_rows import now_ms, replicas
+from app.record.tables import parsed
+from app.record.text_search import LACKS_FTS5, create_text_index, has_text_index, lacks_fts5
+
+Level = Literal["fine", "note", "fault"]
+"""`note`: worth knowing, but nothing is wrong."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`repair` describes how a fault is repaired and `act` repairs it. Without them, the user must repair it."""
+
+    subject: str
+    level: Level
+    text: str
+    repair: str | None = None
+    act: Callable[[], object] | None = None
+
+
+def product(connection: Connection) -> str:
+    """Name, version and address, without a login."""
+    url = connection.engine.url
+    if connection.dialect.name == "sqlite":
+        return f"SQLite {sqlite3.sqlite_version}, {url.database}"
+    version = connection.execute(text("SHOW server_version")).scalar_one().split()[0]
+    return f"PostgreSQL {version} at {url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
+
+
+def database_bytes(connection: Connection) -> int:
+    """The bytes in use, of the whole database."""
+    if connection.dialect.name == "sqlite":
+        pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+        return int(connection.execute(text(pages)).scalar_one())
+    return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+
+def is_read_only(connection: Connection) -> bool:
+    """Of PostgreSQL: a standby, or a database or user that is set so."""
+    return bool(connection.execute(text("SELECT current_setting('transaction_read_only')::boolean")).scalar_one())
+
+
+def free_connections(connection: Connection) -> int:
+    """Of PostgreSQL: how many more it takes from users without privileges."""
+    allowed = "current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+    used = "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+    return int(connection.execute(text(f"SELECT {allowed} - {used}")).scalar_one())
+
+
+def clock_ahead_seconds(connection: Connection) -> float:
+    """How far the database's clock is ahead of this machine's, give or take the time of one query."""
+    asked = time.time()
+    there = int(connection.execute(select(now_ms(connection.dialect.name))).scalar_one()) / 1000
+    return there - (asked + time.time()) / 2
+
+
+# A copy of an SQLite database that is in use, and what a backup must know of a database.
+
+PAGES_AT_ONCE = 2_000
+_FIRST_WITH_SERVERS = "0009"
+
+
+def copy_database(connection: Connection, target: Path, progress: Callable[[int, int], None]) -> str | None:
+    """What is committed when it begins; others go on writing. Returns its revision. `progress` is told pages: done, of all."""
+    found = revision(connection)  # the transaction's first read: without one, SQLite would begin again with each commit
+    source = connection.connection.driver_connection
+    assert isinstance(source, sqlite3.Connection)
+    with closing(sqlite3.connect(target)) as copy:
+        source.backup(copy, pages=PAGES_AT_ONCE, progress=lambda _, left, total: progress(total - left, total), sleep=0)
+    return found
+
+
+def upgrade_file(path: Path) -> None:
+    """Upgrades an SQLite database that nobody else has open, and leaves no other file beside it."""
+    engine = make_engine(f"sqlite:///{path}")
+    upgrade(engine)
+    engine.dispose()
+    path.with_name(f"{path.name}-writer").unlink(missing_ok=True)
+
+
+def has_server(connection: Connection, dead_after_ms: int) -> bool:
+    """Whether a server of this PostgreSQL has written its heartbeat since."""
+    found = revision(connection)
+    if found is None or found < _FIRST_WITH_SERVERS:
+        return False
+    return any(row.age <= dead_after_ms for row in replicas(connection))
+
+
+SUBJECT = "database"
+_MAX_NAMED = 5
+
+
+def check(engine: Engine) -> list[Finding]:
+    try:
+        with transaction(engine) as connection:
+            return [*_library_findings(engine), *_findings(engine, connection)]
+    except StorageError as error:
+        return [Finding(SUBJECT, "fault", f"cannot be read: {getattr(error, 'orig', None) or error}. Restore a backup.")]
+
+
+def _webhook_findings(connection: Connection) -> Iterator[Finding]:
+    """Its owner knows the address; here it may be a secret."""
+    failing = [
+        row.id for row in webhook_rows.all_of(connection) if row.failed_since is not None or row.disabled_reason is not None
+    ]
+    if failing:
+        named = ", ".join(failing[:_MAX_NAMED])
+        text = f"{len(failing)} deliver nothing now ({named}): GET /webhook/ID says why, /webhook/ID/deliveries has the attempts"
+        yield Finding("webhooks", "note", text)
+
+
+def _library_findings(engine: Engine) -> Iterator[Finding]:
+    if engine.dialect.name == "sqlite" and has_reset_bug():
+        bug = f"SQLite {sqlite3.sqlite_version} has the WAL-reset bug (fixed in 3.51.3). Servers work around it with a lock. "
+        yield Finding(SUBJECT, "note", f"{bug}Another program must not write to the file while a server runs.")
+
+
+def _findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    found = revision(connection)
+    if found is None:
+        yield Finding(SUBJECT, "note", "empty: the first start creates the tables")
+        return
+    if reason := unknown_schema(found):
+        yield Finding(SUBJECT, "fault", reason)
+        return
+    if found != HEAD:
+        yield Finding(SUBJECT, "note", f"at revision {found}, this version needs {HEAD}: the next start or `migrate` upgrades it")
+        return
+    checks = (_integrity_findings, _orphan_findings, _damage_findings)
+    faults = [finding for check in checks for finding in check(engine, connection)]
+    yield from faults
+    yield from _open_message_findings(connection)
+    yield from _search_findings(engine, connection)
+    yield from _webhook_findings(connection)
+    if not faults:
+        yield Finding(SUBJECT, "fine", f"sound: {_count_rows(connection)}")
+
+
+def _count_rows(connection: Connection) -> str:
+    counted = {"sessions": tables.SESSION, "messages": tables.MESSAGE, "parts": tables.PART}
+    counts = {name: connection.execute(select(func.count()).select_from(of)).scalar_one() for name, of in counted.items()}
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _integrity_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    if engine.dialect.name != "sqlite":
+        return
+    problems = [row for row in connection.execute(text("PRAGMA integrity_check")).scalars() if row != "ok"]
+    if problems:
+        damaged = (
+            f"the file is damaged ({'; '.join(problems[:_MAX_NAMED])}). Stop the server and restore a backup, or recover what "
+        )
+        yield Finding(SUBJECT, "fault", f"{damaged}is readable: sqlite3 opensession.db .recover | sqlite3 recovered.db")
+
+
+def _orphan_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    """Parts without a message and messages without a session. Foreign keys prevent them unless someone switched them off."""
+    message, part, session = tables.MESSAGE, tables.PART, tables.SESSION
+    owners = select(message.c.id).where(message.c.session_id == part.c.session_id, message.c.id == part.c.message_id)
+    for of, without in ((message, message.c.session_id.not_in(select(session.c.id))), (part, ~owners.exists())):
+        count = connection.execute(select(func.count()).select_from(of).where(without)).scalar_one()
+        if count:
+            statement = delete(of).where(without)
+            text_ = f"{count} {of.name} rows belong to nothing"
+            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write_all, engine, [statement]))
+
+
+def _damage_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    for of in (tables.MESSAGE, tables.PART):
+        rows = [row for row in connection.execute(select(of.c.seq, of.c.id, of.c.body)) if parsed(row.body) is None]
+        if rows:
+            statement = delete(of).where(of.c.seq.in_([row.seq for row in rows]))
+            text_ = f"{len(rows)} {of.name} rows are damaged: {_names(rows)}"
+            yield Finding(SUBJECT, "fault", text_, "delete them", partial(_write_all, engine, [statement]))
+    session = tables.SESSION
+    rows = [row for row in connection.execute(select(session)) if parsed(row.body) is None]
+    if rows:
+        statements = [
+            update(session).where(session.c.seq == row.seq).values(body=_session_body(row), reverting=False) for row in rows
+        ]
+        text_ = f"{len(rows)} session rows are damaged: {_names(rows)}"
+        yield Finding(SUBJECT, "fault", text_, "make them anew from their columns", partial(_write_all, engine, statements))
+
+
+def _session_body(row: Any) -> str:
+    """A session body made from the row's columns."""
+    body = {
+        "id": row.id,
+        "slug": "mended-session",
+        "projectID": row.project_id,
+        "directory": row.directory,
+        "title": row.title_folded,
+        "version": "mended",
+        "time": {"created": row.updated, "updated": row.updated},
+    }
+    return orjson.dumps({**body, "parentID": row.parent_id} if row.parent_id else body).decode()
+
+
+def _open_message_findings(connection: Connection) -> Iterator[Finding]:
+    left = work_rows.orphaned_messages(connection)
+    if left:
+        yield Finding(SUBJECT, "note", f"{len(left)} messages were left unfinished: the next start closes or answers them")
+
+
+def _search_findings(engine: Engine, connection: Connection) -> Iterator[Finding]:
+    if lacks_fts5(connection):
+        yield Finding(SUBJECT, "fault", LACKS_FTS5)
+    elif not has_text_index(connection):
+        missing = "this SQLite has no FTS5" if engine.dialect.name == "sqlite" else "the extension pg_trgm was missing"
+        text_ = f"searches in messages have no index ({missing} when the database was migrated): they read all texts"
+        yield Finding(SUBJECT, "note", text_, "create the index", partial(_write, engine, create_text_index))
+
+
+def _names(rows: Sequence[Any]) -> str:
+    return ", ".join(row.id for row in rows[:_MAX_NAMED]) + (" …" if len(rows) > _MAX_NAMED else "")
+
+
+def _write_all(engine: Engine, statements: Sequence[Any]) -> None:
+    _write(engine, lambda connection: [connection.execute(statement) for statement in statements])
+
+
+def _write(engine: Engine, work: Callable[[Connection], object]) -> None:
+    lock = writer_lock(engine)
+    with hold_writer_lock(lock), transaction(engine, writes=True) as connection:
+        work(connection)
+    if lock:
+        lock.close()

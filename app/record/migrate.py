@@ -1,0 +1,121 @@
+"""Brings a database to the newest schema: a new one is made with it, one of an older revision is migrated. Alembic is imported
+for the latter only."""
+
+import secrets
+from importlib import import_module
+from pathlib import Path
+
+from sqlalchemy import Column, Connection, Engine, MetaData, PrimaryKeyConstraint, String, Table, inspect, text
+
+from app import __version__
+from app.record.engine import DatabaseUnusable, hold_writer_lock, transaction, writer_lock
+from app.record.tables import COUNTER, METADATA
+from app.record.text_search import LACKS_FTS5, create_text_index, lacks_fts5
+
+HEAD = "0023"
+"""The newest revision in migrations/versions; a test compares them."""
+
+_VERSION = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""As Alembic makes it. A new database gets its row here: importing Alembic would be a twelfth of a start."""
+
+_PACKAGED = Path(__file__).parents[1] / "_migrations"
+_CHECKOUT = Path(__file__).parents[2] / "migrations"
+
+
+def migrations_dir() -> Path:
+    """Inside the package in an installed wheel, beside it in a checkout."""
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+
+
+def revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def _usable_revision(engine: Engine) -> str | None:
+    """None of an empty database. Raises DatabaseUnusable."""
+    with transaction(engine) as connection:
+        if lacks_fts5(connection):
+            raise DatabaseUnusable(LACKS_FTS5)
+        return revision(connection)
+
+
+def require_current(engine: Engine) -> None:
+    """Raises DatabaseUnusable unless the schema has the revision that this code needs."""
+    found = _usable_revision(engine)
+    if found is None:
+        raise DatabaseUnusable(
+            "The database is empty: run `opensession migrate` with the same OPENSESSION_DATABASE_URL, then start again."
+        )
+    _require_known(found)
+    if found != HEAD:
+        raise DatabaseUnusable(
+            f"The database is at revision {found}, this server needs {HEAD}: stop the servers that use it, "
+            "run `opensession migrate`, then start them again."
+        )
+
+
+def known_revisions() -> set[str]:
+    return {file.name.partition("_")[0] for file in (migrations_dir() / "versions").glob("[0-9]*.py")}
+
+
+def unknown_schema(found: str) -> str | None:
+    """What to say of a revision that this version cannot migrate; None of one that it can."""
+    if found > HEAD:
+        return f"The database is at revision {found}, opensession {__version__} knows only {HEAD}: it needs a newer opensession."
+    if found not in known_revisions():
+        return f"The database is at revision {found}, which no version of opensession has. That of {__version__} is {HEAD}."
+    return None
+
+
+def _require_known(found: str) -> None:
+    """Raises DatabaseUnusable."""
+    if reason := unknown_schema(found):
+        raise DatabaseUnusable(reason)
+
+
+def upgrade(engine: Engine) -> None:
+    """In one transaction. If two servers start at the same time, one of them does it. Raises DatabaseUnusable where the schema
+    is not of an older version."""
+    found = _usable_revision(engine)
+    if found == HEAD:
+        return
+    if found is not None:
+        _require_known(found)
+        import_module("alembic.command")  # takes long, and PostgreSQL ends a transaction that is idle meanwhile
+    lock = writer_lock(engine)
+    with hold_writer_lock(lock), transaction(engine, writes=True) as connection:
+        if revision(connection) is None:
+            _create(connection)
+        else:
+            _migrate(connection)
+    if lock:
+        lock.close()
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic thinks between statements
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)
+
+
+def _create(connection: Connection) -> None:
+    """What all migrations would make; a test compares them."""
+    METADATA.create_all(connection, checkfirst=False)
+    create_text_index(connection)
+    counters = {"journal": 0, "identity": secrets.randbits(60)}
+    connection.execute(COUNTER.insert(), [{"name": name, "value": value} for name, value in counters.items()])
+    _VERSION.create(connection)
+    connection.execute(_VERSION.insert(), {"version_num": HEAD})

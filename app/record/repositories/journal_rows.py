@@ -1,0 +1,120 @@
+"""The journal of durable events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, or_, select
+
+from app.events.bus.base import Event
+from app.record.tables import COUNTER, EVENT, WEBHOOK
+
+PAGE_BYTES = 1_000_000
+_ROW_BY_ROW = {"stream_results": True, "max_row_buffer": 4}
+"""Without this, PostgreSQL's driver would fetch the whole result."""
+
+
+def events_after(
+    connection: Connection, seq: int, directory: str | None, max_bytes: int, owner: str | None = None
+) -> tuple[list[Row[Any]], bool]:
+    """The journal's rows after a cursor, of one directory or of all, up to `max_bytes` in total but at least one; and whether
+    these are all. `owner`: without those of other users' sessions. Reads hardly more rows than it returns."""
+    query: Select[Any] = select(EVENT).where(EVENT.c.seq > seq).order_by(EVENT.c.seq)
+    if directory is not None:
+        query = query.where(EVENT.c.directory == directory)
+    if owner is not None:
+        query = query.where(or_(EVENT.c.owner == owner, EVENT.c.owner.is_(None)))
+    rows: list[Row[Any]] = []
+    size = 0
+    with connection.execute(query, execution_options=_ROW_BY_ROW) as found:
+        for row in found:
+            if rows and size + row.bytes > max_bytes:
+                return rows, False
+            rows.append(row)
+            size += row.bytes
+    return rows, True
+
+
+def event_of(row: Any) -> Event:
+    """Of the journal."""
+    return Event(row.type, row.payload.encode(), session_id=row.session_id, directory=row.directory, seq=row.seq, owner=row.owner)
+
+
+_OF_SESSION = (EVENT.c.session_id == bindparam("session"), EVENT.c.seq > bindparam("after"), EVENT.c.seq <= bindparam("upto"))
+_SESSION_EVENTS = select(EVENT.c.seq, EVENT.c.time, EVENT.c.type, EVENT.c.payload).where(*_OF_SESSION).order_by(EVENT.c.seq)
+
+
+def session_events(connection: Connection, session_id: str, seq: int, upto: int | None = None) -> Sequence[Row[Any]]:
+    """The journal's rows of a session after a cursor, and not after another."""
+    wanted = {"session": session_id, "after": seq, "upto": 2**63 - 1 if upto is None else upto}
+    return connection.execute(_SESSION_EVENTS, wanted).all()
+
+
+def newest_event_of(connection: Connection, session_id: str) -> int:
+    """0 where the journal has none of the session."""
+    return connection.execute(select(func.max(EVENT.c.seq)).where(EVENT.c.session_id == session_id)).scalar_one() or 0
+
+
+def database_identity(connection: Connection) -> str:
+    """Differs between databases."""
+    return str(connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "identity")).scalar_one())
+
+
+def journal_span(connection: Connection) -> tuple[int, int]:
+    """(oldest stored, newest assigned) sequence. The oldest is newest + 1 if the journal is empty."""
+    newest = connection.execute(select(COUNTER.c.value).where(COUNTER.c.name == "journal")).scalar_one()
+    oldest = connection.execute(select(func.min(EVENT.c.seq))).scalar_one_or_none()
+    return (oldest if oldest is not None else newest + 1, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPage:
+    """Events of the journal after a cursor, as rows. `upto` is the newest sequence that they cover. `is_last`: the journal has no
+    more. `is_gap`: events between the cursor and `upto` are not stored any more; the page is empty then. `newest`: the newest
+    sequence that was assigned."""
+
+    rows: Sequence[Row[Any]]
+    upto: int
+    newest: int
+    is_last: bool = False
+    is_gap: bool = False
+
+
+def journal_page(connection: Connection, cursor: int, directory: str | None, owner: str | None, max_bytes: int) -> JournalPage:
+    """`owner`: without the events of other users' sessions; None for all."""
+    oldest, newest = journal_span(connection)
+    if cursor < oldest - 1:
+        return JournalPage([], oldest - 1, newest, is_gap=True)
+    if cursor > newest:
+        return JournalPage([], newest, newest, is_gap=True)
+    rows, is_last = events_after(connection, cursor, directory, max_bytes, owner)
+    return JournalPage(rows, newest if is_last else rows[-1].seq, newest, is_last)
+
+
+def newest_event(connection: Connection) -> int:
+    """The newest assigned sequence."""
+    return journal_span(connection)[1]
+
+
+_OFFERED_TO_WEBHOOKS = select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)
+_NEWER = select(
+    EVENT.c.seq, func.sum(EVENT.c.bytes).over(order_by=(EVENT.c.time.desc(), EVENT.c.seq.desc())).label("kept")
+).subquery()
+_TOO_MANY_BYTES = select(func.max(_NEWER.c.seq)).where(_NEWER.c.kept > bindparam("keep"))
+"""Ordered as the index, which covers the query."""
+_TOO_OLD = select(func.max(EVENT.c.seq)).where(EVENT.c.time < bindparam("limit"))
+
+
+def journal_end(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
+    """The newest sequence to trim; 0 for none. The journal keeps at most `keep_bytes` in total, and none with a time before
+    `older_than`; of the others the newest `keep_events` events, and what a webhook is still to be offered."""
+    newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
+    too_many = connection.execute(_TOO_MANY_BYTES, {"keep": keep_bytes}).scalar_one_or_none() or 0
+    too_old = connection.execute(_TOO_OLD, {"limit": older_than}).scalar_one_or_none() or 0
+    offered = connection.execute(_OFFERED_TO_WEBHOOKS).scalar_one_or_none()
+    superfluous = newest - keep_events if offered is None else min(newest - keep_events, offered)
+    return max(too_many, too_old, superfluous)
+
+
+def trim_journal(connection: Connection, upto: int) -> None:
+    connection.execute(delete(EVENT).where(EVENT.c.seq <= upto))

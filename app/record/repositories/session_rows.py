@@ -1,0 +1,355 @@
+"""Sessions, and the links that show them."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Float,
+    Row,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    false,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+)
+
+from app.record.repositories.work_rows import HELD_SESSIONS
+from app.record.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SESSION, SHARE, SUMS, TODO, parsed
+from app.record.text_search import fold
+from app.schema.errors import NotFound
+
+# Pages of what has an order, from one that a client has seen.
+
+
+class UnknownAnchor(NotFound):
+    """Of a page that begins beside it."""
+
+    def __init__(self, anchor: str) -> None:
+        super().__init__(f"{anchor} is not there any more")
+
+
+@dataclass(frozen=True, slots=True)
+class PageBeside:
+    """`limit` of them beside the one with the id `anchor`, `newer` or older than it; without an anchor the first ones in the
+    order that is wanted."""
+
+    limit: int
+    newest_first: bool = True
+    anchor: str | None = None
+    newer: bool = False
+
+    @property
+    def upward(self) -> bool:
+        """From older ones to newer ones."""
+        return self.newer if self.anchor is not None else not self.newest_first
+
+
+SESSION_COLUMNS: tuple[Any, ...] = (SESSION.c.body, *(SESSION.c[name] for name in SUMS))
+"""All that a session is shown by."""
+
+
+def session_value(row: Any) -> dict[str, Any] | None:
+    """The JSON of a session, of a row with SESSION_COLUMNS; None of a damaged one."""
+    body = parsed(row.body)
+    if body is None:
+        return None
+    cache = {"read": row.tokens_cache_read, "write": row.tokens_cache_write}
+    tokens = {"input": row.tokens_input, "output": row.tokens_output, "reasoning": row.tokens_reasoning, "cache": cache}
+    return {"cost": row.cost, "tokens": tokens, **body}
+
+
+def session_json(row: Any) -> bytes | None:
+    value = session_value(row)
+    return None if value is None else orjson.dumps(value)
+
+
+# One session.
+
+_OF_ID = SESSION.c.id == bindparam("id")
+_ONE_SESSION: Select[Any] = select(*SESSION_COLUMNS, SESSION.c.diff_basis).where(_OF_ID)
+
+
+def stored_session(connection: Connection, session_id: str) -> Row[Any] | None:
+    """With SESSION_COLUMNS and `diff_basis`."""
+    return connection.execute(_ONE_SESSION, {"id": session_id}).one_or_none()
+
+
+_SESSION_AND_PROMPT = _ONE_SESSION.add_columns(MESSAGE.c.body.label("prompt")).outerjoin(
+    MESSAGE, and_(MESSAGE.c.session_id == SESSION.c.id, MESSAGE.c.id == bindparam("message"))
+)
+
+
+def session_and_prompt(connection: Connection, session_id: str, prompt_id: str) -> Row[Any] | None:
+    """The same, and the body of the `prompt`, which is None for an unknown one."""
+    return connection.execute(_SESSION_AND_PROMPT, {"id": session_id, "message": prompt_id}).one_or_none()
+
+
+_NEWEST_OF_ID = select(MESSAGE.c.id).where(MESSAGE.c.session_id == bindparam("id")).order_by(MESSAGE.c.seq.desc()).limit(1)
+_NEWEST_MESSAGE = _NEWEST_OF_ID.scalar_subquery()
+_NEWEST_PART = (
+    select(PART.c.id)
+    .where(PART.c.session_id == bindparam("id"), PART.c.message_id == _NEWEST_MESSAGE)
+    .order_by(PART.c.seq.desc())
+    .limit(1)
+)
+_NEWEST_PROMPT = _NEWEST_OF_ID.where(MESSAGE.c.role == "user").with_only_columns(
+    func.coalesce(MESSAGE.c.live_body, MESSAGE.c.body)
+)
+_SESSION_TO_PROMPT = _ONE_SESSION.add_columns(
+    _NEWEST_MESSAGE.label("message"),
+    _NEWEST_PART.scalar_subquery().label("part"),
+    _NEWEST_PROMPT.scalar_subquery().label("newest_prompt"),
+)
+
+
+def session_to_prompt(connection: Connection, session_id: str) -> Row[Any] | None:
+    """The same, the ids of its newest `message` and that one's newest `part`, the `newest_prompt` without diffs."""
+    return connection.execute(_SESSION_TO_PROMPT, {"id": session_id}).one_or_none()
+
+
+_WAITING_PROMPTS = (
+    select(func.count())
+    .select_from(MESSAGE)
+    .where(MESSAGE.c.session_id == bindparam("id"), MESSAGE.c.role == "user", MESSAGE.c.open)
+)
+_SESSION_AND_WAITING_PROMPTS = _ONE_SESSION.add_columns(_WAITING_PROMPTS.scalar_subquery().label("waiting"))
+
+
+def session_and_waiting_prompts(connection: Connection, session_id: str) -> Row[Any] | None:
+    """The same, and how many prompts are `waiting` for an answer."""
+    return connection.execute(_SESSION_AND_WAITING_PROMPTS, {"id": session_id}).one_or_none()
+
+
+_PROJECT_OF = select(SESSION.c.project_id).where(_OF_ID)
+
+
+def project_of(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(_PROJECT_OF, {"id": session_id}).scalar_one_or_none()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """Another one when somebody has changed the session; `newest_part` is a sequence number."""
+
+    session: Row[Any]
+    messages: int
+    newest_part: int | None
+
+
+def session_state(connection: Connection, session_id: str) -> SessionState | None:
+    session = stored_session(connection, session_id)
+    if session is None:
+        return None
+    messages = connection.execute(select(func.count()).where(MESSAGE.c.session_id == session_id)).scalar_one()
+    newest_part = connection.execute(select(func.max(PART.c.seq)).where(PART.c.session_id == session_id)).scalar_one()
+    return SessionState(session, messages, newest_part)
+
+
+_KEYS = {PROJECT: PROJECT.c.id, TODO: TODO.c.session_id, DIFF: DIFF.c.session_id}
+_BODIES = {of: select(of.c.body).where(key == bindparam("key")) for of, key in _KEYS.items()}
+
+
+def body_of(connection: Connection, of: Any, key: str) -> str | None:
+    """Of a project by its id; the todos or the diff of a session."""
+    return connection.execute(_BODIES[of], {"key": key}).scalar_one_or_none()
+
+
+# Some sessions.
+
+_AMONG = SESSION.c.id.in_(bindparam("ids", expanding=True))
+_CHILDREN = (
+    select(SESSION.c.id, *SESSION_COLUMNS)
+    .where(SESSION.c.parent_id.in_(bindparam("ids", expanding=True)))
+    .order_by(SESSION.c.seq)
+)
+_SOME_SESSIONS = select(*SESSION_COLUMNS).where(_AMONG)
+
+
+def some_sessions(connection: Connection, session_ids: Collection[str]) -> Sequence[Row[Any]]:
+    """Those that there are."""
+    return connection.execute(_SOME_SESSIONS, {"ids": list(session_ids)}).all()
+
+
+def children_of(connection: Connection, session_ids: Collection[str]) -> list[str]:
+    return [row.id for row in connection.execute(_CHILDREN, {"ids": list(session_ids)})]
+
+
+def session_tree(connection: Connection, session_id: str) -> list[Row[Any]]:
+    """A session and all its descendants, children before their parents."""
+    root = stored_session(connection, session_id)
+    found: list[Row[Any]] = [] if root is None else [root]
+    generation = [session_id]
+    while generation:
+        children = connection.execute(_CHILDREN, {"ids": generation}).all()
+        found[:0] = children
+        generation = [row.id for row in children]
+    return found
+
+
+_OWNERS = select(SESSION.c.id, SESSION.c.owner).where(_AMONG)
+
+
+def owners(connection: Connection, session_ids: Collection[str]) -> dict[str, str]:
+    """Of the sessions that there are."""
+    return {row.id: row.owner for row in connection.execute(_OWNERS, {"ids": list(session_ids)})}
+
+
+def has_owned_sessions(connection: Connection) -> bool:
+    query = select(SESSION.c.seq).where(SESSION.c.owner != literal_column("''")).limit(1)
+    return connection.execute(query).scalar_one_or_none() is not None
+
+
+def session_ages(connection: Connection) -> Sequence[Row[Any]]:
+    """Of all sessions, the oldest first."""
+    return connection.execute(select(SESSION.c.id, SESSION.c.parent_id, SESSION.c.updated).order_by(SESSION.c.seq)).all()
+
+
+_TO_LOCK = select(SESSION.c.id, SESSION.c.updated).where(_AMONG).order_by(SESSION.c.id).with_for_update()
+
+
+def lock_sessions(connection: Connection, session_ids: Collection[str]) -> Sequence[Row[Any]]:
+    """Those that there are. On PostgreSQL nothing is added to them until the transaction ends: the rows are locked."""
+    return connection.execute(_TO_LOCK, {"ids": list(session_ids)}).all()
+
+
+_LOCK_NEW_SESSION = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("id", type_=Text), 0)))
+
+
+def lock_new_sessions(connection: Connection, session_ids: Collection[str]) -> set[str]:
+    """Those of the ids that are taken. Until the transaction ends no other server takes the rest."""
+    if connection.dialect.name == "postgresql":
+        for session_id in sorted(session_ids):
+            connection.execute(_LOCK_NEW_SESSION, {"id": session_id})
+    return set(owners(connection, session_ids))
+
+
+def imported_sessions(connection: Connection) -> dict[str, str]:
+    """Fingerprints of the sessions that were imported from OpenCode, by id."""
+    return {row.id: row.fingerprint for row in connection.execute(select(IMPORTED_SESSION))}
+
+
+_UNFINISHED_REVERTS = select(SESSION.c.id, SESSION.c.directory).where(SESSION.c.reverting, SESSION.c.id.not_in(HELD_SESSIONS))
+
+
+def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
+    """(session, directory) of sessions whose server was killed while it restored files."""
+    return [(row.id, row.directory) for row in connection.execute(_UNFINISHED_REVERTS)]
+
+
+# Lists of sessions.
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """What is None says nothing. `directories`: those in one of them; `path`: what is there or below; `updated_since` and
+    `updated_before` in epoch milliseconds; `search`: a part of the title."""
+
+    project_id: str | None = None
+    directories: Collection[str] | None = None
+    path: str | None = None
+    parent_id: str | None = None
+    roots_only: bool = False
+    owner: str | None = None
+    search: str | None = None
+    updated_since: float | None = None
+    updated_before: float | None = None
+    archived: bool = True
+    """Those too."""
+
+
+def session_page(
+    connection: Connection, wanted: SessionFilter, limit: int | None = None, before: int | None = None
+) -> tuple[Sequence[Row[Any]], int | None]:
+    """Newest created first, up to a limit, of those created before the one of a sequence; and where the next page begins, if
+    there is one."""
+    query = _sessions(wanted).order_by(SESSION.c.seq.desc())
+    if before is not None:
+        query = query.where(SESSION.c.seq < before)
+    if limit is None:
+        return connection.execute(query).all(), None
+    rows = connection.execute(query.limit(limit + 1)).all()
+    return rows[:limit], rows[limit - 1].seq if len(rows) > limit else None
+
+
+def sessions_beside(connection: Connection, wanted: SessionFilter, at: PageBeside) -> Sequence[Row[Any]]:
+    """In the order of their creation that is wanted. Raises UnknownAnchor."""
+    query = _sessions(wanted)
+    if at.anchor is not None:
+        seq = connection.execute(select(SESSION.c.seq).where(SESSION.c.id == at.anchor)).scalar_one_or_none()
+        if seq is None:
+            raise UnknownAnchor(at.anchor)
+        query = query.where(SESSION.c.seq > seq if at.upward else SESSION.c.seq < seq)
+    found = connection.execute(query.order_by(SESSION.c.seq if at.upward else SESSION.c.seq.desc()).limit(at.limit)).all()
+    return found if at.upward != at.newest_first else found[::-1]
+
+
+def updated_sessions(connection: Connection, wanted: SessionFilter, limit: int) -> tuple[Sequence[Row[Any]], int | None]:
+    """The newest updated first; and the time before which those of the next page were updated. Those of one millisecond stand
+    on one page: a page of them alone may have more than the limit."""
+    query = _sessions(wanted).order_by(SESSION.c.updated.desc(), SESSION.c.seq.desc())
+    rows = connection.execute(query.limit(limit + 1)).all()
+    if len(rows) <= limit:
+        return rows, None
+    begun = rows[-1].updated
+    page = [row for row in rows if row.updated != begun] or connection.execute(query.where(SESSION.c.updated == begun)).all()
+    return page, page[-1].updated
+
+
+def directories_of_sessions(connection: Connection, owner: str | None) -> list[str]:
+    query = select(SESSION.c.directory).distinct().where(*_conditions(SessionFilter(owner=owner)))
+    return list(connection.execute(query).scalars())
+
+
+def _sessions(wanted: SessionFilter) -> Select[Any]:
+    return select(*SESSION_COLUMNS, SESSION.c.seq, SESSION.c.project_id, SESSION.c.updated).where(*_conditions(wanted))
+
+
+def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
+    equal: Mapping[Any, str | None] = {
+        SESSION.c.project_id: wanted.project_id,
+        SESSION.c.parent_id: wanted.parent_id,
+        SESSION.c.owner: wanted.owner,
+    }
+    yield from (column == value for column, value in equal.items() if value is not None)
+    if wanted.owner is not None:
+        yield SESSION.c.owner != literal_column("''")
+    if wanted.directories is not None:
+        yield SESSION.c.directory.in_(wanted.directories)
+    if wanted.path is not None:
+        yield or_(SESSION.c.path == wanted.path, _begins_with(SESSION.c.path, f"{wanted.path}/"))
+    if wanted.roots_only:
+        yield SESSION.c.parent_id.is_(None)
+    if not wanted.archived:
+        yield ~SESSION.c.archived
+    if wanted.updated_since is not None:
+        yield SESSION.c.updated >= literal(wanted.updated_since, Float)
+    if wanted.updated_before is not None:
+        yield SESSION.c.updated < literal(wanted.updated_before, Float)
+    if wanted.search:
+        title = fold(wanted.search)
+        yield SESSION.c.title_folded.contains(title, autoescape=True) if title else false()
+
+
+def _begins_with(column: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
+    """Case counts, as SQLite's LIKE does not have it."""
+    return func.substr(column, 1, len(beginning)) == beginning
+
+
+# Links.
+
+
+def share_of(connection: Connection, session_id: str) -> str | None:
+    return connection.execute(select(SHARE.c.id).where(SHARE.c.session_id == session_id)).scalar_one_or_none()
+
+
+def shared_session(connection: Connection, share_id: str) -> str | None:
+    return connection.execute(select(SHARE.c.session_id).where(SHARE.c.id == share_id)).scalar_one_or_none()

@@ -1,0 +1,108 @@
+"""The rows of webhooks: what each is sent, how far its deliveries are, which server makes them, and the log of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
+
+from app.record.engine import Connection
+from app.record.repositories import journal_rows
+from app.record.tables import WEBHOOK, WEBHOOK_DELIVERY
+
+KEEP_DELIVERIES = 200
+"""Of one webhook; older ones are deleted."""
+
+Values = Mapping[str, Any]
+
+
+def all_of(connection: Connection, owner: str | None = None) -> Sequence[Row[Any]]:
+    """Of one owner or of all, the oldest first."""
+    query = select(WEBHOOK).order_by(WEBHOOK.c.created, WEBHOOK.c.id)
+    return connection.execute(query if owner is None else query.where(WEBHOOK.c.owner == owner)).all()
+
+
+def find(connection: Connection, webhook_id: str) -> Row[Any] | None:
+    return connection.execute(select(WEBHOOK).where(WEBHOOK.c.id == webhook_id)).one_or_none()
+
+
+def add(connection: Connection, row: Values) -> None:
+    connection.execute(insert(WEBHOOK), [row])
+
+
+def change(connection: Connection, webhook_id: str, values: Values) -> bool:
+    """What its owner chooses. The server that delivers it notices by the `revision`. False if there is no such webhook."""
+    statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id).values(**values, revision=WEBHOOK.c.revision + 1)
+    return bool(connection.execute(statement).rowcount)
+
+
+def remove(connection: Connection, webhook_id: str) -> bool:
+    return bool(connection.execute(delete(WEBHOOK).where(WEBHOOK.c.id == webhook_id)).rowcount)
+
+
+def remove_of(connection: Connection, owner: str) -> None:
+    connection.execute(delete(WEBHOOK).where(WEBHOOK.c.owner == owner))
+
+
+def claim(connection: Connection, webhook_id: str, before: str, server: str) -> bool:
+    """For `server`, of the server `before` (empty: of none). False if another was faster."""
+    statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id, WEBHOOK.c.server == before, WEBHOOK.c.enabled)
+    return bool(connection.execute(statement.values(server=server)).rowcount)
+
+
+def release(connection: Connection, server: str) -> None:
+    """All that a server delivers."""
+    connection.execute(update(WEBHOOK).where(WEBHOOK.c.server == server).values(server=""))
+
+
+def put_progress(connection: Connection, webhook_id: str, server: str, values: Values, deliveries: Sequence[Values]) -> bool:
+    """How far `server` is. False, with nothing written, if it is not the one that delivers this webhook any more."""
+    statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id, WEBHOOK.c.server == server)
+    if not connection.execute(statement.values(**values)).rowcount:
+        return False
+    add_deliveries(connection, webhook_id, deliveries)
+    return True
+
+
+def switch_off(connection: Connection, webhook: Row[Any], reason: str) -> bool:
+    """Unless its owner has changed it since `webhook` was read, or another server delivers it."""
+    statement = update(WEBHOOK).where(*_is_unchanged(webhook))
+    return bool(connection.execute(statement.values(enabled=False, server="", disabled_reason=reason)).rowcount)
+
+
+def remove_unchanged(connection: Connection, webhook: Row[Any]) -> bool:
+    """On the same condition."""
+    return bool(connection.execute(delete(WEBHOOK).where(*_is_unchanged(webhook))).rowcount)
+
+
+def _is_unchanged(webhook: Row[Any]) -> tuple[ColumnElement[bool], ...]:
+    return (WEBHOOK.c.id == webhook.id, WEBHOOK.c.server == webhook.server, WEBHOOK.c.revision == webhook.revision)
+
+
+def add_deliveries(connection: Connection, webhook_id: str, deliveries: Sequence[Values]) -> None:
+    if not deliveries:
+        return
+    connection.execute(insert(WEBHOOK_DELIVERY), [{**each, "webhook_id": webhook_id} for each in deliveries])
+    of_webhook = WEBHOOK_DELIVERY.c.webhook_id == webhook_id
+    newest = select(WEBHOOK_DELIVERY.c.seq).where(of_webhook).order_by(WEBHOOK_DELIVERY.c.seq.desc())
+    too_old = newest.offset(KEEP_DELIVERIES).limit(1).scalar_subquery()
+    connection.execute(delete(WEBHOOK_DELIVERY).where(of_webhook, WEBHOOK_DELIVERY.c.seq <= too_old))
+
+
+def deliveries(connection: Connection, webhook_id: str, limit: int) -> Sequence[Row[Any]]:
+    """The newest first."""
+    query = select(WEBHOOK_DELIVERY).where(WEBHOOK_DELIVERY.c.webhook_id == webhook_id)
+    return connection.execute(query.order_by(WEBHOOK_DELIVERY.c.seq.desc()).limit(limit)).all()
+
+
+def backlog(connection: Connection) -> int:
+    """Events of the journal that the webhook furthest behind is still to be offered; 0 without webhooks."""
+    furthest = connection.execute(select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)).scalar_one_or_none()
+    return 0 if furthest is None else max(0, journal_rows.journal_span(connection)[1] - furthest)
+
+
+def encrypt_anew(connection: Connection, encrypt: Callable[[str], str]) -> int:
+    """All secrets; how many there are."""
+    rows = all_of(connection)
+    for row in rows:
+        connection.execute(update(WEBHOOK).where(WEBHOOK.c.id == row.id).values(secret=encrypt(row.secret)))
+    return len(rows)

@@ -1,0 +1,359 @@
+"""Grouped commits: while one transaction is on its way to the disk, the changes that arrive wait and go together in the next.
+
+A change is a function that runs in the transaction: it reads what it decides by, puts rows, and says what is announced of it
+after the commit, in the order of posting. It may run twice, because a batch that failed is tried one by one: it touches nothing
+but what it is given.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from sqlalchemy import Connection, CursorResult
+from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.sql.base import Executable
+
+from app.events.bus.base import Event
+from app.events.telemetry.observer import NOBODY, Observer
+from app.record.engine import Database, StorageError
+from app.record.postgres import may_be_committed
+from app.record.repositories import session_rows
+from app.record.statements import Put, Statements
+from app.schema.errors import ServiceError
+from app.schema.event import AnnouncedEvent
+from app.util import clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Row = Mapping[str, Any]
+
+RETRY_SECONDS = 15.0
+"""How long the changes of a batch that failed are tried one by one while the database refuses them, measured from the start of
+the batch. Each of them may wait as long as a lock is waited for, and everything else waits behind them."""
+
+
+class WriterStopped(StorageError):
+    """The writer was cancelled before it knew whether the change was stored."""
+
+
+class StaleLease(StorageError):
+    """Another server has taken the session over; this one's turn must stop writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Of an abandoned one the generation is negative, so that every write is refused."""
+
+    session_id: str
+    owner: str
+    generation: int
+
+    @property
+    def is_abandoned(self) -> bool:
+        return self.generation < 0
+
+    def key(self) -> dict[str, Any]:
+        """Includes the generation: the session's next lease may be acquired while this one is being released."""
+        return {"lease_session": self.session_id, "lease_owner": self.owner, "lease_generation": self.generation}
+
+
+@dataclass(eq=False, slots=True)
+class Chain:
+    """Changes that need each other, as a message and its parts do: after one that fails, those behind it fail as it did, and no
+    delta of theirs is published."""
+
+    failure: Exception | None = None
+
+
+class Tx:
+    """The transaction that several changes share. Rows that they put are written together, parents first, before anything else is
+    asked of the database."""
+
+    def __init__(self, connection: Connection, sql: Statements) -> None:
+        self._connection = connection
+        self.sql = sql
+        self.events: list[Event] = []
+        """Of the change that runs now."""
+        self._pending: dict[Put, list[Row]] = {}
+        self._required: set[Lease] = set()
+
+    @property
+    def connection(self) -> Connection:
+        """For queries: with what was put so far, by earlier changes too."""
+        for put in sorted(self._pending, key=lambda put: put.order):
+            self._connection.execute(put.statement, self._pending[put])
+        self._pending.clear()
+        return self._connection
+
+    def put(self, put: Put, *rows: Row) -> None:
+        if rows:
+            self._pending.setdefault(put, []).extend(rows)
+
+    def execute(self, statement: Executable, values: Row | Sequence[Row]) -> CursorResult[*tuple[Any, ...]]:
+        result: CursorResult[*tuple[Any, ...]] = self.connection.execute(statement, values)
+        return result
+
+    def announce(self, event: Event) -> None:
+        """After the commit. An event may name its owner, where a session is deleted or changes hands."""
+        self.events.append(event)
+
+    def require(self, lease: Lease | None) -> None:
+        """The fence, asked of the database once, however many changes are made under it. Raises StaleLease if that generation no
+        longer holds the session. None: nothing is to be held."""
+        if lease is not None and lease not in self._required:
+            self._update_lease(self.sql.check_lease, lease)
+            self._required.add(lease)
+
+    def release(self, lease: Lease) -> None:
+        """Nobody holds the session from then on. Raises StaleLease."""
+        self._update_lease(self.sql.release_lease, lease)
+        self._required.discard(lease)
+
+    def _update_lease(self, statement: Executable, lease: Lease) -> None:
+        if not self._connection.execute(statement, lease.key()).rowcount:
+            raise StaleLease(f"another server runs {lease.session_id} now")
+
+
+Work = Callable[[Tx], T]
+
+
+class Publisher(Protocol):
+    """Is told of each event that is committed, in order. Raises nothing."""
+
+    def publish(self, event: Event) -> None: ...
+
+
+class _CommitFuture(asyncio.Future[T]):
+    """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused all the same. The
+    task is cancelled when that is known."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
+@dataclass(eq=False, slots=True)
+class _Posted(Generic[T]):
+    """`deltas`: what is published behind it. A caller waits for `done`."""
+
+    work: Work[T]
+    session_id: str | None
+    chain: Chain | None
+    done: _CommitFuture[T]
+    deltas: list[tuple[Callable[[], None], Chain | None]] = field(default_factory=list)
+
+    def failure(self) -> Exception | None:
+        """Why it cannot be stored, of one behind a failed change of its chain."""
+        return self.chain.failure if self.chain else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """What a change returned, and its events with their sequence."""
+
+    result: Any
+    events: list[Event]
+
+
+Outcome = _Committed | Exception
+
+
+class Writer:
+    def __init__(
+        self,
+        database: Database,
+        statements: Statements,
+        publisher: Publisher,
+        retry_seconds: float = RETRY_SECONDS,
+        observer: Observer = NOBODY,
+    ) -> None:
+        self._database = database
+        self._observer = observer
+        self._retry_seconds = retry_seconds
+        self._sql = statements
+        self.has_owners = False
+        """Whether sessions may belong to users. Until then nobody asks the database whose a session is."""
+        self._publisher = publisher
+        self._queue: deque[_Posted[Any]] = deque()
+        self._newest: dict[str, _Posted[Any]] = {}
+        """By session, the change that was posted last and is not stored yet."""
+        self._worker: asyncio.Task[None] | None = None
+
+    def post(self, work: Work[T], session_id: str | None = None, chain: Chain | None = None) -> asyncio.Future[T]:
+        """Put a change in line and return; the future is done when it is stored and announced, with what `work` returned. Deltas
+        of the session wait for it."""
+        posted = _Posted(work, session_id, chain, _CommitFuture(loop=asyncio.get_running_loop()))
+        self._queue.append(posted)
+        if session_id is not None:
+            self._newest[session_id] = posted
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._write_batches(), name="writer")
+        return posted.done
+
+    async def commit(self, work: Work[T], session_id: str | None = None) -> T:
+        """Store and announce a change. A caller that is cancelled meanwhile does not undo it."""
+        return await asyncio.shield(self.post(work, session_id))
+
+    def announce(self, directory: str, event: AnnouncedEvent) -> asyncio.Future[None]:
+        """Of what no session changes."""
+        announced = Event.of(event, directory)
+        return self.post(lambda tx: tx.announce(announced))
+
+    async def barrier(self) -> None:
+        """Wait until everything posted so far is stored, or refused; not for what others post meanwhile."""
+        await asyncio.wait({self.post(lambda tx: None)})
+
+    def behind(self, session_id: str, publish: Callable[[], None], chain: Chain | None = None) -> None:
+        """Publish a delta: now, or behind the session's newest change. Nothing is published behind a failed change of `chain`."""
+        newest = self._newest.get(session_id)
+        if newest is not None:
+            newest.deltas.append((publish, chain))
+        elif chain is None or chain.failure is None:
+            publish()
+
+    async def _write_batches(self) -> None:
+        """Resolves the future of each change, also when it is cancelled."""
+        batch: deque[_Posted[Any]] = deque()
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, deque()
+                outcomes = await self._store(list(batch))
+                for outcome in outcomes:
+                    self._resolve(batch.popleft(), outcome)
+        except BaseException as error:
+            self._fail_unfinished(batch, error)
+            raise
+
+    def _fail_unfinished(self, batch: deque[_Posted[Any]], error: BaseException) -> None:
+        """What still waits fails. What is posted from now on has a new worker."""
+        if not isinstance(error, asyncio.CancelledError):
+            log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
+        unfinished, self._queue = [*batch, *self._queue], deque()
+        for posted in unfinished:
+            self._resolve(posted, WriterStopped("The server stopped before it knew whether this was stored."))
+
+    async def _store(self, batch: Sequence[_Posted[Any]]) -> list[Outcome]:
+        """One transaction for all; when it fails, one for each in their order, so that a bad change takes no other down. While
+        the database itself refuses, only for `retry_seconds`."""
+        deadline = time.monotonic() + self._retry_seconds
+        ready = [posted for posted in batch if posted.failure() is None]
+        together = await self._try_transaction(ready)
+        if not isinstance(together, Exception):
+            stored = iter(together)
+            return [posted.failure() or next(stored) for posted in batch]
+        outcomes = await self._store_each(batch, together, deadline, may_try=len(ready) > 1 and not may_be_committed(together))
+        _log_failures([outcome for outcome in outcomes if isinstance(outcome, Exception)])
+        return outcomes
+
+    async def _store_each(
+        self, batch: Sequence[_Posted[Any]], latest: Outcome, deadline: float, *, may_try: bool
+    ) -> list[Outcome]:
+        """`latest`: how it went for all of them together. Where nobody knows whether that is stored, none is tried again."""
+        outcomes: list[Outcome] = []
+        for posted in batch:
+            if (failure := posted.failure()) is not None:
+                outcomes.append(failure)
+                continue
+            if may_try and (not _is_unavailable(latest) or time.monotonic() < deadline):
+                alone = await self._try_transaction([posted])
+                latest = alone if isinstance(alone, Exception) else alone[0]
+            outcomes.append(latest)
+            if posted.chain and isinstance(latest, Exception):
+                posted.chain.failure = latest
+        return outcomes
+
+    async def _try_transaction(self, batch: Sequence[_Posted[Any]]) -> list[_Committed] | Exception:
+        if not batch:
+            return []
+        began = time.perf_counter()
+        try:
+            stored = await self._database.write(lambda connection: self._run(connection, batch))
+        except Exception as error:  # noqa: BLE001  whatever it is, it belongs to who posted the change
+            return error
+        self._observer.committed(time.perf_counter() - began, len(batch))
+        return stored
+
+    def _resolve(self, posted: _Posted[Any], outcome: Outcome) -> None:
+        if posted.session_id is not None and self._newest.get(posted.session_id) is posted:
+            del self._newest[posted.session_id]
+        if isinstance(outcome, Exception):
+            posted.done.set_exception(outcome)
+            posted.done.exception()  # posted changes may have no reader; the log has told it
+        else:
+            for event in outcome.events:
+                self._publisher.publish(event)
+            posted.done.set_result(outcome.result)
+        for publish, chain in posted.deltas:
+            if chain is None or chain.failure is None:
+                publish()
+
+    def _run(self, connection: Connection, changes: Sequence[_Posted[Any]]) -> list[_Committed]:
+        """In the transaction, on the writer's thread."""
+        tx, stored = Tx(connection, self._sql), list[_Committed]()
+        for posted in changes:
+            tx.events = []
+            stored.append(_Committed(posted.work(tx), tx.events))
+        owners = self._owners(tx.connection, [event for each in stored for event in each.events])
+        return self._journal(connection, stored, owners)
+
+    def _owners(self, connection: Connection, events: Sequence[Event]) -> Mapping[str, str]:
+        """Of the sessions that something is announced of."""
+        unknown = {event.session_id for event in events if event.session_id and event.owner is None}
+        return session_rows.owners(connection, unknown) if unknown and self.has_owners else {}
+
+    def _journal(self, connection: Connection, stored: Sequence[_Committed], owners: Mapping[str, str]) -> list[_Committed]:
+        count = sum(event.journaled for each in stored for event in each.events)
+        seq = connection.execute(self._sql.advance_journal, {"count": count}).scalar_one() - count if count else 0
+        rows: list[Row] = []
+        numbered: list[_Committed] = []
+        now = clock.now_ms()
+        for each in stored:
+            events: list[Event] = []
+            for event in each.events:
+                seq += event.journaled
+                events.append(event.stored(_owner(event, owners), seq if event.journaled else None))
+            rows.extend(_journal_row(event, now) for event in events if event.journaled)
+            numbered.append(_Committed(each.result, events))
+        if rows:
+            connection.execute(self._sql.put_events, rows)
+        return numbered
+
+
+def _owner(event: Event, owners: Mapping[str, str]) -> str | None:
+    if event.owner is not None or event.session_id is None:
+        return event.owner
+    return owners.get(event.session_id, "")
+
+
+def _journal_row(event: Event, now: int) -> Row:
+    payload = event.payload
+    return {
+        "seq": event.seq,
+        "type": event.type,
+        "session_id": event.session_id,
+        "directory": event.directory,
+        "time": now,
+        "payload": payload.decode(),
+        "bytes": len(payload),
+        "owner": event.owner,
+    }
+
+
+def _log_failures(errors: Sequence[Exception]) -> None:
+    """A refusal is for who posted the change alone; what is wrong with the database, or with a lease, is said once."""
+    expected = [error for error in errors if isinstance(error, StaleLease) or _is_unavailable(error)]
+    if expected:
+        log.error("%d changes could not be stored: %s", len(expected), expected[-1])
+    for error in errors:
+        if not isinstance(error, ServiceError) and error not in expected:
+            log.error("a change could not be stored", exc_info=error)
+
+
+def _is_unavailable(outcome: Outcome) -> bool:
+    """The database failed, not the change: it is locked, full or cannot be reached."""
+    return isinstance(outcome, StorageError) and not isinstance(outcome, IntegrityError | DataError | StaleLease)

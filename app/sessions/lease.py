@@ -1,0 +1,356 @@
+"""Run leases: a row for each session that a server works on or has worked on, with its owner (empty when none works on it), a
+generation (the fencing token, which only grows) and a heartbeat.
+
+A server is dead when its heartbeat is stale by the database's clock. Servers that share a data directory know it at once: each
+holds the lock of a file there. A dead server's lease is taken over to recover the session, before anything else runs in it.
+"""
+
+import asyncio
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.record.engine import Connection, Database
+from app.record.repositories import work_rows
+from app.record.statements import statements
+from app.record.writer import Lease, Tx, Writer
+from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
+from app.util.data_files import ServerLocks
+from app.util.tasks import FailureLog, LoopHeartbeat
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 2.0
+CONFIRMED_WITHIN_SECONDS = 4.0
+"""A server whose heartbeat was not written for longer stops its turns: soon another may take them over."""
+LATE_AFTER_MS = 3_000
+DEAD_AFTER_MS = 6_000
+ACQUIRE_RETRY_SECONDS = 0.25
+POLL_SECONDS = 0.25
+"""Between two looks whether another server wants a run to end, or has ended one."""
+ACQUIRE_TIMEOUT_SECONDS = 10.0
+"""How long to wait for the recovery of a session with a late lease: longer than a server takes to be declared dead."""
+
+
+class LateLease(SessionBusy):
+    """The lease's owner missed a heartbeat, or is dead and the session is not recovered yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    """What other servers show of a session that is held: its status, in one directory."""
+
+    directory: str
+    status_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """`takeovers`: how many servers in a row died with the same run. `seconds`: since the last one's heartbeat."""
+
+    takeovers: int
+    seconds: float
+
+
+class Leases:
+    """The leases of this process. `owner` is a new random name at each start."""
+
+    def __init__(self, database: Database, writer: Writer, locks: ServerLocks | None = None) -> None:
+        self._database = database
+        self._sql = statements(database.dialect)
+        self._writer = writer
+        self._locks = locks
+        self.must_confirm = locks is None
+        """Where another server judges by heartbeats alone whether this one is alive."""
+        self.owner = secrets.token_hex(16)
+        self._held: dict[str, Lease] = {}
+        self._unreleased: list[Lease] = []
+        """Released leases whose rows could not be written: each heartbeat tries again."""
+        self._confirmed = -math.inf
+        """When the newest heartbeat that was stored was begun."""
+        self._was_late = False
+        """A heartbeat came so late that another server may have taken the sessions over meanwhile."""
+        self.on_heartbeat: Callable[[Connection], None] | None = None
+        """Called in the transaction of each heartbeat, in a thread of the database."""
+        self._heartbeat_while_idle = False
+        self._recovering: dict[str, asyncio.Event] = {}
+        self._heartbeat: LoopHeartbeat | None = None
+        self._failures = FailureLog(log, "writing the heartbeat of the running sessions")
+
+    async def acquire(self, session_id: str, status: LeaseStatus | None = None, *, wait: bool = False) -> Lease:
+        """Waits until what a dead server held is recovered. While another living server holds it, raises SessionBusy, or waits if
+        `wait`. `status`: how other servers show the session while it is held. Raises NotFound."""
+        deadline = time.monotonic() + ACQUIRE_TIMEOUT_SECONDS
+        while True:
+            if session_id in self._recovering:
+                await self._recovering[session_id].wait()
+            try:
+                return await self._acquire_now(session_id, status)
+            except SessionBusy as busy:
+                if not wait and (not isinstance(busy, LateLease) or time.monotonic() > deadline):
+                    raise
+                await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
+
+    def release(self, session_id: str, with_change: asyncio.Future[Any] | None = None) -> None:
+        """`with_change`: the write of a change that releases it, too."""
+        lease = self._held.pop(session_id, None)
+        if lease is None:
+            return
+        if with_change is None:
+            self._post_release(lease)
+        else:
+            with_change.add_done_callback(lambda stored: self._post_release(lease) if stored.exception() else None)
+
+    def _post_release(self, lease: Lease) -> None:
+        freed = self._writer.post(lambda tx: tx.execute(self._sql.release_lease, lease.key()))
+        freed.add_done_callback(lambda _: self._unreleased.append(lease) if freed.exception() else None)
+
+    def held(self, session_id: str) -> Lease | None:
+        return self._held.get(session_id)
+
+    def abandon(self, session_id: str) -> Lease:
+        """Without a word to the database: the lease becomes stale, and whoever takes it over goes on from what is stored. Returns
+        one that refuses every write."""
+        self._held.pop(session_id, None)
+        return Lease(session_id, self.owner, generation=-1)
+
+    def require_free(self, connection: Connection, session_id: str) -> None:
+        """To be called in the transaction of a change that no run may meet. Raises SessionBusy while another server holds it."""
+        if self._held_elsewhere(connection, session_id) is not None:
+            raise SessionBusy(session_id)
+
+    def _held_elsewhere(self, connection: Connection, session_id: str) -> Any:
+        """The row of a lease that another server has; None where none has it."""
+        held = work_rows.lease_of(connection, session_id)
+        return held if held is not None and held.owner not in ("", self.owner) else None
+
+    # What other servers ask for.
+
+    async def request_abort(self, session_id: str) -> None:
+        """Returns when the run that another server has there is over, if it has one."""
+
+        def ask(tx: Tx) -> int | None:
+            held = self._held_elsewhere(tx.connection, session_id)
+            if held is None:
+                return None
+            tx.execute(tx.sql.abort_run, {"lease_session": session_id, "lease_generation": held.generation})
+            generation: int = held.generation
+            return generation
+
+        generation = await self._writer.commit(ask) if await self.is_held_elsewhere(session_id) else None
+        if generation is not None:
+            await self.free_elsewhere(session_id, generation)
+
+    async def free_elsewhere(self, session_id: str, generation: int | None = None) -> None:
+        """Returns when no other living server holds it, or at least not in this generation."""
+        while True:
+            if not await self.is_held_elsewhere(session_id, generation):
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
+        held = await self._database.read(partial(self._held_elsewhere, session_id=session_id))
+        return held is not None and generation in (None, held.generation) and not self._is_older(held, DEAD_AFTER_MS)
+
+    async def is_left_to_others(self, session_id: str) -> bool:
+        """Whether another server runs it, or is dead and its run has not been gone on with here."""
+        if session_id in self._recovering:
+            return True
+        return await self._database.read(partial(self._held_elsewhere, session_id=session_id)) is not None
+
+    async def aborted_runs(self) -> list[str]:
+        """Sessions held here whose run another server wants to end."""
+        if not self._held:
+            return []
+        return await self._database.read(lambda connection: work_rows.aborting_leases(connection, self.owner))
+
+    def is_unconfirmed(self) -> bool:
+        """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
+        was_late, self._was_late = self._was_late, False
+        is_late = was_late or self.heartbeat_age() > CONFIRMED_WITHIN_SECONDS
+        return bool(self._held) and self._locks is None and is_late
+
+    async def hand_over(self, abandoned: Sequence[Lease]) -> None:
+        """Whoever looks next takes them over, as from a dead server; that counts as no takeover."""
+        rows = [{**lease.key(), "stale_ms": 2 * DEAD_AFTER_MS} for lease in abandoned]
+        if rows:
+            await self._writer.commit(lambda tx: tx.execute(self._sql.hand_over_lease, rows))
+
+    async def offer(self, sessions: Sequence[str]) -> None:
+        """Sessions that no server holds are recovered as a dead server's, by whichever looks first. Waits for nobody: one that
+        another server has offered, or runs, meanwhile is left to it. Not on SQLite, whose only server closes what it has left
+        itself."""
+        for session_id in sessions if self._locks is None else ():
+            with suppress(SessionBusy, NotFound):
+                lease = await self._acquire_now(session_id, None)
+                self.abandon(session_id)
+                await self.hand_over([lease])
+
+    async def close(self) -> None:
+        if self._heartbeat is not None:
+            await asyncio.to_thread(self._heartbeat.close)
+
+    async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
+        """One that is stored though its caller was cancelled meanwhile is released, unless it was held before."""
+        was_held, is_wanted = session_id in self._held, True
+        stored = self._writer.post(lambda tx: self._acquire(tx.connection, session_id, status))
+
+        def settle(_: object) -> None:
+            if stored.exception() is not None or (was_held and not is_wanted):
+                return
+            if is_wanted:
+                self.keep(stored.result())
+            else:
+                self._post_release(stored.result())  # never held: who acquires it meanwhile gets the next generation
+
+        stored.add_done_callback(settle)
+        try:
+            return await asyncio.shield(stored)
+        except asyncio.CancelledError:
+            is_wanted = False
+            is_stored = not was_held and stored.done() and stored.exception() is None
+            if is_stored and self._held.get(session_id) is stored.result():
+                self.release(session_id)
+            raise
+
+    def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
+        """In the transaction of another change, if no server has it; to be kept when that is stored."""
+        return None if session_id in self._held or session_id in self._recovering else self._next(connection, session_id, status)
+
+    def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
+        if session_id in self._recovering:
+            raise LateLease(session_id)
+        lease = self._next(connection, session_id, status)
+        if lease is None:
+            raise self._refusal(connection, session_id)
+        return lease
+
+    def _next(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease | None:
+        """The next generation, unless this server holds the lease already: a request that keeps others out may start a run.
+        None while another server has it, and where there is no such session."""
+        mine = self._held.get(session_id)
+        row = {
+            "session_id": session_id,
+            "owner": self.owner,
+            "held_generation": mine.generation if mine else 0,
+            "directory": status.directory if status else None,
+            "status": status.status_json if status else None,
+        }
+        generation = connection.execute(self._sql.acquire_lease, row).scalar_one_or_none()
+        return None if generation is None else Lease(session_id, self.owner, generation)
+
+    def _refusal(self, connection: Connection, session_id: str) -> ServiceError:
+        held = work_rows.lease_of(connection, session_id)
+        if held is None:
+            return SessionNotFound(session_id)
+        return LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
+
+    def keep(self, lease: Lease) -> None:
+        """It is this server's, with a heartbeat, until it is released."""
+        if not self._held:
+            self._confirmed, self._was_late = time.monotonic(), False
+        self._held[lease.session_id] = lease
+        self._start_heartbeat()
+
+    # Takeover.
+
+    def find_dead(self, leases: Sequence[Any]) -> list[Any]:
+        """Those of `work_rows.leases` whose servers are dead, and what this server has abandoned."""
+        return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
+
+    async def take_over(self, dead: Sequence[Any]) -> dict[str, Interruption]:
+        """Takes over leases of `dead`; returns the sessions that no other server took over first. Nothing runs in them until
+        `recovered`."""
+        sessions = {held.session_id for held in dead}
+        for session_id in sessions:
+            self._recovering.setdefault(session_id, asyncio.Event())
+
+        def take(tx: Tx) -> dict[str, Interruption]:
+            acquired: dict[str, Interruption] = {}
+            for held in dead:
+                row = {**Lease(held.session_id, held.owner, held.generation).key(), "new_owner": self.owner}
+                takeovers = tx.execute(self._sql.take_over_lease, row).scalar_one_or_none()
+                if takeovers is not None:
+                    acquired[held.session_id] = Interruption(takeovers, held.age / 1000)
+            return acquired
+
+        try:
+            acquired = await self._writer.commit(take)
+        except BaseException:
+            self._unblock(sessions)
+            raise
+        for held in dead:
+            if held.session_id in acquired:
+                self.keep(Lease(held.session_id, self.owner, held.generation + 1))
+        self._unblock(sessions - acquired.keys())
+        return acquired
+
+    async def mark_recovered(self, sessions: Collection[str], going_on: Collection[str] = ()) -> None:
+        """Returns when the leases are free: what is asked of sessions without one finds these. Those of sessions that are
+        `going_on` here are left to their runs: another server that waits for one would find a turn in its middle. How often they
+        were taken over is forgotten when their next run ends."""
+        leases = [self._held.pop(each) for each in set(sessions).difference(going_on) if each in self._held]
+        freed = self._writer.post(lambda tx: [tx.execute(self._sql.release_recovered_lease, lease.key()) for lease in leases])
+        self._unblock(sessions)
+        await asyncio.wait({freed})  # one that cannot be stored becomes stale
+
+    def _unblock(self, sessions: Collection[str]) -> None:
+        for session_id in sessions:
+            self._recovering.pop(session_id).set()
+
+    def _is_older(self, held: Any, milliseconds: int) -> bool:
+        """By its heartbeat, unless its server has a lock file: a lock survives a suspended machine and a clock that jumps."""
+        is_held = self._locks.is_held(held.owner) if self._locks else None
+        return not is_held if is_held is not None else held.age > milliseconds
+
+    # The heartbeat.
+
+    async def write_heartbeat(self) -> None:
+        """Raises StorageError."""
+        began = time.monotonic()
+        await self._writer.commit(lambda tx: self._renew_leases(tx.connection))
+        self._confirmed = began
+
+    def heartbeat_while_idle(self) -> None:
+        """Writes the heartbeat from now on while no session runs too."""
+        self._heartbeat_while_idle = True
+        self._start_heartbeat()
+
+    def heartbeat_age(self) -> float:
+        """Seconds since the newest heartbeat that was stored was begun."""
+        return time.monotonic() - self._confirmed
+
+    def _start_heartbeat(self) -> None:
+        if self._heartbeat is None:
+            self._heartbeat = LoopHeartbeat("lease heartbeat", HEARTBEAT_SECONDS, self._beat, self._release_again)
+
+    def _beat(self) -> None:
+        """In the heartbeat's thread: past the queue of the writer, which the loop works on."""
+        if not self._held and not self._heartbeat_while_idle:
+            return
+        began = time.monotonic()
+        self._was_late |= began - self._confirmed > CONFIRMED_WITHIN_SECONDS
+        try:
+            self._database.write_in_thread(self._renew_leases)
+            self._confirmed = began
+            self._failures.worked()
+        except Exception as error:  # noqa: BLE001  the next one may be written
+            self._failures.failed(error)
+
+    def _release_again(self) -> None:
+        unreleased, self._unreleased = self._unreleased, []
+        for lease in unreleased:
+            self._post_release(lease)
+
+    def _renew_leases(self, connection: Connection) -> None:
+        if self.on_heartbeat:
+            self.on_heartbeat(connection)
+        rows = [{"lease_session": held, "lease_owner": self.owner} for held in tuple(self._held)]
+        if rows:
+            connection.execute(self._sql.renew_leases, rows)

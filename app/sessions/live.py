@@ -1,0 +1,397 @@
+"""What works on each session of this server: one object a session, which is forgotten when nothing does.
+
+Two things decide what waits, what is refused and what goes on side by side (docs/concurrency.md):
+
+- `LiveSession.messages`, a lock: held while a prompt is stored, a message is edited or a fork is read, and for all of a revert,
+  of the request for a summary and of a deletion.
+- `LiveSession.works`: turns, shell lines and whatever else lasts. The first one works, those behind it wait for their turn. While
+  there is one, edits and everything that needs the session alone are refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from pydantic import TypeAdapter
+
+from app.record.repositories import message_rows, work_rows
+from app.record.repositories.message_rows import StoredMessages
+from app.schema.errors import SessionBusy
+from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
+from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
+from app.sessions.lease import POLL_SECONDS, Leases, LeaseStatus
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.util.tasks import TaskSet, every
+
+# What a session is shown as while something works on it: in its events, and to the readers of other servers.
+
+_STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
+SHOWN_FOR_MS = 60_000
+"""A session whose server is dead stays busy until another has taken it over, but not for ever."""
+
+
+def busy_in(directory: str) -> LeaseStatus:
+    """What other servers show of a session that is being answered."""
+    return LeaseStatus(directory, Busy().wire_json().decode())
+
+
+def statuses_elsewhere(leases: Sequence[Any]) -> dict[str, SessionStatus]:
+    """By session, of `work_rows.lease_statuses`."""
+    return {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
+
+
+class EndOfRun(NamedTuple):
+    """`waiting`: the prompt for which the session is not idle yet; `answer`: the newest in the session, if it was looked for."""
+
+    waiting: str | None = None
+    answer: StoredMessages | None = None
+
+
+def end_of_run(tx: SessionTx, joins: bool, tried: str | None) -> EndOfRun:
+    """Announces that the session is idle, unless it `joins` a prompt that has no answer and was not `tried`."""
+    end = _read_end(tx, tried) if joins else EndOfRun()
+    if end.waiting is None:
+        tx.close_prompts()
+        announce_status(tx, Idle())
+    return end
+
+
+def _read_end(tx: SessionTx, tried: str | None) -> EndOfRun:
+    waiting = message_rows.unanswered_prompt(tx.connection, tx.session_id)
+    return EndOfRun(None if waiting == tried else waiting, message_rows.newest_answer(tx.connection, tx.session_id))
+
+
+def announce_status(tx: SessionTx, status: SessionStatus) -> None:
+    tx.announce(EventSessionStatus(properties=StatusOfSession(session_id=tx.session_id, status=status)))
+    if isinstance(status, Idle):
+        tx.announce(EventSessionIdle(properties=OfSession(session_id=tx.session_id)))
+
+
+def compacting(session: Session, since: int | None) -> Session:
+    """A copy of the session with `time.compacting` set, or removed for None."""
+    return session.model_copy(update={"time": session.time.model_copy(update={"compacting": since})})
+
+
+log = logging.getLogger(__name__)
+
+
+class WorkKind(Enum):
+    TURN = auto()
+    SHELL = auto()
+    REVERT = auto()
+    """A revert or an unrevert. Runs to its end also if it is aborted: files that were restored without the session's knowing
+    could not be put back."""
+    SUMMARY = auto()
+    """Until the turn that makes the summary has begun."""
+    CLOSE = auto()
+    """Storing an error as the answer to a prompt that cannot be run."""
+    DELETE = auto()
+
+
+@dataclass(eq=False, kw_only=True)
+class SessionWork:
+    """Something that works on a session, from the request for it to its end. `task`: what an abort cancels, if it may."""
+
+    kind: WorkKind
+    directory: str
+    task: asyncio.Task[Any] | None = None
+    has_begun: bool = False
+    is_ending: bool = False
+    """No prompt joins it any more, and it is not cancelled."""
+    is_aborted: bool = False
+    is_fenced: bool = False
+    """Another server may go on with it: nothing more is to be written."""
+    is_discarded: bool = False
+    """Its session is deleted, or another server has done it."""
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def abort(self) -> None:
+        """Once: a second cancellation would interrupt what the first one makes it store. Nor is its end interrupted. One that
+        has not begun is not cancelled: its task would not run at all, or store its end while the work before it still writes."""
+        if self.task is None or self.is_aborted:
+            return
+        if self.has_begun and not self.is_ending and self.kind is not WorkKind.REVERT:
+            self.task.cancel()
+        self.is_aborted = self.is_ending = True
+
+
+class LiveSession:
+    """`status` and `directory`: what readers are shown. `unstored_end`: the directory of a turn whose end could not be stored,
+    which `closing` tries again. `has_queue`: prompts may wait for a turn of their own, which `queue_worker` begins."""
+
+    def __init__(self, sessions: "LiveSessions", session_id: str) -> None:
+        self.id = session_id
+        self.messages = asyncio.Lock()
+        self.works: list[SessionWork] = []
+        self.status: Busy | Retry | None = None
+        self.directory = ""
+        self.unstored_end: str | None = None
+        self.closing: asyncio.Task[None] | None = None
+        self.queue_worker: asyncio.Task[None] | None = None
+        self.has_queue = False
+        self._sessions = sessions
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is known of it."""
+        is_idle = not self.works and self.status is None and self.unstored_end is None
+        return is_idle and self.closing is None and self.queue_worker is None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether something works on it, or its last turn's end is still to be stored."""
+        return bool(self.works) or self.unstored_end is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether any request works on the session or waits to."""
+        return bool(self.works) or self.messages.locked()
+
+    def require_idle(self) -> None:
+        """Raises SessionBusy."""
+        if self.works:
+            raise SessionBusy(self.id)
+
+    @asynccontextmanager
+    async def editing(self) -> AsyncIterator[None]:
+        """For one change of what is stored. A prompt that is being stored comes first, and then its turn works. Raises
+        SessionBusy."""
+        self.require_idle()
+        async with self.messages:
+            self.require_idle()
+            yield
+
+    @asynccontextmanager
+    async def exclusive(self, work: SessionWork) -> AsyncIterator[None]:
+        """For what needs the session idle, and keeps others out meanwhile; prompts are stored beside a shell line alone. Raises
+        SessionBusy."""
+        async with AsyncExitStack() as messages:
+            await messages.enter_async_context(self.editing())
+            self.begin(work)
+            work.has_begun = True
+            if work.kind is WorkKind.SHELL:
+                await messages.aclose()
+            try:
+                yield
+            finally:
+                self.end(work)
+
+    def begin(self, work: SessionWork) -> None:
+        """It works when it is the first one: see `first`."""
+        self.works.append(work)
+        self._sessions.note(self)
+
+    async def first(self, work: SessionWork) -> None:
+        """Returns when all works before this one have ended."""
+        while self.works[0] is not work:
+            await self.works[0].ended.wait()
+
+    def end(self, work: SessionWork) -> None:
+        self.works.remove(work)
+        self._sessions.note(self)
+        work.ended.set()
+
+    async def idle(self) -> None:
+        """Returns when nothing works on the session here."""
+        while self.works:
+            await self.works[-1].ended.wait()
+
+    def forget_if_idle(self) -> None:
+        self._sessions.note(self)
+
+    def discard(self) -> None:
+        """It is deleted: what waits to work on it has nothing to answer."""
+        for work in self.works:
+            work.is_discarded = True
+        self.unstored_end = None
+        if self.closing is not None:
+            self.closing.cancel()
+        self.forget_status()
+
+    # Its status: kept in memory, announced through the store, so that the order among all events holds.
+
+    def mark_busy(self, directory: str) -> None:
+        """For readers: a prompt is accepted. The turn announces the status when it begins."""
+        self._show(directory, Busy())
+
+    def forget_status(self) -> None:
+        """Of a session that is deleted, or that another server has taken over: that one announces what becomes of it."""
+        self._show(self.directory, None)
+
+    def _show(self, directory: str, status: Busy | Retry | None) -> None:
+        self.directory, self.status = directory, status
+        self._sessions.note(self)
+
+    def set_status(self, directory: str, status: Busy | Retry) -> asyncio.Future[None]:
+        """The future is done when the status is announced."""
+        is_shown_elsewhere = isinstance(status, Retry) or isinstance(self.status, Retry)
+
+        def change(tx: SessionTx) -> None:
+            if is_shown_elsewhere:
+                tx.put_status(status)
+            announce_status(tx, status)
+
+        self._show(directory, status)
+        return self._sessions.store.post(self.id, directory, change)
+
+    def set_idle(
+        self, directory: str, *, releases_lease: bool = False, joins: bool = False, tried: str | None = None
+    ) -> asyncio.Future[EndOfRun]:
+        """It is idle for readers when the future is done; it stays busy if the change cannot be stored. `releases_lease`: it is
+        free from then on. `joins`: it stays busy, too, for a prompt that another server has accepted, unless it was `tried`."""
+        store, before = self._sessions.store, self.status
+        lease = store.lease(self.id) if releases_lease else None
+
+        def change(tx: SessionTx) -> EndOfRun:
+            if lease is not None:
+                tx.release(lease)
+            return end_of_run(tx, joins, tried)
+
+        done = store.post(self.id, directory, change, releases=releases_lease)
+        done.add_done_callback(lambda stored: self._on_idle(before, stored) if stored.exception() is None else None)
+        return done
+
+    def _on_idle(self, ended: Busy | Retry | None, stored: asyncio.Future[EndOfRun]) -> None:
+        """Does nothing if the session's next turn has begun, or will."""
+        if stored.result().waiting is None and self.status is ended:
+            self.forget_status()
+
+
+class LiveSessions:
+    """The sessions that something works on here, and what concerns all of them."""
+
+    def __init__(self, store: Store, leases: Leases) -> None:
+        self.store = store
+        self.leases = leases
+        self._known: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()
+        self._at_work: dict[str, LiveSession] = {}
+        """Those of them that are not idle."""
+        self._watching = TaskSet()
+        self._aborting = TaskSet()
+
+    def get(self, session_id: str) -> LiveSession:
+        live = self._known.get(session_id)
+        if live is None:
+            live = self._known[session_id] = LiveSession(self, session_id)
+        return live
+
+    def note(self, live: LiveSession) -> None:
+        """To be called when a session may have become idle, or busy."""
+        if live.is_idle:
+            self._at_work.pop(live.id, None)
+        else:
+            self._at_work[live.id] = live
+
+    def is_running(self, session_id: str) -> bool:
+        return bool(self.get(session_id).works)
+
+    def _works(self) -> Iterator[SessionWork]:
+        return (work for live in self._at_work.values() for work in live.works)
+
+    def turns(self) -> int:
+        """How many run, or wait to."""
+        return sum(work.kind is WorkKind.TURN for work in self._works())
+
+    def directories(self) -> set[str]:
+        """Those that sessions work in."""
+        return {work.directory for work in self._works()}
+
+    def of_directory(self, directory: str) -> list[str]:
+        """The sessions that work in it."""
+        return [live.id for live in self._at_work.values() if any(work.directory == directory for work in live.works)]
+
+    async def statuses(self, directory: str) -> dict[str, SessionStatus]:
+        """Of those that are not idle, on whatever server."""
+        elsewhere = statuses_elsewhere(await self.store.query(work_rows.lease_statuses, directory))
+        busy = ((live, live.status) for live in self._at_work.values() if live.directory == directory)
+        return elsewhere | {live.id: status for live, status in busy if status is not None}
+
+    async def busy_sessions(self) -> set[str]:
+        """In whatever directory, on whatever server."""
+        elsewhere = await self.store.query(work_rows.held_sessions, None)
+        return {*elsewhere, *(live.id for live in self._at_work.values() if live.status is not None)}
+
+    # Aborts.
+
+    async def abort(self, session_id: str) -> None:
+        """Returns when what ran, or waited to, on whatever server, is over and its record closed. Nothing happens when the
+        session is idle already. What is prompted from now on gets a turn of its own."""
+        await self._abort_here(session_id)
+        await self.leases.request_abort(session_id)
+
+    async def _abort_here(self, session_id: str) -> None:
+        works = [work for work in self.get(session_id).works if work.task is not None]
+        for work in works:
+            work.abort()
+        for work in works:
+            await work.ended.wait()
+
+    async def all_ended(self) -> None:
+        """Returns when nothing runs."""
+        while (work := next(self._works(), None)) is not None:
+            await work.ended.wait()
+
+    async def close(self) -> None:
+        """What could not be stored is recovered at the next start."""
+        await self._watching.cancel()
+        await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self._at_work)))
+        closing = [live.closing for live in self._at_work.values() if live.closing is not None]
+        for task in closing:
+            task.cancel()
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    # Other servers of the database.
+
+    def watch(self) -> None:
+        """From now on, until `close`: end what other servers want to end, and what they may soon take over."""
+        what = "looking for runs that another server wants to end"
+        self._watching.start(every(POLL_SECONDS, self._look_for_aborts, what), what)
+        if self.leases.must_confirm:
+            what = "looking for heartbeats"
+            self._watching.start(every(POLL_SECONDS, self._look_for_heartbeats, what), what)
+
+    async def _look_for_heartbeats(self) -> None:
+        """Sends no query: the database may not answer."""
+        if self.leases.is_unconfirmed():
+            self._fence_unconfirmed()
+
+    async def _look_for_aborts(self) -> None:
+        for session_id in await self.leases.aborted_runs():
+            self._aborting.start(self._abort_here(session_id), f"abort {session_id}")
+
+    def _fence_unconfirmed(self) -> None:
+        """The database has not heard of this server for so long that another takes its sessions over."""
+        for live in self._at_work.values():
+            if any(work.has_begun and work.task is not None for work in live.works):
+                log.error("%s: its run stops here, because no heartbeat could be written; another server goes on", live.id)
+                self._fence(live)
+
+    def _fence(self, live: LiveSession) -> None:
+        """What runs here ends without a word: the database refuses what it still writes, and files cannot refuse."""
+        self.store.hold(self.leases.abandon(live.id))
+        for work in live.works:
+            work.is_fenced = True
+            work.abort()
+
+    async def hand_over(self) -> None:
+        """Turns stop where they are. Whoever looks next goes on with them: another server, or this one when it starts again."""
+        with_turns = [live for live in self._at_work.values() if live.works and _are_turns(live.works)]
+        await self.store.barrier()
+        held = [lease for live in with_turns if (lease := self.leases.held(live.id)) is not None]
+        works = [work for live in with_turns for work in live.works]
+        for live in with_turns:
+            if live.works:
+                self._fence(live)
+        for work in works:
+            await work.ended.wait()
+        await self.leases.hand_over([lease for lease in held if self.leases.held(lease.session_id) is None])
+
+
+def _are_turns(works: list[SessionWork]) -> bool:
+    return all(work.kind is WorkKind.TURN for work in works)

@@ -1,0 +1,312 @@
+"""Parts that stream: announced delta by delta from memory, written at their end, and before that at most every WRITE_BEHIND
+seconds, a long text less often. A read meanwhile sees them as they stand."""
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from app.events.bus.base import Event, PartDelta
+from app.events.bus.memory import MemoryBus
+from app.record.writer import Chain, Lease, Tx, Writer
+from app.schema.part import Part, ReasoningPart, TextPart
+from app.sessions import rows
+
+# Hands over what is committed, and the deltas of streaming parts, to the bus; knows whose the latest sessions are.
+
+log = logging.getLogger(__name__)
+
+MOST_OWNERS = 10_000
+"""A session that streams is among the latest: its parts' first text is announced as an event."""
+
+
+class SessionPublisher:
+    """Raises nothing."""
+
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+        self.heard = bus.heard
+        self._latest: dict[str, int] = {}
+        """How many events were published of the sessions that are being read."""
+        self._readers = Counter[str]()
+        self._owners: OrderedDict[str, str] = OrderedDict()
+        """Of the sessions that belong to users, those that something was announced of lately."""
+
+    def publish(self, event: Event) -> None:
+        self._note_owner(event)
+        if event.session_id in self._latest:
+            self._latest[event.session_id] += 1
+        try:
+            self._bus.publish(event)
+        except Exception:
+            log.exception("event %s of session %s could not be published: %.80r", event.seq, event.session_id, event.payload)
+
+    def publish_delta(self, delta: PartDelta) -> None:
+        try:
+            owner = self._owners.get(delta.session_id)
+            self._bus.publish_delta(delta._replace(owner=owner) if owner else delta)
+        except Exception:
+            log.exception("a delta of part %s of session %s could not be published", delta.part_id, delta.session_id)
+
+    @contextmanager
+    def counting(self, session_id: str) -> Iterator[None]:
+        """`latest` is known of the session within the block."""
+        self._readers[session_id] += 1
+        self._latest.setdefault(session_id, 0)
+        try:
+            yield
+        finally:
+            self._readers[session_id] -= 1
+            if not self._readers[session_id]:
+                del self._readers[session_id], self._latest[session_id]
+
+    def latest(self, session_id: str) -> int:
+        """A number that grows with each event of the session."""
+        return self._latest[session_id]
+
+    def owner(self, session_id: str) -> str:
+        """Of a session that streams; empty for nobody's."""
+        return self._owners.get(session_id, "")
+
+    def _note_owner(self, event: Event) -> None:
+        if event.session_id is None or event.owner == self._owners.get(event.session_id, ""):
+            return
+        self._owners.pop(event.session_id, None)
+        if event.owner:
+            self._owners[event.session_id] = event.owner
+        if len(self._owners) > MOST_OWNERS:
+            self._owners.popitem(last=False)
+
+
+WRITE_BEHIND_SECONDS = 0.25
+MAX_CHARACTERS_PER_SECOND = 200_000
+"""Characters of one text: its row is written whole, however little of it is new."""
+
+
+@dataclass(eq=False, slots=True)
+class LivePart:
+    """A part while it streams. Text is collected in `pieces`: `part.text += …` would copy the whole text with every delta.
+    `size`: of the whole text, in characters. `write_after`: by the event loop's clock, its row is not written before this time.
+    `is_ending`: its last event, or its removal, is on its way."""
+
+    part: Part
+    directory: str
+    chain: Chain | None = None
+    size: int = 0
+    pieces: list[str] = field(default_factory=list)
+    write_after: float = 0.0
+    is_ending: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.part, TextPart | ReasoningPart):
+            self.size = len(self.part.text)
+
+    def append(self, text: str) -> None:
+        self.pieces.append(text)
+        self.size += len(text)
+
+    def up_to_date(self) -> Part:
+        if self.pieces and isinstance(self.part, TextPart | ReasoningPart):
+            self.part.text = "".join((self.part.text, *self.pieces))
+            self.pieces.clear()
+        return self.part
+
+    def row(self) -> dict[str, Any]:
+        """To be written now; a long text is written again later than a short one."""
+        self.write_after = asyncio.get_running_loop().time() + self.size / MAX_CHARACTERS_PER_SECOND
+        return rows.part_row(self.up_to_date())
+
+    def delta(self, text: str, generation: int) -> PartDelta:
+        part = self.part
+        return PartDelta(
+            directory=self.directory,
+            session_id=part.session_id,
+            message_id=part.message_id,
+            part_id=part.id,
+            text=text,
+            size=self.size,
+            render=self._as_of_now(),
+            part_type=part.type,
+            generation=generation,
+        )
+
+    def _as_of_now(self) -> Any:
+        """What renders the part as it is now, at any later time, without a copy of its text: that may only grow from here on, and
+        other fields are replaced, not changed."""
+        if isinstance(self.part, TextPart | ReasoningPart):
+            return partial(self._json_at_length, self.size)
+        return self.part.model_copy().wire_json
+
+    def _json_at_length(self, size: int) -> bytes:
+        part = self.up_to_date()
+        assert isinstance(part, TextPart | ReasoningPart)
+        if len(part.text) == size:
+            return part.wire_json()
+        return part.model_copy(update={"text": part.text[:size]}).wire_json()
+
+
+class LiveParts:
+    """`leases`: by session, what this server's changes of it are made under."""
+
+    def __init__(self, writer: Writer, publisher: SessionPublisher, leases: Mapping[str, Lease]) -> None:
+        self._writer = writer
+        self._publisher = publisher
+        self._leases = leases
+        self._by_session: dict[str, dict[str, LivePart]] = {}
+        self._first_writes: dict[str, asyncio.Future[Any]] = {}
+        """By part, of what is on its way to the disk for the first time."""
+        self._unwritten: dict[str, LivePart] = {}
+        self._write_behind: asyncio.TimerHandle | None = None
+
+    def append(self, live: LivePart, text: str) -> None:
+        """Announces new text without waiting for the disk. Its first text does wait: clients must know of no part that a killed
+        server has forgotten."""
+        if not text:
+            return
+        live.append(text)
+        if self._begin(live):
+            self._hide_until(self._write([live], waits=True), [live.part.id])
+        else:
+            self._write_soon(live)
+        self._announce(live, text)
+
+    def changed(self, part: Part, directory: str, chain: Chain | None) -> None:
+        """Announces a part that changed otherwise, as by a tool's progress."""
+        live = self._by_session.get(part.session_id, {}).get(part.id) or LivePart(part, directory)
+        live.part, live.chain = part, chain
+        self._begin(live)
+        self._write_soon(live)
+        self._announce(live, "")
+
+    def _begin(self, live: LivePart) -> bool:
+        """Whether the part streams from now on, and did not before."""
+        parts = self._by_session.setdefault(live.part.session_id, {})
+        is_new = live.part.id not in parts
+        parts[live.part.id] = live
+        live.is_ending = False
+        return is_new
+
+    def _announce(self, live: LivePart, text: str) -> None:
+        """Behind the session's changes; not behind a failed one of its chain. Who listens later reads what there is by then."""
+        if not (self._publisher.heard or self._first_writes):
+            return
+        session_id = live.part.session_id
+        lease = self._leases.get(session_id)
+        delta = live.delta(text, lease.generation if lease else 0)
+        self._writer.behind(session_id, partial(self._publisher.publish_delta, delta), live.chain)
+
+    def put(self, part_ids: Sequence[str], done: asyncio.Future[Any], session_id: str) -> None:
+        """Parts are written in full, or removed: the text that streamed before is superseded. Until they are stored, clients know
+        of no new one."""
+        live = self._by_session.get(session_id, {})
+        self._hide_until(done, [part_id for part_id in part_ids if part_id not in live])
+        ending = [live[part_id] for part_id in part_ids if part_id in live]
+        for each in ending:
+            self._unwritten.pop(each.part.id, None)
+            each.is_ending = True
+        if ending:
+            done.add_done_callback(lambda _: self._forget(session_id, ending))
+
+    def _hide_until(self, written: asyncio.Future[Any], part_ids: Sequence[str]) -> None:
+        for part_id in part_ids:
+            self._first_writes[part_id] = written
+            written.add_done_callback(partial(self._show, part_id))
+
+    def _show(self, part_id: str, written: asyncio.Future[Any]) -> None:
+        if self._first_writes.get(part_id) is written:
+            del self._first_writes[part_id]
+
+    def _forget(self, session_id: str, ended: Sequence[LivePart]) -> None:
+        """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""
+        parts = self._by_session.get(session_id, {})
+        for live in ended:
+            if live.is_ending and parts.get(live.part.id) is live:
+                del parts[live.part.id]
+        if not parts:
+            self._by_session.pop(session_id, None)
+
+    # What is read meanwhile.
+
+    def of(self, session_id: str) -> dict[str, Part]:
+        live = self._by_session.get(session_id, {})
+        return {part_id: each.up_to_date() for part_id, each in live.items() if self._is_known(part_id)}
+
+    def all(self) -> list[tuple[Part, str, bool]]:
+        """Every part that streams, with the directory that it is announced in and whether its last event is on its way."""
+        return [
+            (live.up_to_date(), live.directory, live.is_ending)
+            for parts in self._by_session.values()
+            for part_id, live in parts.items()
+            if self._is_known(part_id)
+        ]
+
+    def _is_known(self, part_id: str) -> bool:
+        first = self._first_writes.get(part_id)
+        return first is None or first.done()
+
+    def owner(self, session_id: str) -> str:
+        """Whose a session is that streams; empty for nobody's."""
+        return self._publisher.owner(session_id)
+
+    async def first_writes(self) -> None:
+        """Wait until every part that is on its way to the disk for the first time is stored and announced."""
+        if self._first_writes:
+            await asyncio.wait(set(self._first_writes.values()))
+
+    # Writing behind.
+
+    def write_all(self) -> None:
+        """What is still in memory goes in line now."""
+        if self._write_behind is not None:
+            self._write_behind.cancel()
+            self._write_behind = None
+            unwritten, self._unwritten = self._unwritten, {}
+            self._write_each(unwritten.values())
+
+    def _write_soon(self, live: LivePart) -> None:
+        self._unwritten[live.part.id] = live
+        if self._write_behind is None:
+            self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND_SECONDS, self._write_due)
+
+    def _write_due(self) -> None:
+        """A long text is written less often: all that is written of a part stays in proportion to the time that it streams."""
+        self._write_behind = None
+        now = asyncio.get_running_loop().time()
+        unwritten, self._unwritten = self._unwritten, {}
+        self._write_each(live for live in unwritten.values() if live.write_after <= now)
+        for live in unwritten.values():
+            if live.write_after > now and live.part.id not in self._unwritten and not live.is_ending:
+                self._write_soon(live)
+
+    def _write_each(self, parts: Iterable[LivePart]) -> None:
+        """One that cannot be stored as it stands keeps no other from it."""
+        together: dict[tuple[str, Chain | None], list[LivePart]] = {}
+        for live in parts:
+            together.setdefault((live.part.session_id, live.chain), []).append(live)
+        for each in together.values():
+            self._write(each)
+
+    def _write(self, parts: Sequence[LivePart], *, waits: bool = False) -> asyncio.Future[None]:
+        """Of one session and chain. `waits`: deltas of the session wait for it."""
+        session_id, chain = parts[0].part.session_id, parts[0].chain
+        lease, found = self._leases.get(session_id), _rows(parts)
+
+        def write(tx: Tx) -> None:
+            tx.require(lease)
+            tx.put(tx.sql.put_part, *found)
+
+        return self._writer.post(write, session_id if waits else None, chain)
+
+
+def _rows(parts: Sequence[LivePart]) -> list[dict[str, Any]]:
+    found = []
+    for live in parts:
+        try:
+            found.append(live.row())
+        except Exception:
+            log.exception("part %s of session %s cannot be stored as it stands", live.part.id, live.part.session_id)
+    return found

@@ -1,0 +1,140 @@
+"""Finding messages by their words."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.record import text_search
+from app.record.tables import parsed
+from app.record.text_search import JOINED, TextFilter, fold
+from app.schema.session import FoundPart
+from app.sessions.rows import encode, searched_text
+from app.sessions.store import Store
+
+MAX_WORDS = 20
+
+_JOINED, _CLUSTER = re.compile(JOINED), re.compile(f".{JOINED}*", re.DOTALL)
+
+
+def words_of(query: str) -> list[str]:
+    """Folded, each once."""
+    return list(dict.fromkeys(fold(query).split()))
+
+
+async def find_parts(store: Store, words: Sequence[str], wanted: TextFilter) -> tuple[list[FoundPart], int | None]:
+    """Newest first, with the sequence that the next page comes `before`; None on the last one."""
+    asked = replace(wanted, words=tuple(encode(word) for word in words), limit=wanted.limit + 1)
+    rows = await store.query(text_search.find_texts, asked)
+    page = rows[: wanted.limit]
+    results = await asyncio.to_thread(lambda: [_found(row, words) for row in page])
+    return results, page[-1].seq if len(rows) > wanted.limit else None
+
+
+def _found(row: Any, words: Sequence[str]) -> FoundPart:
+    searched = searched_text(row.body)
+    text, ranges = snippet(searched.text if searched else "", words)
+    return FoundPart(
+        session_id=row.session_id,
+        message_id=row.message_id,
+        part_id=row.id,
+        role=row.role,
+        title=str((parsed(row.session) or {}).get("title", "")),
+        time=row.time,
+        snippet=text,
+        ranges=ranges,
+    )
+
+
+BEFORE, LENGTH = 60, 240
+"""Characters: before the first word, and of the whole snippet."""
+MAX_OCCURRENCES = 500
+"""That are looked at for the best place."""
+
+
+class FoldedText:
+    """A text with its folded form, and where each folded character comes from."""
+
+    def __init__(self, text: str) -> None:
+        self.folded = fold(text)
+        self._ends: list[int] = []
+        self._starts: list[int] = []
+        if len(self.folded) != len(text) or _JOINED.search(text):
+            self._map_clusters(text)
+
+    def _map_clusters(self, text: str) -> None:
+        pieces = []
+        for cluster in _CLUSTER.finditer(text):
+            piece = fold(cluster[0])
+            pieces.append(piece)
+            self._starts += [cluster.start()] * len(piece)
+            self._ends += [cluster.end()] * len(piece)
+        self.folded = "".join(pieces)
+
+    def occurrences(self, words: list[str]) -> Iterator[tuple[int, int, str]]:
+        """[start, end) in the text, and the folded word that is found there."""
+        pattern = re.compile(f"(?=({'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))}))")
+        for found in pattern.finditer(self.folded):
+            start, end = found.span(1)
+            if self._starts:
+                yield self._starts[start], self._ends[end - 1], found[1]
+            else:
+                yield start, end, found[1]
+
+
+Occurrence = tuple[int, int, str]
+_GAP = re.compile(r"[ \n]")
+
+
+def snippet(text: str, words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """`words` are folded. The ranges count UTF-16 code units from the snippet's start."""
+    found = []
+    for occurrence in FoldedText(text).occurrences(list(words)):
+        found.append(occurrence)
+        if len(found) == MAX_OCCURRENCES:
+            break
+    start = _start(text, _best(found) if found else 0)
+    piece = text[start : start + LENGTH]
+    return piece, [_utf16(piece, *span) for span in _merged(found, start, start + len(piece))]
+
+
+def _best(found: Sequence[Occurrence]) -> int:
+    """Where most of the words are near each other, the earliest of such places."""
+
+    def words_from(index: int) -> int:
+        start = found[index][0]
+        near = (word for at, end, word in found[index : index + LENGTH] if end <= start + LENGTH - BEFORE)
+        return len(set(near))
+
+    return found[max(range(len(found)), key=lambda index: (words_from(index), -index))][0]
+
+
+def _start(text: str, first: int) -> int:
+    """At the beginning of a word, where there is one before `first`."""
+    if first <= BEFORE:
+        return 0
+    start = first - BEFORE
+    gap = _GAP.search(text, start - 1, first)
+    return gap.end() if gap else start
+
+
+def _merged(found: Sequence[Occurrence], start: int, end: int) -> list[tuple[int, int]]:
+    """From `start` on, in order and without overlaps; what is cut off at the `end` is left out."""
+    spans: list[tuple[int, int]] = []
+    for at, until, _ in found:
+        if at < start or until > end:
+            continue
+        if spans and at - start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], until - start))
+        else:
+            spans.append((at - start, until - start))
+    return spans
+
+
+def _utf16(text: str, start: int, end: int) -> tuple[int, int]:
+    return _units(text[:start]), _units(text[:end])
+
+
+def _units(text: str) -> int:
+    return len(text) + sum(character > "\uffff" for character in text)

@@ -1,0 +1,319 @@
+"""What a change of one session may do in its transaction, in the words of the domain: what it writes and, in the same order, what
+is announced of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from app.events.bus.base import Event
+from app.record.engine import Connection
+from app.record.repositories import message_rows, session_rows, work_rows
+from app.record.statements import HistoryCopy
+from app.record.writer import Lease, Row, Tx
+from app.schema.errors import MessageNotFound, NotFound, SessionNotFound
+from app.schema.event import (
+    AnnouncedEvent,
+    EventMessagePartRemoved,
+    EventMessagePartUpdated,
+    EventMessageRemoved,
+    EventMessageUpdated,
+    EventPromptDequeued,
+    EventPromptQueued,
+    EventSessionCreated,
+    EventSessionDeleted,
+    EventSessionDiff,
+    EventSessionUpdated,
+    EventTodoUpdated,
+    MessageRef,
+    PartRef,
+    QueueRef,
+    RenderedEvent,
+    TodosOfSession,
+)
+from app.schema.message import MessageWithParts, UserMessage
+from app.schema.session import FileDiff, Session, SessionStatus, Todo
+from app.sessions import rows
+from app.sessions.rows import created_time, text_row
+from app.sessions.usage import NOTHING, StepUsage, Sums, sums_of_bodies
+from app.util import clock
+
+UNKNOWN_BASIS = '["unknown","unknown","unknown"]'
+
+
+class NotQueued(NotFound):
+    def __init__(self, queued_id: str) -> None:
+        super().__init__(f"No prompt {queued_id} waits in the queue of this session: its turn has begun, or it was removed")
+
+
+class SessionAndPrompt(NamedTuple):
+    """`diff_basis`: what the session's stored diffs were computed from."""
+
+    session: Session
+    prompt: UserMessage
+    diff_basis: str | None
+
+
+class SessionTx:
+    """Rows of messages and parts are made before (`rows.message_row`, `rows.part_row`): values may go on changing, and on
+    PostgreSQL the transaction holds the lock of every server's writer. `directory`: whose listeners hear of the change.
+    `tx`: for what is of no session."""
+
+    def __init__(self, tx: Tx, session_id: str, directory: str) -> None:
+        self.tx = tx
+        self.session_id = session_id
+        self.directory = directory
+        self._messages: dict[str, Row] = {}
+        """Those that this change stores."""
+
+    @property
+    def connection(self) -> Connection:
+        """For queries: with what was put so far."""
+        return self.tx.connection
+
+    def of(self, session_id: str) -> "SessionTx":
+        """Another session in the same change."""
+        return SessionTx(self.tx, session_id, self.directory)
+
+    def announce(self, event: AnnouncedEvent | RenderedEvent, *, owner: str | None = None) -> None:
+        """To `owner`, if not to whom the session belongs."""
+        announced = Event.of(event, self.directory, self.session_id)
+        self.tx.announce(announced if owner is None else announced.stored(owner, None))
+
+    # The session.
+
+    def session(self) -> Session:
+        """Raises SessionNotFound, DamagedSession."""
+        stored = session_rows.stored_session(self.connection, self.session_id)
+        if stored is None:
+            raise SessionNotFound(self.session_id)
+        return rows.read_session(self.session_id, stored)
+
+    def session_and_prompt(self, prompt_id: str) -> SessionAndPrompt:
+        """Raises SessionNotFound, MessageNotFound."""
+        found = session_rows.session_and_prompt(self.connection, self.session_id, prompt_id)
+        if found is None:
+            raise SessionNotFound(self.session_id)
+        if found.prompt is None:
+            raise MessageNotFound(self.session_id, prompt_id)
+        prompt = rows.read_prompt(self.session_id, prompt_id, found.prompt)
+        return SessionAndPrompt(rows.read_session(self.session_id, found), prompt, found.diff_basis)
+
+    def session_and_waiting_prompts(self) -> tuple[Session, int]:
+        """And how many prompts its turn has yet to answer. Raises SessionNotFound."""
+        found = session_rows.session_and_waiting_prompts(self.connection, self.session_id)
+        if found is None:
+            raise SessionNotFound(self.session_id)
+        return rows.read_session(self.session_id, found), found.waiting
+
+    def tree(self) -> list[Session]:
+        """The session and all its descendants, children before their parents. Raises SessionNotFound."""
+        found = session_rows.session_tree(self.connection, self.session_id)
+        if not found:
+            raise SessionNotFound(self.session_id)
+        return [rows.read_session(self.session_id, row) for row in found]
+
+    def create(self, session: Session) -> None:
+        """The change is refused where there is one of that id."""
+        self.tx.put(self.tx.sql.add_session, rows.session_row(session))
+        for event in (EventSessionCreated, EventSessionUpdated):
+            self.announce(event.around_info(session.id, session.wire_json()), owner=session.owner or "")
+
+    def edit(self, change: Callable[[Session], Session], *, touch: bool = True) -> Session:
+        """`touch` sets `time.updated`."""
+        session = change(self.session())
+        if touch:
+            session = session.model_copy(update={"time": session.time.model_copy(update={"updated": clock.now_ms()})})
+        self.update(session)
+        return session
+
+    def update(self, session: Session) -> None:
+        """To be read in this transaction: what others change meanwhile would be lost."""
+        self.put_unannounced(session)
+        self.announce(EventSessionUpdated.around_info(self.session_id, session.wire_json()))
+
+    def put_unannounced(self, session: Session) -> None:
+        """Stores it without an event; a later change announces it."""
+        self.tx.put(self.tx.sql.put_session, rows.session_row(session))
+
+    def transfer(self, session: Session, owner: str) -> None:
+        """For whom it was until now it is deleted; for the new owner it is created."""
+        self.announce(EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
+        session = session.model_copy(update={"owner": owner or None})
+        self.put_unannounced(session)
+        for event in (EventSessionCreated, EventSessionUpdated):
+            self.announce(event.around_info(self.session_id, session.wire_json()), owner=owner)
+
+    def delete(self, session: Session) -> None:
+        """Foreign keys delete its messages, parts, todos, diff, share, pending requests and lease."""
+        for statement in (self.tx.sql.delete_approvals, self.tx.sql.delete_session):
+            self.tx.execute(statement, {"gone": self.session_id})
+        self.announce(EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
+
+    # Messages and parts.
+
+    def put_message(self, row: Row) -> None:
+        """`input_hash` and `open` keep their first values when a prompt is stored again."""
+        self.tx.put(self.tx.sql.put_message, row)
+        self._messages[row["id"]] = row
+        info = rows.message_value(self.session_id, row["id"], row["parent_id"], row["body"])
+        self.announce(EventMessageUpdated.around_info(self.session_id, orjson.dumps(info)))
+
+    def put_part(self, row: Row) -> None:
+        self._put_parts([row])
+        part = rows.part_value(self.session_id, row["message_id"], row["id"], row["body"])
+        self.announce(EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
+
+    def replace_part(self, row: Row) -> None:
+        """By whatever a client makes of it: nothing of what it said before is found."""
+        gone = {"of_session": self.session_id, "of_message": row["message_id"], "of_part": row["id"]}
+        self.tx.execute(self.tx.sql.delete_part_text, gone)
+        self.put_part(row)
+
+    def _put_parts(self, parts: Sequence[Row]) -> None:
+        now = clock.now_ms()
+        texts = (text_row(part, self._created(part["message_id"], now)) for part in parts)
+        self.tx.put(self.tx.sql.put_part, *parts)
+        self.tx.put(self.tx.sql.put_part_text, *(text for text in texts if text is not None))
+
+    def _created(self, message_id: str, default: int) -> int:
+        message = self._messages.get(message_id)
+        return created_time(message["body"]) if message else default
+
+    def remove_message(self, message_id: str) -> None:
+        gone = {"of_session": self.session_id, "gone": message_id}
+        for statement in (self.tx.sql.delete_message_parts, self.tx.sql.delete_message):
+            self.tx.execute(statement, gone)
+        self.announce(EventMessageRemoved(properties=MessageRef(session_id=self.session_id, message_id=message_id)))
+
+    def remove_part(self, message_id: str, part_id: str) -> None:
+        gone = {"of_session": self.session_id, "of_message": message_id, "gone": part_id}
+        self.tx.execute(self.tx.sql.delete_part, gone)
+        removed = PartRef(session_id=self.session_id, message_id=message_id, part_id=part_id)
+        self.announce(EventMessagePartRemoved(properties=removed))
+
+    def message(self, message_id: str) -> MessageWithParts | None:
+        """None also for a damaged one."""
+        stored = message_rows.some_messages(self.connection, self.session_id, [message_id])
+        return next(iter(rows.read_messages(self.session_id, stored)), None)
+
+    def messages(self) -> list[MessageWithParts]:
+        """The whole history, oldest first."""
+        return rows.read_messages(self.session_id, message_rows.all_messages(self.connection, self.session_id))
+
+    # Prompts.
+
+    def close_prompts(self) -> None:
+        """What was prompted up to the newest answer has been answered, or given up on."""
+        self.tx.execute(self.tx.sql.close_prompts, {"of_session": self.session_id})
+
+    def enqueue_prompt(self, row: Row) -> None:
+        self.tx.put(self.tx.sql.put_queued_prompt, row)
+        queued = QueueRef(session_id=self.session_id, queued_id=row["id"], message_id=row["message_id"])
+        self.announce(EventPromptQueued(properties=queued))
+
+    def dequeue_prompt(self, queued_id: str, message_id: str | None = None) -> None:
+        """Raises NotQueued when the prompt waits no more."""
+        if not work_rows.is_queued(self.connection, self.session_id, queued_id):
+            raise NotQueued(queued_id)
+        self.tx.execute(self.tx.sql.delete_queued_prompt, {"gone": queued_id})
+        dequeued = QueueRef(session_id=self.session_id, queued_id=queued_id, message_id=message_id)
+        self.announce(EventPromptDequeued(properties=dequeued))
+
+    # Sums.
+
+    def add_usage(self, usage: StepUsage) -> None:
+        """Into the ledger, together with the end of the step that took it."""
+        self.tx.put(self.tx.sql.add_step_usage, usage.row(self.session_id))
+
+    def count_step(self, usage: StepUsage) -> None:
+        """Into the ledger and, once, the session's sums, together with the part that ends the step."""
+        step = {"of_session": self.session_id, "of_message": usage.message_id, "of_step": usage.id}
+        self._add_to_session(self.tx.sql.count_in_session, {**step, **Sums.of(usage.cost, usage.tokens).added()})
+        self.add_usage(usage)
+
+    def add_to_sums(self, added: Sums) -> None:
+        """For parts that are added, changed or removed outside of a turn."""
+        if added != NOTHING:
+            self._add_to_session(self.tx.sql.add_to_session, {"of_session": self.session_id, **added.added()})
+
+    def _add_to_session(self, statement: Any, values: Row) -> None:
+        stored = self.tx.execute(statement, values).one_or_none()
+        shown = session_rows.session_json(stored) if stored is not None else None
+        if shown is not None:
+            self.announce(EventSessionUpdated.around_info(self.session_id, shown))
+
+    # What else a session has.
+
+    def put_status(self, status: SessionStatus) -> None:
+        """What other servers show, while this one holds the session."""
+        shown = {"lease_session": self.session_id, "new_status": status.wire_json().decode(), "new_directory": self.directory}
+        self.tx.execute(self.tx.sql.put_lease_status, shown)
+
+    def release(self, lease: Lease) -> None:
+        """Nobody holds the session from then on. Raises StaleLease."""
+        self.tx.release(lease)
+
+    def put_todos(self, todos: Sequence[Todo]) -> None:
+        self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
+        self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
+
+    def put_diff(self, diffs: Sequence[FileDiff]) -> None:
+        """Stores a diff that does not come from the session's trees: the next turn computes it again, whatever they are."""
+        self.put_diff_json(rows.json_array([diff.wire_json() for diff in diffs]))
+        self.put_diff_basis(UNKNOWN_BASIS)
+
+    def put_diff_json(self, diffs: bytes) -> None:
+        self.tx.put(self.tx.sql.put_diff, {"session_id": self.session_id, "body": diffs.decode()})
+        self.announce_diff(diffs)
+
+    def announce_diff(self, diffs: bytes) -> None:
+        self.announce(EventSessionDiff.of_json(sessionID=self.session_id, diff=orjson.Fragment(diffs)))
+
+    def put_diff_basis(self, basis: str) -> None:
+        """Stores what the stored diff was computed from."""
+        self.tx.put(self.tx.sql.put_diff_basis, {"of_session": self.session_id, "basis": basis})
+
+    def put_share(self, share_id: str) -> None:
+        self.tx.put(self.tx.sql.put_share, {"session_id": self.session_id, "id": share_id, "created": clock.now_ms()})
+
+    def delete_share(self) -> None:
+        self.tx.execute(self.tx.sql.delete_share, {"gone": self.session_id})
+
+    def _body_row(self, items: Sequence[bytes]) -> Row:
+        return {"session_id": self.session_id, "body": rows.json_array(items).decode()}
+
+    # Whole histories.
+
+    def copy_history(self, session: Session, copy: HistoryCopy) -> None:
+        """Creates the session with messages of another one, and announces them message by message."""
+        self.tx.put(self.tx.sql.add_session, rows.session_row(session))
+        for statement, values in self.tx.sql.copy_history(copy):
+            self.tx.execute(statement, values)
+        stored = message_rows.all_messages(self.connection, self.session_id)
+        steps = [row.body for row in stored.parts if row.type == "step-finish"]
+        sums = {"of_session": self.session_id, **sums_of_bodies(steps).added()}
+        created = orjson.dumps(session_rows.session_value(self.tx.execute(self.tx.sql.add_to_session, sums).one()))
+        for event in (EventSessionCreated, EventSessionUpdated):
+            self.announce(event.around_info(self.session_id, created))
+        for told in _history_events(self.session_id, stored):
+            self.announce(told)
+
+    def put_history(
+        self, messages: Sequence[Row], parts: Sequence[Row], todos: Sequence[Todo] = (), diffs: Sequence[FileDiff] = ()
+    ) -> None:
+        """All that a new session begins with. Only the session's creation is announced: nobody has read the rest yet."""
+        self.tx.put(self.tx.sql.put_message, *messages)
+        self._messages.update((message["id"], message) for message in messages)
+        self._put_parts(parts)
+        if todos:
+            self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
+        if diffs:
+            self.tx.put(self.tx.sql.put_diff, self._body_row([diff.wire_json() for diff in diffs]))
+
+
+def _history_events(session_id: str, stored: message_rows.StoredMessages) -> Iterator[RenderedEvent]:
+    for message in rows.message_values(session_id, stored):
+        yield EventMessageUpdated.around_info(session_id, orjson.dumps(message["info"]))
+        for part in message["parts"]:
+            yield EventMessagePartUpdated.around_part(session_id, orjson.dumps(part))

@@ -1,0 +1,140 @@
+"""Announces what terminal clients are to do. They hear of it by their event streams: those of the same user and directory alone.
+
+It is for who listens now. The journal carries it to other servers, but no client is sent it later: a prompt that is submitted
+when a laptop wakes up is not what anybody asked for.
+"""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+import orjson
+
+from app.events.bus.base import Event
+from app.events.bus.memory import Listener, MemoryBus
+from app.record.writer import Writer
+from app.schema.errors import ServiceError
+from app.schema.terminal import SteeringRequest
+
+LINGER_SECONDS = 60.0
+"""How long a queue is kept that nobody fetches from."""
+
+_PATHS = {
+    "tui.prompt.append": "/tui/append-prompt",
+    "tui.command.execute": "/tui/execute-command",
+    "tui.toast.show": "/tui/show-toast",
+    "tui.session.select": "/tui/select-session",
+}
+
+
+class ControlEnded(ServiceError):
+    status = 503
+    name = "ControlEndedError"
+
+    def __init__(self) -> None:
+        super().__init__("The directory was closed, or the server stops: fetch again.")
+
+
+class ControlQueue:
+    """Closes itself when nobody has fetched from it for `linger_seconds`."""
+
+    def __init__(self, listener: Listener, linger_seconds: float) -> None:
+        """`listener` hears steering alone, and bounds what may wait."""
+        self._listener = listener
+        self._linger_seconds = linger_seconds
+        self._requests: deque[bytes] = deque()
+        self._lock = asyncio.Lock()
+        self._fetching = 0
+        self._closing: asyncio.TimerHandle | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._listener.closed
+
+    async def next(self) -> bytes:
+        """The JSON of the next request, `{path, body}`. Raises ControlEnded."""
+        self._begin_fetch()
+        try:
+            async with self._lock:
+                return await self._take()
+        finally:
+            self._end_fetch()
+
+    async def _take(self) -> bytes:
+        while not self._requests:
+            frames = await self._listener.take()
+            if frames is None:
+                raise ControlEnded
+            self._requests.extend(_control_request(frame.event.payload) for frame in frames)
+        return self._requests.popleft()
+
+    def _begin_fetch(self) -> None:
+        self._fetching += 1
+        if self._closing is not None:
+            self._closing.cancel()
+
+    def _end_fetch(self) -> None:
+        self._fetching -= 1
+        if not self._fetching:
+            self._closing = asyncio.get_running_loop().call_later(self._linger_seconds, self._listener.close)
+
+
+class ControlQueues:
+    def __init__(self, bus: MemoryBus, linger_seconds: float = LINGER_SECONDS) -> None:
+        self._bus = bus
+        self._linger_seconds = linger_seconds
+        self._queues: dict[tuple[str, str], ControlQueue] = {}
+
+    def of(self, directory: str, user: str) -> ControlQueue:
+        """For one fetch."""
+        self._queues = {key: queue for key, queue in self._queues.items() if not queue.is_closed}
+        queue = self._queues.get((directory, user))
+        if queue is None:
+            listener = Listener(self._bus, directory, user=user, steering_only=True)
+            queue = self._queues[directory, user] = ControlQueue(listener, self._linger_seconds)
+        return queue
+
+
+def _control_request(payload: bytes) -> bytes:
+    event = orjson.loads(payload)
+    return orjson.dumps({"path": _PATHS[event["type"]], "body": event["properties"]})
+
+
+class Steering:
+    def __init__(self, writer: Writer, control: ControlQueues) -> None:
+        self._writer = writer
+        self.control = control
+
+    async def announce(self, directory: str, user: str, request: SteeringRequest) -> None:
+        """`user`: whose clients obey, empty for those of whoever uses a server without users."""
+        event = Event(request.type, request.wire_json(), directory=directory, owner=user)
+        await self._writer.commit(lambda tx: tx.announce(event))
+
+
+SHOW_HELP: Final = "help.show"
+LIST_SESSIONS: Final = "session.list"
+SWITCH_THEME: Final = "theme.switch"
+LIST_MODELS: Final = "model.list"
+SUBMIT_PROMPT: Final = "prompt.submit"
+CLEAR_PROMPT: Final = "prompt.clear"
+
+_OLD_NAMES = {
+    "session_new": "session.new",
+    "session_share": "session.share",
+    "session_interrupt": "session.interrupt",
+    "session_compact": "session.compact",
+    "messages_page_up": "session.page.up",
+    "messages_page_down": "session.page.down",
+    "messages_line_up": "session.line.up",
+    "messages_line_down": "session.line.down",
+    "messages_half_page_up": "session.half.page.up",
+    "messages_half_page_down": "session.half.page.down",
+    "messages_first": "session.first",
+    "messages_last": "session.last",
+    "agent_cycle": "agent.cycle",
+}
+
+
+def current_name(command: str) -> str:
+    """Of a command by its old name, as `POST /tui/execute-command` takes it. Other names stay."""
+    return _OLD_NAMES.get(command, command)

@@ -1,0 +1,260 @@
+"""Diffs of a session and of a prompt, made of the snapshots of their steps; and the tasks that make them in the background."""
+
+import asyncio
+import hashlib
+import logging
+from collections import defaultdict
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+import orjson
+
+from app.project.location import Location
+from app.record.engine import Connection
+from app.record.repositories import message_rows
+from app.record.tables import parsed
+from app.schema.errors import NotFound
+from app.schema.message import UserMessage, UserSummary
+from app.schema.session import FileDiff, Session, SessionSummary
+from app.sessions.fork import is_default_title
+from app.sessions.rows import json_array, message_row
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.sessions.usage import StepUsage
+from app.util import clock
+from app.util.tasks import TaskSet
+
+# Background tasks of sessions that may outlive their turn, titles and diffs; and of directories: new worktrees.
+
+log = logging.getLogger(__name__)
+
+
+class SessionTasks:
+    """Owns the tasks until they are done, their session is deleted, or the server stops. Logs their errors."""
+
+    def __init__(self) -> None:
+        self._tasks: defaultdict[str, TaskSet] = defaultdict(TaskSet)
+
+    def start(self, session_id: str, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks = self._tasks[session_id]
+        task = tasks.start(_logged(session_id, name, work), name)
+        task.add_done_callback(lambda _: None if tasks else self._tasks.pop(session_id, None))
+        task.add_done_callback(lambda _: work.close())  # for a task that is cancelled before it begins
+        return task
+
+    async def cancel(self, session_id: str) -> None:
+        """Cancels the session's tasks and waits for their end."""
+        await self._tasks.get(session_id, TaskSet()).cancel()
+
+    async def finished(self) -> None:
+        """Returns when all tasks of all sessions are done."""
+        while self._tasks:
+            await next(iter(self._tasks.values())).wait()
+
+    async def close(self) -> None:
+        """Cancels unfinished tasks. Their results are missing until the session's next turn."""
+        await asyncio.gather(*(tasks.cancel() for tasks in self._tasks.values()))
+
+
+async def _logged(session_id: str, name: str, work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except NotFound as gone:
+        log.debug("the %s of %s is dropped: %s", name, session_id, gone)
+    except Exception:
+        log.exception("the %s of %s could not be brought up to date", name, session_id)
+
+
+Diffs = list[FileDiff] | None
+"""None: unchanged."""
+
+
+class TreeDiffs(Protocol):
+    async def diff_full(self, a: str, b: str) -> list[FileDiff]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _TreeSpan:
+    """The tree before the first step and after the last one; None without snapshots."""
+
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        """Empty when nothing changed."""
+        return f"{self.before}..{self.after}" if self.before and self.after and self.before != self.after else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Basis:
+    """What the stored diffs were computed from, and the digest of the session's diff. `session`: its trees and patches, one tree
+    if nothing changed; `prompt`: the id of the newest prompt with a diff, and its trees. An empty text means an empty diff, None
+    that no diff is stored."""
+
+    session: str | None = None
+    prompt: str = ""
+    digest: str | None = None
+
+    @classmethod
+    def read(cls, stored: str | None) -> "_Basis":
+        return cls(*orjson.loads(stored)) if stored else cls()
+
+    def json(self) -> str:
+        return orjson.dumps([self.session, self.prompt, self.digest]).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """`current` is the present basis of the diffs; its digest is that of the stored diff. `touched`: the files in patches."""
+
+    stored: _Basis
+    current: _Basis
+    session: _TreeSpan
+    prompt: _TreeSpan
+    touched: set[str]
+
+
+class Summaries:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._updating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
+        """Stores and announces the session's diff and counts, and the prompt's diffs, as far as they differ from the stored ones.
+
+        Returns the number of bytes announced. Needs one small read if no tree changed since the last update. A slow update does
+        not overwrite newer data: updates of one session run one after another, and a diff that a revert stored meanwhile stays.
+        Raises NotFound if the session or the prompt is deleted."""
+        async with self._updating.setdefault(session_id, asyncio.Lock()):
+            return await self._update(location, trees, session_id, prompt_id)
+
+    async def put_empty(self, location: Location, session_id: str, tree: str | None) -> str:
+        """Stores and announces the first diff of a session, whose only step left `tree` as it was. Returns its basis."""
+        basis = _Basis(tree or "", "", "").json()
+
+        def put(tx: SessionTx) -> None:
+            _put_totals(tx, tx.session(), [])
+            tx.announce_diff(b"[]")
+            tx.put_diff_basis(basis)
+
+        await self._store.write(session_id, location.directory, put)
+        return basis
+
+    async def _update(self, location: Location, trees: TreeDiffs | None, session_id: str, prompt_id: str) -> int:
+        facts = await self._store.query(_facts, session_id, prompt_id)
+        if facts.current == facts.stored or (trees is None and str(facts.session)):
+            return 0
+        of_session, of_prompt = await _compute(trees, facts, location)
+
+        def put(tx: SessionTx) -> int:
+            session, prompt, basis = tx.session_and_prompt(prompt_id)
+            if session.revert is not None or _Basis.read(basis) != facts.stored:
+                log.debug("a newer diff of %s was stored meanwhile", session_id)
+                return 0
+            digest = _put_session_diff(tx, session, of_session, facts.stored.digest)
+            if of_prompt is not None and of_prompt != (prompt.summary.diffs if prompt.summary else []):
+                _summary_of(prompt).diffs = of_prompt
+                tx.put_message(message_row(prompt))
+            tx.put_diff_basis(replace(facts.current, digest=digest).json())
+            return sum(len(event.payload) for event in tx.tx.events)
+
+        return await self._store.write(session_id, location.directory, put)
+
+    async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str, usage: StepUsage) -> None:
+        """Sets the title of a session that has its default title, and of its first prompt's summary; counts what the title took.
+        Raises NotFound if either is deleted."""
+
+        def put(tx: SessionTx) -> None:
+            session, prompt, _ = tx.session_and_prompt(prompt_id)
+            if is_default_title(session.title):
+                session.title = title
+                tx.update(session)
+            _summary_of(prompt).title = title
+            tx.put_message(message_row(prompt))
+            tx.add_usage(usage)
+
+        await self._store.write(session_id, location.directory, put)
+
+
+def _put_session_diff(tx: SessionTx, session: Session, diffs: Diffs, stored: str | None) -> str | None:
+    """Returns the digest of the session's diff; `stored` is that of the stored one."""
+    if diffs is None:
+        return stored
+    _put_totals(tx, session, diffs)
+    body = json_array([diff.wire_json() for diff in diffs])
+    digest = hashlib.sha256(body).hexdigest() if diffs else ""
+    if digest != stored:
+        tx.put_diff_json(body)
+    return digest
+
+
+def _put_totals(tx: SessionTx, session: Session, diffs: Sequence[FileDiff]) -> None:
+    """Changes the session."""
+    summary = totals(diffs)
+    if session.summary != summary:
+        session.summary, session.time.updated = summary, clock.now_ms()
+        tx.update(session)
+
+
+def _summary_of(prompt: UserMessage) -> UserSummary:
+    """An empty one is given to a prompt without any."""
+    prompt.summary = prompt.summary or UserSummary(diffs=[])
+    return prompt.summary
+
+
+def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
+    return SessionSummary(
+        additions=sum(diff.additions for diff in diffs), deletions=sum(diff.deletions for diff in diffs), files=len(diffs)
+    )
+
+
+async def _compute(
+    trees: TreeDiffs | None, facts: _Facts, location: Location
+) -> tuple[list[FileDiff] | None, list[FileDiff] | None]:
+    """Of the session and of the prompt, as far as their basis changed. Those of a first prompt and its session have the same
+    trees."""
+    prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
+    if facts.current.session == facts.stored.session:
+        return None, prompt
+    session = prompt if prompt is not None and facts.prompt == facts.session else await _between(trees, facts.session)
+    touched = {relative(file, location.files_root) for file in facts.touched}
+    return [diff for diff in session if diff.file in touched], prompt
+
+
+async def _between(trees: TreeDiffs | None, span: _TreeSpan) -> list[FileDiff]:
+    return await trees.diff_full(span.before, span.after) if trees and span.before and span.after and str(span) else []
+
+
+def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
+    edges = message_rows.edge_snapshots(connection, session_id, prompt_id)
+    stored, session, prompt = _Basis.read(edges.basis), _TreeSpan(*edges.session), _TreeSpan(*edges.prompt)
+    basis = f"{session} {message_rows.patches_version(connection, session_id)}" if str(session) else session.after or ""
+    current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
+    touched = _touched(connection, session_id) if str(session) and basis != stored.session else set()
+    return _Facts(stored, current, session, prompt, touched)
+
+
+def goes_up_to(diff_basis: str | None, tree: str | None) -> bool:
+    """Whether the stored diffs were computed when `tree` was what the session's newest step had left."""
+    session = _Basis.read(diff_basis).session
+    return session is not None and (session == (tree or "") or f"..{tree} " in session)
+
+
+def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
+    """A prompt without changes keeps the basis of an earlier one."""
+    if str(trees):
+        return f"{prompt_id} {trees}"
+    return "" if stored.prompt.startswith(f"{prompt_id} ") else stored.prompt
+
+
+def _touched(connection: Connection, session_id: str) -> set[str]:
+    patches = message_rows.patches(connection, session_id)
+    return {file for row in patches for file in (parsed(row.body) or {}).get("files", ())}
+
+
+def relative(file: str, worktree: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(worktree)) if path.is_relative_to(worktree) else file

@@ -1,0 +1,247 @@
+"""Translates stored sessions and messages into the second API's; a message is one entry of its session. Pure.
+
+A message that this API does not have, such as the request for a summary, is None.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from app.schema.errors import MessageError
+from app.schema.message import AssistantMessage, AssistantTime, MessageWithParts, UserMessage, UserTime
+from app.schema.part import (
+    AgentPart,
+    CompactionPart,
+    Completed,
+    Failed,
+    FilePart,
+    FileSource,
+    Part,
+    PatchPart,
+    Pending,
+    ReasoningPart,
+    Running,
+    SourceText,
+    StepFinishPart,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
+from app.schema.timeline import (
+    AssistantContent,
+    AssistantReasoning,
+    AssistantText,
+    AssistantTool,
+    CompactionReason,
+    LocationRef,
+    PromptAgentAttachment,
+    PromptFileAttachment,
+    PromptSource,
+    SessionErrorUnknown,
+    SessionMessage,
+    SessionMessageAssistant,
+    SessionMessageCompaction,
+    SessionMessageShell,
+    SessionMessageSynthetic,
+    SessionMessageUser,
+    SessionV2Info,
+    SessionV2Time,
+    StepSnapshot,
+    ToolContent,
+    ToolFileContent,
+    ToolStateCompleted,
+    ToolStateError,
+    ToolStatePending,
+    ToolStateRunning,
+    ToolTextContent,
+    ToolTime,
+)
+from app.sessions.revert_target import revert_state
+
+SHELL_TOOL = "bash"
+
+
+def entries(messages: Sequence[MessageWithParts], requests: Sequence[MessageWithParts] = ()) -> list[SessionMessage]:
+    """`requests`: those for summaries, where they are not among the messages."""
+    by_id = {message.info.id: message for message in [*requests, *messages]}
+    found = [entry(message, by_id.get(summary_request(message) or "")) for message in messages]
+    return [message for message in found if message is not None]
+
+
+def summary_request(message: MessageWithParts) -> str | None:
+    """The id of the message that asked for this summary; None if it is none."""
+    info = message.info
+    return info.parent_id if isinstance(info, AssistantMessage) and info.summary else None
+
+
+def entry(message: MessageWithParts, request: MessageWithParts | None = None) -> SessionMessage | None:
+    """`request`: of a summary, the message that asked for it."""
+    info = message.info
+    if isinstance(info, UserMessage):
+        return _of_user(info, message.parts)
+    if info.summary and info.error is None:
+        return _compaction(info, message.parts, request)
+    if (call := shell_call(message)) is not None:
+        return _shell(info, call)
+    return _of_assistant(info, message.parts)
+
+
+def shell_call(message: MessageWithParts) -> ToolPart | None:
+    """The command line that a user ran: unlike a model's call, it is in no step."""
+    match message.parts:
+        case [ToolPart(tool=tool) as call] if tool == SHELL_TOOL:
+            return call
+    return None
+
+
+def _of_user(info: UserMessage, parts: Sequence[Part]) -> SessionMessage | None:
+    if any(isinstance(part, CompactionPart) for part in parts):
+        return None
+    texts = [part for part in parts if isinstance(part, TextPart)]
+    said = [*(part.text for part in texts if not part.synthetic), *(p.prompt for p in parts if isinstance(p, SubtaskPart))]
+    files = [_file(part) for part in parts if isinstance(part, FilePart)]
+    agents = [_agent(part) for part in parts if isinstance(part, AgentPart)]
+    if texts and not (said or files or agents):
+        text = "\n".join(part.text for part in texts)
+        return SessionMessageSynthetic(id=info.id, session_id=info.session_id, time=info.time, text=text)
+    return SessionMessageUser(id=info.id, time=info.time, text="\n".join(said), files=files or None, agents=agents or None)
+
+
+def _file(part: FilePart) -> PromptFileAttachment:
+    source = _source(part.source.text) if isinstance(part.source, FileSource) else None
+    return PromptFileAttachment(uri=part.url, mime=part.mime, name=part.filename, description=part.description, source=source)
+
+
+def _agent(part: AgentPart) -> PromptAgentAttachment:
+    return PromptAgentAttachment(name=part.name, source=_source(part.source) if part.source else None)
+
+
+def _source(text: SourceText) -> PromptSource:
+    return PromptSource(start=text.start, end=text.end, text=text.value)
+
+
+def _compaction(
+    info: AssistantMessage, parts: Sequence[Part], request: MessageWithParts | None
+) -> SessionMessageCompaction | None:
+    """None until it is complete."""
+    if info.time.completed is None:
+        return None
+    asked = next((part for part in request.parts if isinstance(part, CompactionPart)), None) if request else None
+    reason: CompactionReason = "auto" if asked and asked.auto else "manual"
+    text = "".join(part.text for part in parts if isinstance(part, TextPart))
+    return SessionMessageCompaction(id=info.id, time=UserTime(created=info.time.created), reason=reason, summary=text)
+
+
+def _shell(info: AssistantMessage, call: ToolPart) -> SessionMessageShell:
+    command = str(call.state.input.get("command", ""))
+    return SessionMessageShell(id=info.id, time=info.time, call_id=call.call_id, command=command, output=_output(call))
+
+
+def _output(call: ToolPart) -> str:
+    match call.state:
+        case Completed(output=output):
+            return output
+        case Failed(error=error):
+            return error
+        case Running(metadata=metadata):
+            return str((metadata or {}).get("output", ""))
+    return ""
+
+
+def _of_assistant(info: AssistantMessage, parts: Sequence[Part]) -> SessionMessageAssistant:
+    ended = info.time.completed is not None
+    return SessionMessageAssistant(
+        id=info.id,
+        time=info.time,
+        agent=info.agent,
+        model=SessionModel(id=info.model_id, provider_id=info.provider_id, variant=info.variant or DEFAULT_VARIANT),
+        content=[content for part in parts if (content := _content(part, info)) is not None],
+        snapshot=_snapshot(parts),
+        finish="error" if info.error else info.finish,
+        cost=info.cost if ended else None,
+        tokens=info.tokens if ended else None,
+        error=unknown_error(info.error) if info.error else None,
+    )
+
+
+def unknown_error(error: MessageError) -> SessionErrorUnknown:
+    return SessionErrorUnknown(message=getattr(error.data, "message", "") or error.name)
+
+
+def _snapshot(parts: Iterable[Part]) -> StepSnapshot | None:
+    snapshot = StepSnapshot()
+    for part in parts:
+        match part:
+            case StepStartPart(snapshot=str(tree)):
+                snapshot.start = snapshot.start or tree
+            case StepFinishPart(snapshot=str(tree)):
+                snapshot.end = tree
+                snapshot.files = snapshot.files or []
+            case PatchPart(files=files):
+                snapshot.files = files
+    return snapshot if snapshot.start or snapshot.end else None
+
+
+def _content(part: Part, info: AssistantMessage) -> AssistantContent | None:
+    match part:
+        case TextPart():
+            return AssistantText(id=part.id, text=part.text)
+        case ReasoningPart():
+            time = AssistantTime(created=part.time.start, completed=part.time.end)
+            return AssistantReasoning(id=part.id, text=part.text, time=time)
+        case ToolPart():
+            return _tool(part, info)
+    return None
+
+
+def _tool(part: ToolPart, info: AssistantMessage) -> AssistantTool:
+    match part.state:
+        case Pending(raw=raw):
+            pending = ToolStatePending(input=raw)
+            return AssistantTool(id=part.call_id, name=part.tool, state=pending, time=ToolTime(created=info.time.created))
+        case Running() as running:
+            state = ToolStateRunning(input=running.input, structured=running.metadata or {}, content=[])
+            time = ToolTime(created=running.time.start, ran=running.time.start)
+            return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
+        case Completed() as done:
+            return _completed(part, done)
+        case Failed() as failed:
+            return _failed(part, failed)
+
+
+def _completed(part: ToolPart, done: Completed) -> AssistantTool:
+    files = [ToolFileContent(uri=file.url, mime=file.mime, name=file.filename) for file in done.attachments or ()]
+    content: list[ToolContent] = [*([ToolTextContent(text=done.output)] if done.output else []), *files]
+    state = ToolStateCompleted(input=done.input, structured=done.metadata, content=content)
+    start, end = done.time.start, done.time.end
+    time = ToolTime(created=start, ran=start, completed=end, pruned=done.time.compacted)
+    return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
+
+
+def _failed(part: ToolPart, failed: Failed) -> AssistantTool:
+    error = SessionErrorUnknown(message=failed.error)
+    state = ToolStateError(input=failed.input, structured=failed.metadata or {}, content=[], error=error)
+    time = ToolTime(created=failed.time.start, ran=failed.time.start, completed=failed.time.end)
+    return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
+
+
+def session_info(session: Session) -> SessionV2Info:
+    time = session.time
+    return SessionV2Info(
+        id=session.id,
+        parent_id=session.parent_id,
+        project_id=session.project_id,
+        agent=session.agent,
+        model=_with_variant(session.model) if session.model else None,
+        cost=session.cost,
+        tokens=session.tokens,
+        time=SessionV2Time(created=time.created, updated=time.updated, archived=time.archived),
+        title=session.title,
+        location=LocationRef(directory=session.directory),
+        subpath=session.path or None,
+        revert=revert_state(session.revert) if session.revert and not session.revert.unfinished else None,
+    )
+
+
+def _with_variant(model: SessionModel) -> SessionModel:
+    return model.model_copy(update={"variant": model.variant or DEFAULT_VARIANT})

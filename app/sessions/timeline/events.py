@@ -1,0 +1,361 @@
+"""What happened with a message, as events of the second API, made of what the message is now. Pure.
+
+Each happening belongs to one moment of one record: a message or a tool call that began, or a message, text or tool call that
+ended. The journal says when that moment was; without it, the happenings of a message come in the order of its content.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, assert_never
+
+import orjson
+
+from app.events.bus.base import EventId
+from app.schema.timeline import (
+    AssistantReasoning,
+    AssistantText,
+    AssistantTool,
+    Delivery,
+    EventNumber,
+    PromptV2,
+    SessionMessage,
+    SessionMessageAssistant,
+    SessionMessageCompaction,
+    SessionMessageShell,
+    SessionMessageSynthetic,
+    SessionMessageUser,
+    TimelineEvent,
+    ToolStateCompleted,
+    ToolStateError,
+    ToolStatePending,
+)
+
+# The number of an event within its session: `seq` in the second API, a cursor to resume from.
+#
+# An event that the journal has is numbered by its place there, so that numbers ascend as events are committed, on whatever
+# server. A digest of the event is in the number too: by it the event is found among the stored messages when the journal no
+# longer has it. What was stored before the journal begins is counted from 1.
+#
+# 53 bits, which JavaScript can count: | 31 journal | 2 position in the journal's event | 20 digest |
+
+_DIGEST_BITS = 20
+_POSITION_BITS = 2
+LARGEST = (1 << 53) - 1
+
+
+class JournalPlace(NamedTuple):
+    """Of a number. `journal_seq` 0: before the journal; else `digest` is the event's."""
+
+    journal_seq: int
+    digest: int
+
+
+def event_number(journal_seq: int, position: int, digest: int) -> int:
+    return (journal_seq << (_DIGEST_BITS + _POSITION_BITS)) | (position << _DIGEST_BITS) | digest
+
+
+def place_of(seq: int) -> JournalPlace:
+    journal_seq = seq >> (_DIGEST_BITS + _POSITION_BITS)
+    return JournalPlace(journal_seq, seq & ((1 << _DIGEST_BITS) - 1))
+
+
+def id_of_number(seq: int) -> EventId:
+    """The id of the event with a number: with it a client resumes behind the journal's event."""
+    return EventId(place_of(seq).journal_seq, 1 + (seq & ((1 << (_DIGEST_BITS + _POSITION_BITS)) - 1)))
+
+
+def digest_of(record: str, event_type: str) -> int:
+    return zlib.crc32(f"{event_type} {record}".encode()) & ((1 << _DIGEST_BITS) - 1)
+
+
+PREFIX = "session.next."
+
+_VERSION_2 = frozenset([f"{PREFIX}step.ended", f"{PREFIX}step.failed"])
+
+
+class Phase(Enum):
+    BEGUN = "begun"
+    ENDED = "ended"
+
+
+class Moment(NamedTuple):
+    """`record`: the id of a message or of a text or reasoning part, or of a tool call."""
+
+    record: str
+    phase: Phase
+
+
+class Happening(NamedTuple):
+    """`data` without the session's id and the time."""
+
+    moment: Moment
+    type: str
+    time: int
+    data: dict[str, Any]
+
+
+def version_of(event_type: str) -> int:
+    return 2 if event_type in _VERSION_2 else 1
+
+
+def happenings(message: SessionMessage, delivery: Delivery = "steer") -> list[Happening]:
+    """In the order in which they came, as far as the message tells."""
+    match message:
+        case SessionMessageUser():
+            return _of_user(message, delivery)
+        case SessionMessageSynthetic():
+            data = {"messageID": message.id, "text": message.text}
+            return [_happening(message.id, Phase.BEGUN, "synthetic", message.time.created, data)]
+        case SessionMessageShell():
+            return list(_of_shell(message))
+        case SessionMessageCompaction():
+            return _of_compaction(message)
+        case SessionMessageAssistant():
+            return list(_of_assistant(message))
+    assert_never(message)
+
+
+def _happening(record: str, phase: Phase, name: str, time: int, data: dict[str, Any]) -> Happening:
+    return Happening(Moment(record, phase), PREFIX + name, time, data)
+
+
+def prompt_of(message: SessionMessageUser) -> PromptV2:
+    return PromptV2(text=message.text, files=message.files, agents=message.agents)
+
+
+def _of_user(message: SessionMessageUser, delivery: Delivery) -> list[Happening]:
+    data = {"messageID": message.id, "prompt": prompt_of(message).wire(), "delivery": delivery}
+    names = ("prompt.admitted", "prompted")
+    return [_happening(message.id, Phase.BEGUN, name, message.time.created, data) for name in names]
+
+
+def _of_shell(message: SessionMessageShell) -> Iterator[Happening]:
+    call = {"callID": message.call_id}
+    begun = {"messageID": message.id, **call, "command": message.command}
+    yield _happening(message.call_id, Phase.BEGUN, "shell.started", message.time.created, begun)
+    if message.time.completed is not None:
+        yield _happening(message.call_id, Phase.ENDED, "shell.ended", message.time.completed, {**call, "output": message.output})
+
+
+def _of_compaction(message: SessionMessageCompaction) -> list[Happening]:
+    """Both when it is complete: a summary that fails is none."""
+    begun = {"messageID": message.id, "reason": message.reason}
+    ended = {**begun, "text": message.summary, "recent": message.recent}
+    of = (message.id, Phase.ENDED)
+    time = message.time.created
+    return [_happening(*of, "compaction.started", time, begun), _happening(*of, "compaction.ended", time, ended)]
+
+
+def _of_assistant(message: SessionMessageAssistant) -> Iterator[Happening]:
+    of = {"assistantMessageID": message.id}
+    begun = {**of, "agent": message.agent, "model": message.model.wire()}
+    yield _happening(message.id, Phase.BEGUN, "step.started", message.time.created, begun)
+    for content in message.content:
+        match content:
+            case AssistantText():
+                yield from _of_text(of, content, message.time.created)
+            case AssistantReasoning():
+                yield from _of_reasoning(of, content)
+            case AssistantTool():
+                yield from _of_tool(of, content)
+    if message.time.completed is not None:
+        yield _step_end(of, message, message.time.completed)
+
+
+def _of_text(of: dict[str, Any], content: AssistantText, time: int) -> Iterator[Happening]:
+    data = {**of, "textID": content.id}
+    yield _happening(content.id, Phase.ENDED, "text.started", time, data)
+    yield _happening(content.id, Phase.ENDED, "text.ended", time, {**data, "text": content.text})
+
+
+def _of_reasoning(of: dict[str, Any], content: AssistantReasoning) -> Iterator[Happening]:
+    data, time = {**of, "reasoningID": content.id}, content.time
+    yield _happening(content.id, Phase.ENDED, "reasoning.started", time.created, data)
+    ended = {**data, "text": content.text}
+    yield _happening(content.id, Phase.ENDED, "reasoning.ended", time.completed or time.created, ended)
+
+
+def _of_tool(of: dict[str, Any], tool: AssistantTool) -> Iterator[Happening]:
+    state, call = tool.state, {**of, "callID": tool.id}
+    if isinstance(state, ToolStatePending):
+        return
+    began, provider = tool.time.ran or tool.time.created, {"provider": tool.provider.wire()}
+    text = orjson.dumps(state.input).decode()
+    yield _happening(tool.id, Phase.BEGUN, "tool.input.started", tool.time.created, {**call, "name": tool.name})
+    yield _happening(tool.id, Phase.BEGUN, "tool.input.ended", began, {**call, "text": text})
+    called = {**call, "tool": tool.name, "input": state.input, **provider}
+    yield _happening(tool.id, Phase.BEGUN, "tool.called", began, called)
+    ended = tool.time.completed or began
+    match state:
+        case ToolStateCompleted():
+            content = [piece.wire() for piece in state.content]
+            success = {**call, "structured": state.structured, "content": content, **provider}
+            yield _happening(tool.id, Phase.ENDED, "tool.success", ended, success)
+        case ToolStateError():
+            yield _happening(tool.id, Phase.ENDED, "tool.failed", ended, {**call, "error": state.error.wire(), **provider})
+
+
+def _step_end(of: dict[str, Any], message: SessionMessageAssistant, time: int) -> Happening:
+    if message.error is not None:
+        return _happening(message.id, Phase.ENDED, "step.failed", time, {**of, "error": message.error.wire()})
+    snapshot = message.snapshot
+    trees = _known(snapshot=snapshot.end, files=snapshot.files) if snapshot else {}
+    usage = {"cost": message.cost, "tokens": message.tokens.wire() if message.tokens else None}
+    data = {**of, "finish": message.finish or "unknown", **usage, **trees}
+    return _happening(message.id, Phase.ENDED, "step.ended", time, data)
+
+
+def _known(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+# Translates the journal's events of one session into numbered events of the second API. Pure.
+#
+# The journal says when a message or part began or ended; what it says is read from the stored message. A message that was removed
+# since says nothing any more. Events of `session.next.*` that the journal has itself go through as they are.
+
+
+class JournalEvent(NamedTuple):
+    """`time` in epoch milliseconds."""
+
+    seq: int
+    time: int
+    type: str
+    properties: Mapping[str, Any]
+
+
+class Mention(NamedTuple):
+    """What an event of the journal says of a message."""
+
+    message_id: str
+    moment: Moment
+
+
+_Mentions = Callable[[Mapping[str, Any]], Mention | None]
+
+
+def _of_message(properties: Mapping[str, Any]) -> Mention | None:
+    """A prompt is stored again with its summary, a step's answer when its model has finished: neither is a moment."""
+    info = properties["info"]
+    phase = Phase.BEGUN
+    if info["role"] == "user":
+        return None if "summary" in info else Mention(info["id"], Moment(info["id"], phase))
+    if "completed" in info["time"]:
+        phase = Phase.ENDED
+    elif "finish" in info:
+        return None
+    return Mention(info["id"], Moment(info["id"], phase))
+
+
+def _of_part(properties: Mapping[str, Any]) -> Mention | None:
+    part = properties["part"]
+    if part["type"] in ("text", "reasoning"):
+        ended = "end" in (part.get("time") or {})
+        return Mention(part["messageID"], Moment(part["id"], Phase.ENDED)) if ended else None
+    if part["type"] != "tool":
+        return None
+    phase = _PHASES.get(part["state"]["status"])
+    pruned = "compacted" in part["state"].get("time", {})
+    return None if phase is None or pruned else Mention(part["messageID"], Moment(part["callID"], phase))
+
+
+_PHASES = {"running": Phase.BEGUN, "completed": Phase.ENDED, "error": Phase.ENDED}
+
+
+def _of_queued(properties: Mapping[str, Any]) -> Mention | None:
+    message_id = properties.get("messageID")
+    return Mention(message_id, Moment(message_id, Phase.BEGUN)) if message_id else None
+
+
+_MENTIONS: Mapping[str, _Mentions] = {
+    "message.updated": _of_message,
+    "message.part.updated": _of_part,
+    "prompt.queued": _of_queued,
+    "prompt.dequeued": _of_queued,
+}
+
+
+def is_telling(event_type: str) -> bool:
+    """Whether something may be told of it."""
+    return event_type in _MENTIONS or event_type == "session.status" or event_type.startswith(PREFIX)
+
+
+def mention(event: JournalEvent) -> Mention | None:
+    found = _MENTIONS.get(event.type)
+    return found(event.properties) if found else None
+
+
+class JournalTranslation:
+    """`happened`: by the message's id, what is known of it."""
+
+    def __init__(self, session_id: str, happened: Mapping[str, Sequence[Happening]]) -> None:
+        self._session_id = session_id
+        self._happened = happened
+        self._queued: set[str] = set()
+        """Prompts that were admitted when they were queued."""
+
+    def events(self, journal: Iterable[JournalEvent]) -> list[TimelineEvent]:
+        """Ascending; a moment that the journal tells of twice is told once."""
+        found: dict[tuple[Moment, str], TimelineEvent] = {}
+        for event in journal:
+            for position, happening in enumerate(self._of(event)):
+                key = (happening.moment, happening.type)
+                if key not in found:
+                    found[key] = self._numbered(event, position, happening)
+        return list(found.values())
+
+    def _of(self, event: JournalEvent) -> list[Happening]:
+        if event.type.startswith(PREFIX):
+            data = {name: value for name, value in event.properties.items() if name not in ("sessionID", "timestamp")}
+            time = event.properties.get("timestamp", event.time)
+            return [Happening(Moment(str(event.seq), Phase.ENDED), event.type, time, data)]
+        if event.type == "session.status":
+            return _retried(event)
+        named = mention(event)
+        if named is None:
+            return []
+        if event.type == "prompt.dequeued":
+            self._queued.add(named.message_id)
+            return []
+        known = [each for each in self._happened.get(named.message_id, ()) if each.moment == named.moment]
+        return self._delivered(event.type, named.message_id, known)
+
+    def _delivered(self, event_type: str, message_id: str, known: list[Happening]) -> list[Happening]:
+        """A prompt that was queued is admitted then, and becomes a message later."""
+        if event_type == "prompt.queued":
+            self._queued.add(message_id)
+            return [_delivered_by("queue", each) for each in known if each.type == ADMITTED]
+        if message_id in self._queued:
+            return [_delivered_by("queue", each) for each in known if each.type != ADMITTED]
+        return known
+
+    def _numbered(self, event: JournalEvent, position: int, happening: Happening) -> TimelineEvent:
+        of = digest_of(happening.moment.record, happening.type)
+        return session_event(self._session_id, happening, event_number(event.seq, position, of))
+
+
+ADMITTED = f"{PREFIX}prompt.admitted"
+PROMPTED = f"{PREFIX}prompted"
+
+
+def _retried(event: JournalEvent) -> list[Happening]:
+    status = event.properties["status"]
+    if status["type"] != "retry":
+        return []
+    error = {"message": status["message"], "isRetryable": True}
+    data = {"attempt": status["attempt"], "error": error}
+    return [Happening(Moment(str(event.seq), Phase.ENDED), f"{PREFIX}retried", event.time, data)]
+
+
+def _delivered_by(delivery: Delivery, happening: Happening) -> Happening:
+    return happening._replace(data={**happening.data, "delivery": delivery}) if "delivery" in happening.data else happening
+
+
+def session_event(session_id: str, happening: Happening, seq: int) -> TimelineEvent:
+    return TimelineEvent(
+        id=id_of_number(seq).wire(None).decode(),
+        type=happening.type,
+        durable=EventNumber(aggregate_id=session_id, seq=seq, version=version_of(happening.type)),
+        data={"timestamp": happening.time, "sessionID": session_id, **happening.data},
+    )

@@ -1,0 +1,387 @@
+"""Reads sessions as the second API tells them."""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import orjson
+
+from app.events.bus.base import Event, EventId, StreamingParts
+from app.events.bus.frames import HEARTBEAT, EventFrame, Format, Frame, PartFrame, pieces
+from app.events.bus.memory import Listener
+from app.record.engine import Connection, Database
+from app.record.repositories import journal_rows, message_rows, session_rows, work_rows
+from app.record.repositories.session_rows import PageBeside
+from app.schema.errors import BadRequest, MessageNotFound, SessionNotFound
+from app.schema.message import MessageWithParts
+from app.schema.part import Part
+from app.schema.timeline import Delivery, SessionMessage, TimelineEvent
+from app.sessions import rows
+from app.sessions.store import Store
+from app.sessions.timeline.entries import entries, entry, summary_request
+from app.sessions.timeline.events import (
+    ADMITTED,
+    PREFIX,
+    PROMPTED,
+    Happening,
+    JournalEvent,
+    JournalPlace,
+    JournalTranslation,
+    digest_of,
+    happenings,
+    id_of_number,
+    is_telling,
+    mention,
+    place_of,
+    session_event,
+)
+from app.util import clock
+
+KEEP_SECONDS = 30.0
+"""How long a history waits for its next page to be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """`upto`: the journal's newest number that the events cover."""
+
+    events: list[TimelineEvent]
+    upto: int
+
+
+class Admission(NamedTuple):
+    """Of a prompt: the events with which it came and became a message; `time` in epoch milliseconds."""
+
+    admitted_seq: int
+    promoted_seq: int | None
+    delivery: Delivery
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class _WholeHistory:
+    """All events of a session whose beginning the journal does not have. `before`: what the first of them tell, which are
+    counted; `upto`: the journal's newest number then."""
+
+    events: list[TimelineEvent]
+    before: Sequence[Happening]
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPage:
+    """`first` and `last`: the ids of the stored messages between which the page lies, None for an empty page."""
+
+    entries: list[SessionMessage]
+    first: str | None
+    last: str | None
+
+
+_Key = tuple[str, int, int]
+"""Of a whole history: the session, the journal's oldest number, and its newest of the session."""
+
+
+class Timeline:
+    def __init__(self, database: Database, store: Store) -> None:
+        self._database = database
+        self._store = store
+        self._telling = asyncio.Lock()
+        self._kept: dict[_Key, _WholeHistory] = {}
+        """Of the session that was read last: clients ask for page after page."""
+        self._forgetting: asyncio.TimerHandle | None = None
+
+    async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
+        """The events of a session behind a number: all, or the first, more than `most` if there are more. Raises NotFound;
+        BadRequest for a number that leads nowhere any more."""
+        page, made = await self._database.read(partial(_events, session_id=session_id, after=after, most=most, kept=self._kept))
+        if made:
+            self._keep(made)
+        return page
+
+    def _keep(self, made: dict[_Key, _WholeHistory]) -> None:
+        """In place of the one before, which would otherwise be held until its time is over."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._kept = made
+        self._forgetting = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._keep_none)
+
+    def _keep_none(self) -> None:
+        self._kept, self._forgetting = {}, None
+
+    async def head(self) -> int:
+        """The journal's newest number."""
+        return await self._database.read(journal_rows.newest_event)
+
+    async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
+        """Of a prompt that was stored, or queued, after `since` in the journal, or before. Raises NotFound."""
+        new = await self._database.read(partial(_told_of, session_id=session_id, seen=since))
+        found = _admission(new, message_id) or _admission((await self.events(session_id)).events, message_id)
+        if found is None:
+            raise MessageNotFound(session_id, message_id)
+        return found
+
+    async def stored_prompts(self, session_id: str, message_id: str) -> list[MessageWithParts]:
+        """With this id, stored or in the queue."""
+        return await self._database.read(partial(_stored_prompts, session_id=session_id, message_id=message_id))
+
+    async def tell(self, frames: Iterable[EventFrame]) -> None:
+        """Finds what is `told` of each, once however many listeners have it, of whatever sessions."""
+        async with self._telling:
+            new = [frame for frame in frames if frame.told is None]
+            telling = [frame.event for frame in new if frame.event.seq is not None and is_telling(frame.event.type)]
+            told = await self._database.read(partial(_told_by, published=telling)) if telling else {}
+            for frame in new:
+                frame.told = told.get(frame.event.seq or 0, [])
+
+    # Messages.
+
+    async def page(self, session_id: str, wanted: PageBeside) -> EntryPage:
+        """Raises NotFound, UnknownAnchor."""
+        ids, found = await self._shown(session_id, partial(message_rows.messages_beside, at=wanted))
+        if wanted.newest_first:
+            found, ids = found[::-1], ids[::-1]
+        return EntryPage(found, ids[0] if ids else None, ids[-1] if ids else None)
+
+    async def message(self, session_id: str, message_id: str) -> SessionMessage:
+        """Raises NotFound."""
+        _, found = await self._shown(session_id, partial(message_rows.some_messages, message_ids=[message_id]))
+        if not found:
+            raise MessageNotFound(session_id, message_id)
+        return found[0]
+
+    async def context(self, session_id: str) -> list[SessionMessage]:
+        """What the model is to know: from the newest summary on. Raises NotFound."""
+        return (await self._shown(session_id, message_rows.live_messages))[1]
+
+    async def _shown(
+        self, session_id: str, query: Callable[[Connection, str], message_rows.StoredMessages]
+    ) -> tuple[list[str], list[SessionMessage]]:
+        """The ids of stored messages, and what they are here together with the parts that stream: one that ends meanwhile is read
+        anew."""
+
+        def read(connection: Connection, live: Mapping[str, Part]) -> tuple[list[str], list[SessionMessage]]:
+            _require(connection, session_id)
+            stored = query(connection, session_id)
+            return [row.id for row in stored.messages], _entries(connection, session_id, stored, live)
+
+        return await self._store.as_announced(
+            session_id, lambda: self._database.read(partial(read, live=self._store.live.of(session_id)))
+        )
+
+    async def follow(self, session_id: str, after: int, listener: Listener) -> AsyncIterator[list[TimelineEvent]]:
+        """The events behind a number, then what comes; an empty list with each heartbeat. Ends with the listener, which hears of
+        that session alone, and with what it may hear. Raises NotFound."""
+        page = await self.events(session_id, after)
+        listener.resume(page.upto, StreamingParts({}, []))
+        yield page.events
+        while (frames := await listener.take()) is not None:
+            heard = [frame for frame in frames if isinstance(frame, EventFrame)]
+            types = {frame.event.type for frame in heard}
+            await self.tell(heard)
+            events = [event for frame in heard for event in frame.told or ()]
+            if events or HEARTBEAT in types:
+                yield events
+            if "session.deleted" in types and not await self._is_heard(session_id, listener):
+                return
+
+    async def _is_heard(self, session_id: str, listener: Listener) -> bool:
+        """One that changes hands is deleted for whom it was until then."""
+        owners = await self._database.read(partial(session_rows.owners, session_ids=[session_id]))
+        audience = listener.audience
+        return session_id in owners and (audience is None or audience.owns(owners[session_id]))
+
+
+def _require(connection: Connection, session_id: str) -> None:
+    if session_rows.stored_session(connection, session_id) is None:
+        raise SessionNotFound(session_id)
+
+
+def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
+    queued = [row.message for row in work_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
+    stored = _read(session_id, message_rows.some_messages(connection, session_id, [message_id]))
+    return [*stored, *(MessageWithParts.model_validate_json(message) for message in queued)]
+
+
+def _admission(events: Sequence[TimelineEvent], message_id: str) -> Admission | None:
+    of_message = {event.type: event for event in events if event.data.get("messageID") == message_id}
+    admitted, promoted = of_message.get(ADMITTED), of_message.get(PROMPTED)
+    if admitted is None:
+        return None
+    seq = promoted.durable.seq if promoted else None
+    return Admission(admitted.durable.seq, seq, admitted.data["delivery"], admitted.data["timestamp"])
+
+
+def _events(
+    connection: Connection, session_id: str, after: int, most: int | None, kept: Mapping[_Key, _WholeHistory]
+) -> tuple[EventPage, dict[_Key, _WholeHistory]]:
+    """And the whole history, where the page is of it and it is none of those that are `kept`."""
+    _require(connection, session_id)
+    oldest, newest = journal_rows.journal_span(connection)
+    at = place_of(after)
+    if at.journal_seq >= oldest - 1 and at.journal_seq:
+        journal = _journal(connection, session_id, at.journal_seq - 1)
+        return EventPage(_first(connection, session_id, journal, after, most or len(journal)), newest), {}
+    key = (session_id, oldest, journal_rows.newest_event_of(connection, session_id))
+    whole = kept.get(key) or _whole_history(connection, session_id, newest)
+    return EventPage(_behind(whole, at, after), whole.upto), {} if key in kept else {key: whole}
+
+
+def _whole_history(connection: Connection, session_id: str, upto: int) -> _WholeHistory:
+    journal = _without_copies(_journal(connection, session_id, 0))
+    happened = _happened(connection, session_id, message_rows.all_messages(connection, session_id))
+    told = {named.moment for event in journal if (named := mention(event)) is not None}
+    before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
+    counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
+    return _WholeHistory([*counted, *JournalTranslation(session_id, happened).events(journal)], before, upto)
+
+
+def _first(
+    connection: Connection, session_id: str, journal: Sequence[JournalEvent], after: int, most: int
+) -> list[TimelineEvent]:
+    """Reads only the messages that so many events are of."""
+    size = most
+    while True:
+        events = _translated(connection, session_id, journal[:size])
+        found = [event for event in events if event.durable.seq > after]
+        if len(found) > most or size >= len(journal):
+            return found
+        size *= 4
+
+
+def _behind(whole: _WholeHistory, at: JournalPlace, after: int) -> list[TimelineEvent]:
+    """An event that the journal has forgotten is found by its digest."""
+    if not at.journal_seq:
+        return whole.events[bisect_right(whole.events, after, key=lambda event: event.durable.seq) :]
+    found = [n for n, each in enumerate(whole.before) if digest_of(each.moment.record, each.type) == at.digest]
+    if not found:
+        raise BadRequest(f"The server does not remember the event {after} any more: begin again without it", ["after"], after)
+    return whole.events[found[-1] + 1 :]
+
+
+def _without_copies(journal: list[JournalEvent]) -> list[JournalEvent]:
+    """Messages that a fork begins with are announced as they are, in the commit that creates it: none of them happens then."""
+    created = next((event.time for event in journal if event.type == "session.created"), None)
+    return [event for event in journal if event.time != created]
+
+
+def _told_of(connection: Connection, session_id: str, seen: int) -> list[TimelineEvent]:
+    return _translated(connection, session_id, _journal(connection, session_id, seen))
+
+
+def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:
+    named = {found.message_id for event in journal if (found := mention(event)) is not None}
+    if not named:
+        return JournalTranslation(session_id, {}).events(journal)
+    happened = _happened(connection, session_id, message_rows.some_messages(connection, session_id, named))
+    return JournalTranslation(session_id, happened).events(journal)
+
+
+def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
+    """By message, in their order; behind them what waits in the queue, which is admitted and no message yet."""
+    found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
+    for row in work_rows.queued_prompts(connection, session_id):
+        prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
+        if prompt is not None:
+            found.setdefault(prompt.id, [each for each in happenings(prompt, "queue") if each.type == ADMITTED])
+    return found
+
+
+def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
+    """By the numbers of the events in the journal."""
+    of_session: dict[str, set[int]] = {}
+    for event in published:
+        of_session.setdefault(event.session_id or "", set()).add(event.seq or 0)
+    told: dict[int, list[TimelineEvent]] = {}
+    for session_id, seqs in of_session.items():
+        journal = [event for event in _journal(connection, session_id, min(seqs) - 1, max(seqs)) if event.seq in seqs]
+        for each in _translated(connection, session_id, journal):
+            told.setdefault(place_of(each.durable.seq).journal_seq, []).append(each)
+    return told
+
+
+def _journal(connection: Connection, session_id: str, seen: int, upto: int | None = None) -> list[JournalEvent]:
+    """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
+    created in one commit."""
+    stored = journal_rows.session_events(connection, session_id, seen, upto)
+    events = [JournalEvent(row.seq, row.time, row.type, _properties(row)) for row in stored]
+    created = {event.time for event in events if event.type == "session.created"}
+    deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
+    return events[max(deleted, default=-1) + 1 :]
+
+
+def _properties(row: Any) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = orjson.loads(row.payload)["properties"]
+    return found
+
+
+def _entries(
+    connection: Connection, session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None
+) -> list[SessionMessage]:
+    messages = _read(session_id, stored, live)
+    missing = {asked for message in messages if (asked := summary_request(message))} - {row.id for row in stored.messages}
+    requests = _read(session_id, message_rows.some_messages(connection, session_id, missing)) if missing else []
+    return entries(messages, requests)
+
+
+def _read(session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None) -> list[MessageWithParts]:
+    return rows.read_messages(session_id, stored, live or {})
+
+
+# The events of `session.next.*` on a stream of all events: those of the journal behind the event that they are made of, and what
+# a text gains, which the journal does not have.
+
+_STREAMED = {"text": "textID", "reasoning": "reasoningID"}
+_ALREADY_TOLD = frozenset(f"{PREFIX}{kind}.started" for kind in _STREAMED)
+"""With the first of what the text gained. The journal has it, with its number, when the text is complete."""
+
+
+async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes]:
+    """What a listener takes, and behind each event what is made of it. Until it is closed."""
+    while (frames := await listener.take()) is not None:
+        async for piece in with_session_events(timeline, frames, listener.form):
+            yield piece
+
+
+async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form: Format) -> AsyncIterator[bytes]:
+    await timeline.tell(frame for frame in frames if isinstance(frame, EventFrame))
+    for frame in frames:
+        if isinstance(frame, PartFrame) or not frame.event.is_second_only:
+            for piece in pieces([frame], form):
+                yield piece
+        yield b"".join(_beside(frame, form))
+
+
+def _beside(frame: Frame, form: Format) -> Iterator[bytes]:
+    if isinstance(frame, PartFrame):
+        yield from _gained(frame, form)
+        return
+    for event in frame.told or ():
+        if event.type not in _ALREADY_TOLD:
+            content = {"type": event.type, "durable": event.durable.wire(), "data": event.data}
+            yield _encoded(id_of_number(event.durable.seq), content, frame.directory, form)
+
+
+def _gained(frame: PartFrame, form: Format) -> Iterator[bytes]:
+    delta = frame.delta
+    name = _STREAMED.get(delta.part_type)
+    if name is None or not frame.text:
+        return
+    of = {
+        "timestamp": clock.now_ms(),
+        "sessionID": delta.session_id,
+        "assistantMessageID": delta.message_id,
+        name: delta.part_id,
+    }
+    if delta.size == len(frame.text):
+        started = {"type": f"{PREFIX}{delta.part_type}.started", "data": of}
+        yield _encoded(EventId.behind(frame.id.seq), started, frame.directory, form)
+    gained = {"type": f"{PREFIX}{delta.part_type}.delta", "data": {**of, "delta": frame.text}}
+    yield _encoded(EventId.behind(frame.id.seq), gained, frame.directory, form)
+
+
+def _encoded(event_id: EventId, content: Mapping[str, object], directory: str | None, form: Format) -> bytes:
+    id_ = event_id.wire(form.cursors).decode()
+    return b"data: %b\n\n" % orjson.dumps({"id": id_, "location": {"directory": directory}, **content})

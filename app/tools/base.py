@@ -1,0 +1,229 @@
+"""The interface of a tool, the services of the turn that calls it, and its result."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, RootModel
+
+from app.permissions.rules import Subject
+from app.project.sandbox.scope import SandboxWorkspace
+from app.schema.model import Agent, Model
+from app.schema.part import FileContent
+from app.schema.permission import EDITING_TOOLS, Answer, QuestionInfo
+from app.schema.project import FileErrors
+from app.schema.session import Todo
+
+P = TypeVar("P", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPermission:
+    """A permission that a tool call needs. `always`: the patterns that a reply of `always` allows. `subjects`: more facts about
+    the patterns than users are shown, so that another spelling of a command does not evade a rule."""
+
+    permission: str
+    patterns: list[str]
+    always: list[str]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    subjects: Sequence[Subject] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A key `truncated` in `metadata` says that the tool limits its own output; app.tools.truncation limits any other."""
+
+    title: str
+    output: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    attachments: list[FileContent] = field(default_factory=list)
+    timeout: str | None = None
+    """Which timeout ended the call, where what it had done by then is its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentRequest:
+    description: str
+    prompt: str
+    agent: str
+    session_id: str | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormatter:
+    """A program that rewrites the file. `run` returns the reason if it failed, None if not; `failed` is told each reason."""
+
+    name: str
+    run: Callable[[], Awaitable[str | None]]
+    failed: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageQuestion:
+    """One of the operations of the tool `lsp`. `text`: of the file. `place`: line and character, from 0."""
+
+    operation: str
+    path: Path
+    text: str
+    place: tuple[int, int]
+
+
+EditorText = Callable[[Path], Awaitable[str | None]]
+"""What an editor says of a file; None where it does not answer, or does not have it."""
+
+
+class ToolHost(Protocol):
+    """The services of a turn that a tool may use."""
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        """Returns when the permission is granted. Raises an error of app.permissions.service if it is denied or rejected."""
+        ...
+
+    async def approved_directories(self) -> list[Path]:
+        """Outside of the project: what replies of `always` have allowed."""
+        ...
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        """Shows progress: sets the title and metadata of the running part and publishes it."""
+        ...
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        """Raises app.permissions.question.service.QuestionRejected if the user dismisses the question."""
+        ...
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult: ...
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        """Runs another tool as a call with its own stored part, for the batch tool."""
+        ...
+
+    async def todos(self) -> list[Todo]: ...
+
+    async def set_todos(self, todos: list[Todo]) -> None: ...
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        """Path → text of the instruction files between the session's directory and the file that the conversation does not hold
+        yet."""
+        ...
+
+    async def file_edited(self, path: Path) -> None:
+        """Publishes `file.edited`."""
+        ...
+
+    async def editor(self) -> EditorText | None:
+        """Reads files in the editor that has the session open, if one does and lends them."""
+        ...
+
+    async def formatters(self, path: Path) -> Sequence[FileFormatter]:
+        """Those that the project uses for the file, in their order."""
+        ...
+
+    async def file_read(self, path: Path) -> None:
+        """Starts what may be asked about the file soon."""
+        ...
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        """What each says; None where there is none for the file."""
+        ...
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        """What language servers find wrong with files that have these texts by now, and with others."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """The facts of one call. An abort cancels the tool's task: clean up in `finally` and let CancelledError through.
+
+    `sandbox_workspace`: the session's directory, to which paths are relative, and the root of the checkout, as they were opened.
+    `bypass_agent_check`: the user named the subagent. `bypass_directory_check`: the user named the file.
+    """
+
+    session_id: str
+    message_id: str
+    call_id: str
+    agent: Agent
+    model: Model
+    sandbox_workspace: SandboxWorkspace
+    host: ToolHost
+    bypass_agent_check: bool = False
+    bypass_directory_check: bool = False
+
+    @property
+    def directory(self) -> Path:
+        return self.sandbox_workspace.directory
+
+    @property
+    def worktree(self) -> Path:
+        """`/` outside git."""
+        return self.sandbox_workspace.worktree
+
+
+class ToolError(Exception):
+    """A failure that is reported to the model and stored as `Error: <message>`."""
+
+
+class ToolTimeout(ToolError):
+    """What the tool waited for took too long."""
+
+
+@cache
+def _json_schema(parameters: type[BaseModel]) -> dict[str, Any]:
+    """Cached: generating a schema takes longer than all other preparations of a step."""
+    return parameters.model_json_schema(by_alias=True)
+
+
+@cache
+def load_description(tool_id: str) -> str:
+    return resources.files("app.tools").joinpath("descriptions", f"{tool_id}.txt").read_text("utf-8").strip()
+
+
+class Tool(ABC, Generic[P]):
+    """Has an `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in `descriptions/<id>.txt`,
+    and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
+    """
+
+    id: str
+    parameters: type[P]
+    edits_files = False
+    """Whether it changes the files that it names, or fails and changes nothing. It then asks the permission `edit`."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.edits_files:
+            EDITING_TOOLS.add(cls.id)
+
+    def description(self) -> str:
+        return load_description(self.id)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, as the model sees it."""
+        return _json_schema(self.parameters)
+
+    @abstractmethod
+    async def execute(self, args: P, ctx: ToolContext) -> ToolResult: ...
+
+
+class Arguments(RootModel[dict[str, Any]]):
+    """Any JSON object, as `root`."""
+
+
+class ExternalTool(Tool[Arguments]):
+    """A tool that another program describes with a JSON schema and that validates its own arguments."""
+
+    parameters = Arguments
+
+    def __init__(self, id: str, description: str, schema: dict[str, Any]) -> None:
+        self.id = id
+        self._description = description
+        self._schema = schema
+
+    def description(self) -> str:
+        return self._description
+
+    def schema(self) -> dict[str, Any]:
+        return self._schema

@@ -1,0 +1,179 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from app.schema.base import Wire
+from app.schema.model import Agent, Skill
+from app.schema.permission import Answer, QuestionInfo, QuestionOption
+from app.schema.session import Todo
+from app.tools.base import SubagentRequest, Tool, ToolContext, ToolError, ToolPermission, ToolResult
+
+
+class TodoWriteParameters(Wire):
+    todos: Annotated[list[Todo], Field(description="The whole list as it is to be from now on")]
+
+
+class TodoReadParameters(Wire):
+    pass
+
+
+class TodoWriteTool(Tool[TodoWriteParameters]):
+    id = "todowrite"
+    parameters = TodoWriteParameters
+
+    async def execute(self, args: TodoWriteParameters, ctx: ToolContext) -> ToolResult:
+        await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
+        await ctx.host.set_todos(args.todos)
+        return _report(args.todos)
+
+
+class TodoReadTool(Tool[TodoReadParameters]):
+    id = "todoread"
+    parameters = TodoReadParameters
+
+    async def execute(self, args: TodoReadParameters, ctx: ToolContext) -> ToolResult:
+        await ctx.host.require_permission(ToolPermission(self.id, ["*"], ["*"]))
+        return _report(await ctx.host.todos())
+
+
+def _report(todos: list[Todo]) -> ToolResult:
+    listed = [todo.wire() for todo in todos]
+    unfinished = sum(todo.status != "completed" for todo in todos)
+    return ToolResult(
+        title=f"{unfinished} todos", output=json.dumps(listed, indent=2, ensure_ascii=False), metadata={"todos": listed}
+    )
+
+
+class Option(Wire):
+    label: Annotated[str, Field(description="What the user picks, one to five words")]
+    description: Annotated[str, Field(description="What picking it means")]
+
+
+class Question(Wire):
+    question: Annotated[str, Field(description="The whole question")]
+    header: Annotated[str, Field(description="The question in very few words, as a heading")]
+    options: Annotated[list[Option], Field(description="The answers to choose from")]
+    multiple: Annotated[bool | None, Field(description="Whether more than one option may be picked")] = None
+
+
+class QuestionParameters(Wire):
+    questions: Annotated[list[Question], Field(description="What to ask, one entry a question")]
+
+
+class QuestionTool(Tool[QuestionParameters]):
+    id = "question"
+    parameters = QuestionParameters
+
+    async def execute(self, args: QuestionParameters, ctx: ToolContext) -> ToolResult:
+        answers = await ctx.host.ask_questions([_info(question) for question in args.questions])
+        count = len(args.questions)
+        return ToolResult(
+            title=f"Asked {count} question{'' if count == 1 else 's'}",
+            output=_render(args.questions, answers),
+            metadata={"answers": answers},
+        )
+
+
+def _info(question: Question) -> QuestionInfo:
+    options = [QuestionOption(label=option.label, description=option.description) for option in question.options]
+    return QuestionInfo(question=question.question, header=question.header, options=options, multiple=question.multiple)
+
+
+def _render(questions: list[Question], answers: list[Answer]) -> str:
+    """A client may send fewer answers than questions."""
+    padded = answers + [[]] * (len(questions) - len(answers))
+    pairs = (
+        f'"{question.question}"="{", ".join(answer) or "Unanswered"}"'
+        for question, answer in zip(questions, padded, strict=False)
+    )
+    return f"The user has answered: {', '.join(pairs)}. Go on with these answers in mind."
+
+
+class TaskParameters(Wire):
+    description: Annotated[str, Field(description="The task in three to five words")]
+    prompt: Annotated[str, Field(description="Everything the subagent has to know and do")]
+    subagent_type: Annotated[str, Field(alias="subagent_type", description="Name of the subagent that is to do it")]
+    session_id: Annotated[
+        str | None, Field(alias="session_id", description="Session of an earlier task, to continue it instead of starting anew")
+    ] = None
+    command: Annotated[str | None, Field(description="The command that this task comes from, if any")] = None
+
+
+class TaskTool(Tool[TaskParameters]):
+    """`subagents` are those that the agent may use: each agent has its own TaskTool."""
+
+    id = "task"
+    parameters = TaskParameters
+
+    def __init__(self, subagents: Sequence[Agent]) -> None:
+        self._subagents = subagents
+
+    def description(self) -> str:
+        lines = [
+            f"- {agent.name}: {agent.description or 'no description; use it when the user asks for it'}"
+            for agent in self._subagents
+        ]
+        return "\n".join([super().description(), "", "Subagents:", *(lines or ["(none)"])])
+
+    async def execute(self, args: TaskParameters, ctx: ToolContext) -> ToolResult:
+        if not ctx.bypass_agent_check:
+            about = {"description": args.description, "subagent_type": args.subagent_type}
+            await ctx.host.require_permission(ToolPermission(self.id, [args.subagent_type], ["*"], about))
+        return await ctx.host.run_subagent(
+            SubagentRequest(
+                description=args.description,
+                prompt=args.prompt,
+                agent=args.subagent_type,
+                session_id=args.session_id,
+                command=args.command,
+            )
+        )
+
+
+class SkillParameters(Wire):
+    name: Annotated[str, Field(description="Name of the skill, as listed")]
+
+
+class SkillTool(Tool[SkillParameters]):
+    """`skills` are those that the agent may load: each agent has its own SkillTool."""
+
+    id = "skill"
+    parameters = SkillParameters
+
+    def __init__(self, skills: Sequence[Skill]) -> None:
+        self._skills = {skill.name: skill for skill in skills}
+
+    def description(self) -> str:
+        lines = [f"- {skill.name}: {skill.description}" for skill in self._skills.values()]
+        return "\n".join([super().description(), "", "Skills:", *(lines or ["(none)"])])
+
+    async def execute(self, args: SkillParameters, ctx: ToolContext) -> ToolResult:
+        skill = self._skills.get(args.name)
+        if skill is None:
+            known = ", ".join(self._skills) or "none"
+            raise ToolError(f'There is no skill named "{args.name}". Skills that can be loaded: {known}')
+        await ctx.host.require_permission(ToolPermission(self.id, [skill.name], [skill.name]))
+        folder = str(Path(skill.location).parent)
+        return ToolResult(
+            title=f"Loaded skill: {skill.name}",
+            output=f"# Skill: {skill.name}\n\nIts files are in {folder}\n\n{skill.content}",
+            metadata={"name": skill.name, "dir": folder},
+        )
+
+
+class InvalidParameters(Wire):
+    tool: Annotated[str, Field(description="The tool that was called")]
+    error: Annotated[str, Field(description="What was wrong with the call")]
+
+
+class InvalidTool(Tool[InvalidParameters]):
+    """Stands in for a call that no tool can execute, so that the model reads the error."""
+
+    id = "invalid"
+    parameters = InvalidParameters
+
+    async def execute(self, args: InvalidParameters, ctx: ToolContext) -> ToolResult:
+        return ToolResult(title="Invalid Tool", output=f"The arguments of the call to {args.tool} are invalid: {args.error}")

@@ -1,0 +1,167 @@
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from app.project.sandbox.sandbox import Sandbox
+from app.schema.base import Wire
+from app.tools import boundary, search
+from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.search import Found, Match, SearchScope, newest_first
+
+LIMIT = 100
+IGNORED = (  # noqa: SIM905
+    "node_modules/ __pycache__/ .git/ dist/ build/ target/ vendor/ bin/ obj/ .idea/ .vscode/ .zig-cache/ zig-out "
+    ".coverage coverage/ tmp/ temp/ .cache/ cache/ logs/ .venv/ venv/ env/"
+).split()
+"""Directories and files at the top level that are left out."""
+
+MAX_SCANNED_MATCHES = 10_000
+"""The number of matches that are read; the newest of them are shown."""
+LINE_CHARACTERS = 2000
+
+
+class ListParameters(Wire):
+    path: Annotated[str | None, Field(description="Directory to list; the session's own directory if absent")] = None
+    ignore: Annotated[list[str] | None, Field(description="Globs of files to leave out, besides the usual ones")] = None
+
+
+class ListTool(Tool[ListParameters]):
+    id = "list"
+    parameters = ListParameters
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def execute(self, args: ListParameters, ctx: ToolContext) -> ToolResult:
+        scope = await SearchScope.enter(ctx, args.path, self._sandbox)
+        place = scope.directory()
+        directory = place.folder
+        await ctx.host.require_permission(ToolPermission(self.id, [str(directory)], ["*"], {"path": str(directory)}))
+        globs = [f"!{name}*" for name in IGNORED] + [f"!{glob}" for glob in args.ignore or []]
+        listing = await search.list_files(place, globs, LIMIT, scope.contains, ordered=True)
+        return ToolResult(
+            title=boundary.relative_name(ctx, directory),
+            output=_render(directory, listing),
+            metadata={"count": len(listing.items), "truncated": listing.truncated},
+        )
+
+
+@dataclass(slots=True)
+class Folder:
+    folders: "dict[str, Folder]" = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+
+def _render(directory: Path, listing: Found[Path]) -> str:
+    root = _tree(search.json_text(path.relative_to(directory)) for path in listing.items)
+    more = f"Only the first {LIMIT} files are listed. List a directory below for more." if listing.truncated else None
+    lines = [f"{search.json_text(directory)}/", *_lines(root, depth=1)]
+    return "\n".join(lines + listing.notes(more))
+
+
+def _tree(paths: Iterable[str]) -> Folder:
+    root = Folder()
+    for path in paths:
+        *parents, name = path.split("/")
+        here = root
+        for parent in parents:
+            here = here.folders.setdefault(parent, Folder())
+        here.files.append(name)
+    return root
+
+
+def _lines(folder: Folder, depth: int) -> list[str]:
+    """Directories first, then files, each sorted by name."""
+    indent = "  " * depth
+    below = [line for name in sorted(folder.folders) for line in (f"{indent}{name}/", *_lines(folder.folders[name], depth + 1))]
+    return below + [f"{indent}{name}" for name in sorted(folder.files)]
+
+
+class GlobParameters(Wire):
+    pattern: Annotated[str, Field(description="Glob that the files' paths must match, such as **/*.py")]
+    path: Annotated[str | None, Field(description="Directory to search; the session's own directory if absent")] = None
+
+
+class GlobTool(Tool[GlobParameters]):
+    id = "glob"
+    parameters = GlobParameters
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def execute(self, args: GlobParameters, ctx: ToolContext) -> ToolResult:
+        await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
+        scope = await SearchScope.enter(ctx, args.path, self._sandbox)
+        listing = await search.list_files(scope.directory(), [args.pattern], LIMIT, scope.contains)
+        paths = await asyncio.to_thread(newest_first, listing.items)
+        return ToolResult(
+            title=boundary.relative_name(ctx, scope.path),
+            output=_render_found(paths, listing),
+            metadata={"count": len(paths), "truncated": listing.truncated},
+        )
+
+
+def _render_found(paths: list[Path], listing: Found[Path]) -> str:
+    lines = [search.json_text(path) for path in paths] or ["No files found"]
+    more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
+    return "\n".join(lines + listing.notes(more))
+
+
+class GrepParameters(Wire):
+    pattern: Annotated[str, Field(description="Regular expression (Rust's syntax) to find in the lines of files")]
+    path: Annotated[str | None, Field(description="Directory or file to search; the session's own directory if absent")] = None
+    include: Annotated[str | None, Field(description="Glob that the files' paths must match, such as *.py or *.{ts,tsx}")] = None
+
+
+class GrepTool(Tool[GrepParameters]):
+    id = "grep"
+    parameters = GrepParameters
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    async def execute(self, args: GrepParameters, ctx: ToolContext) -> ToolResult:
+        if not args.pattern:
+            raise ToolError("The pattern is empty")
+        await ctx.host.require_permission(ToolPermission(self.id, [args.pattern], ["*"], args.model_dump(exclude_none=True)))
+        scope = await SearchScope.enter(ctx, args.path, self._sandbox)
+        matches = await search.grep(args.pattern, scope.place, scope.name, args.include, MAX_SCANNED_MATCHES, scope.contains)
+        by_age = await asyncio.to_thread(_newest_first, matches.items)
+        chosen = by_age[:LIMIT]
+        return ToolResult(
+            title=args.pattern,
+            output=_render_matches(chosen, matches),
+            metadata={"matches": len(chosen), "truncated": len(by_age) > LIMIT},
+        )
+
+
+def _newest_first(matches: list[Match]) -> list[Match]:
+    by_file: dict[Path, list[Match]] = {}
+    for match in matches:
+        by_file.setdefault(match.path, []).append(match)
+    return [match for path in newest_first(list(by_file)) for match in by_file[path]]
+
+
+def _render_matches(chosen: list[Match], matches: Found[Match]) -> str:
+    lines = [f"Found {len(chosen)} matches"] if chosen else ["No files found"]
+    for path, in_file in groupby(chosen, key=lambda match: match.path):
+        lines += [f"{search.json_text(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
+    if chosen:
+        lines.pop()
+    return "\n".join(lines + matches.notes(_more(matches)))
+
+
+def _more(matches: Found[Match]) -> str | None:
+    if len(matches.items) <= LIMIT:
+        return None
+    total = f"more than {MAX_SCANNED_MATCHES}" if matches.truncated else str(len(matches.items))
+    return f"Only {LIMIT} of {total} matches are shown, newest files first. Narrow the pattern, the path or `include`."
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + "..."

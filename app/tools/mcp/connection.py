@@ -1,0 +1,188 @@
+"""One connection to an MCP server, from its opening to its end, in a task of its own: what the SDK opens must be closed by the
+task that opened it."""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+
+from app.schema.project import (
+    MCPStatus,
+    MCPStatusConnected,
+    MCPStatusDisabled,
+    MCPStatusFailed,
+    MCPStatusNeedsAuth,
+    MCPStatusNeedsClientRegistration,
+)
+from app.tools.mcp.values import Content, McpFailure, McpTarget, McpTimeout, McpWatch, Offers, SignInNeeded, takes_sign_in
+from app.util.secrets import redacted
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
+
+
+T = TypeVar("T")
+
+FAREWELL_SECONDS = 2.0
+"""The grace period for closing a connection before it is cancelled."""
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True, slots=True)
+class McpTimeouts:
+    """Seconds: to connect, and to answer a request (a tool that reports progress may take that long between reports)."""
+
+    connect: float
+    answer: float
+
+
+class McpConnection:
+    """Opens at once. `on_change` is called when the tools that the server offers are others, unless by closing it."""
+
+    def __init__(self, target: McpTarget, limits: McpTimeouts, on_change: Callable[[], None]) -> None:
+        self.target = target
+        self.offers = Offers()
+        self.status: MCPStatus | None = None
+        """None while connecting."""
+        self._limits = limits
+        self._on_change = on_change
+        self._watch = McpWatch()
+        self._client: Client | None = None
+        self._opened = asyncio.Event()
+        self._was_up = False
+        self._closing = False
+        self._scope = anyio.CancelScope()
+        self._began = time.monotonic()
+        self._task = asyncio.create_task(self._run(), name=f"mcp {target.name}")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was connected and ended without being closed."""
+        return self._was_up and not self._closing and (self._watch.end is not None or self._task.done())
+
+    async def wait_opened(self) -> None:
+        """Returns when it has connected, or failed to."""
+        await self._opened.wait()
+
+    async def wait_opened_within(self, seconds: float) -> None:
+        """The same, but `seconds` after it began at the latest."""
+        left = self._began + seconds - time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(left, 0)):
+                await self._opened.wait()
+
+    async def close(self) -> None:
+        """Returns when its process and requests have ended."""
+        self._closing = True
+        if self._client is not None:
+            self._watch.stop()
+            await asyncio.wait([self._task], timeout=FAREWELL_SECONDS)
+        self._scope.cancel()
+        await asyncio.wait([self._task])
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Content:
+        """Raises McpFailure, as the other requests do. Cancelled, they return at once."""
+        from app.tools.mcp.client import of_tool_call
+
+        return of_tool_call(
+            await self._request(lambda client, progressed: client.call_tool(name, arguments, progress_callback=progressed))
+        )
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> Content:
+        from app.tools.mcp.client import of_prompt
+
+        return of_prompt(await self._request(lambda client, _: client.get_prompt(name, arguments)))
+
+    async def resource(self, uri: str) -> Content:
+        from app.tools.mcp.client import of_resource
+
+        return of_resource(await self._request(lambda client, _: client.read_resource(uri)))
+
+    async def _request(self, ask: "Callable[[Client, ProgressFnT], Awaitable[T]]") -> T:
+        if self._client is None:
+            raise McpFailure("The server is not connected")
+        try:
+            async with asyncio.timeout(self._limits.answer) as clock:
+
+                async def progressed(progress: float, total: float | None, message: str | None) -> None:
+                    clock.reschedule(asyncio.get_running_loop().time() + self._limits.answer)
+
+                return await _abandonable(ask(self._client, progressed))
+        except TimeoutError as error:
+            raise McpTimeout(f"The server has not answered for {self._limits.answer:g} s") from error
+        except Exception as error:
+            cause = self._watch.end or error
+            raise McpFailure(self._told(cause)) from error
+
+    async def _run(self) -> None:
+        cause: Exception | None = None
+        try:
+            with self._scope:
+                self._scope.deadline = anyio.current_time() + self._limits.connect
+                await self._serve()
+        except Exception as error:  # noqa: BLE001  whatever it is, it is the status of this server and of nothing else
+            cause = self._watch.end or _first(error)
+        finally:
+            self._client = None
+            self.status = MCPStatusDisabled() if self._closing else self._explained(cause)
+            self._opened.set()
+            self._offer(Offers())
+
+    async def _serve(self) -> None:
+        await asyncio.to_thread(import_module, "app.tools.mcp.client")  # the SDK takes most of a second to import
+        from app.tools.mcp.client import offers, open_client
+
+        async with open_client(self.target, self._watch) as client:
+            self._offer(await offers(client, self.target.name))
+            self._scope.deadline = math.inf
+            self._client, self.status, self._was_up = client, MCPStatusConnected(), True
+            self._opened.set()
+            while await self._watch.change():
+                with anyio.fail_after(self._limits.answer):
+                    self._offer(await offers(client, self.target.name))
+
+    def _offer(self, offers: Offers) -> None:
+        before, self.offers = self.offers, offers
+        if before.tools != offers.tools and not self._closing:
+            self._on_change()
+
+    def _explained(self, cause: Exception | None) -> MCPStatus:
+        """`cause` is None when it was cut off because it took too long."""
+        from mcp.client.auth import OAuthRegistrationError
+
+        asks = self._watch.last_status == _UNAUTHORIZED and self.target.sign_in is None and takes_sign_in(self.target.config)
+        if asks or isinstance(cause, SignInNeeded):
+            return MCPStatusNeedsAuth()
+        if isinstance(cause, OAuthRegistrationError):
+            return MCPStatusNeedsClientRegistration(error=self._told(cause))
+        if cause is None:
+            return MCPStatusFailed(error=f"The server did not answer within {self._limits.connect:g} s")
+        return MCPStatusFailed(error=self._told(cause))
+
+    def _told(self, cause: Exception) -> str:
+        """A server, or the address of a failed request, may quote what the configuration has."""
+        return redacted(str(cause), self.target.secrets()) or type(cause).__name__
+
+
+async def _abandonable(work: Awaitable[T]) -> T:
+    """Cancelled, it returns at once, whatever the work still does: telling a server that hangs can take seconds."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

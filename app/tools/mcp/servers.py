@@ -1,0 +1,308 @@
+"""The MCP servers of one directory, and what clients choose at run time for them. The servers of one database tell each other."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.project.sandbox.sandbox import Sandbox
+from app.project.sandbox.scope import SandboxWorkspace
+from app.record.directory_state import DirectoryState, DirectoryStates
+from app.schema.base import Wire
+from app.schema.config import McpConfig, McpEnabledConfig, McpLocalConfig
+from app.schema.errors import NotFound
+from app.schema.event import EventMcpToolsChanged, McpServerRef
+from app.schema.project import MCPStatus, MCPStatusDisabled, MCPStatusNeedsAuth
+from app.tools.mcp.connection import McpConnection, McpTimeouts
+from app.tools.mcp.values import Content, CredentialStore, McpFailure, McpServerConfig, McpTarget, Offers, SignIn
+from app.util.tasks import TaskSet
+
+OWN_STATES = "mcp "
+"""The names of all directory states of this package begin with it; the rest of a name is the MCP server's."""
+CHOICE = "mcp choice "
+TOOLS = "mcp tools "
+SIGN_IN = "mcp sign-in "
+CODE = "mcp code "
+RESULT = "mcp result "
+
+MOMENT = 3.0
+"""Seconds after the start of connecting that a turn waits for a server; it goes on without one that is slower."""
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+SIGN_IN_SECONDS = 300.0
+
+
+class McpChoice(Wire):
+    """A server is to be connected, anew if it is, or to stay off. `added`: the configuration of one that was added at run time.
+    `of`: the fingerprint of the configuration for which that was chosen."""
+
+    enabled: bool
+    of: str
+    added: Annotated[McpServerConfig | None, Field(discriminator="type")] = None
+
+
+def fingerprint(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+@dataclass(frozen=True)
+class McpSettings:
+    """What the servers of all directories share. `environment` is what programs see of this process's variables."""
+
+    environment: Mapping[str, str]
+    sandbox: Sandbox
+    credentials: CredentialStore
+    states: DirectoryStates
+
+
+@dataclass
+class McpServer:
+    """`connection` is None while it is switched off; `added`: at run time, the configuration does not know it. `users` counts the
+    McpServers that have started it; `enabled`: they connect it."""
+
+    name: str
+    config: McpServerConfig
+    added: bool = False
+    connection: McpConnection | None = None
+    listener: asyncio.Server | None = None
+    """Of its newest sign-in, where browsers come back to a port of its own."""
+    users: int = 0
+    enabled: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.enabled = self.config.enabled is not False
+
+    @property
+    def status(self) -> MCPStatus:
+        """A server that is still connecting counts as one that needs a sign-in."""
+        if self.connection is None:
+            return MCPStatusDisabled()
+        return self.connection.status or MCPStatusNeedsAuth()
+
+    @property
+    def sign_in(self) -> SignIn | None:
+        return self.connection.target.sign_in if self.connection else None
+
+    @property
+    def waits_for_user(self) -> bool:
+        return self.sign_in is not None and not self.sign_in.answer.done() and not self.has_status
+
+    @property
+    def has_status(self) -> bool:
+        """Connected, failed or switched off."""
+        return self.connection is None or self.connection.status is not None
+
+
+class McpServers:
+    """Those of one configuration. When that changes, `configured` makes another set, which shares the servers that stay: a server
+    is connected as long as one of its sets is started."""
+
+    def __init__(self, workspace: SandboxWorkspace, settings: McpSettings, answer_ms: int | None = None) -> None:
+        self.directory = str(workspace.directory)
+        self._workspace = workspace
+        self.settings = settings
+        self._servers: dict[str, McpServer] = {}
+        self._answer_seconds = answer_ms / 1000 if answer_ms else ANSWER_SECONDS
+        self._started = False
+        self._closing = TaskSet()
+        self._listening = TaskSet()
+        self._followed: dict[str, int] = {}
+        """The revision of the newest choice of other servers that was followed, by name."""
+
+    def __iter__(self) -> Iterator[McpServer]:
+        return iter(list(self._servers.values()))
+
+    def find(self, name: str) -> McpServer:
+        """Raises NotFound."""
+        if name not in self._servers:
+            raise NotFound(f"There is no MCP server {name!r}. There are: {', '.join(self._servers) or 'none'}")
+        return self._servers[name]
+
+    # Which there are.
+
+    def configured(self, config: Mapping[str, McpConfig], answer_ms: int | None, workspace: SandboxWorkspace) -> "McpServers":
+        """The set of another configuration, not started. It shares what was added at run time and what is configured alike."""
+        other = McpServers(workspace, self.settings, answer_ms)
+        wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
+        kept = {server.name: server for server in self if server.added or self._is_unchanged(server, wanted, workspace)}
+        other._followed = dict(self._followed)
+        other._servers = {**kept, **{name: McpServer(name, one) for name, one in wanted.items() if name not in kept}}
+        return other
+
+    def _is_unchanged(self, server: McpServer, wanted: Mapping[str, McpServerConfig], workspace: SandboxWorkspace) -> bool:
+        """A program is started anew where it may reach something else."""
+        is_alike = wanted.get(server.name) == server.config
+        return is_alike and (workspace == self._workspace or not isinstance(server.config, McpLocalConfig))
+
+    def start(self) -> None:
+        """Connects those that are switched on and that no other set has started. Returns at once."""
+        self._started = True
+        for server in self:
+            self._use(server)
+
+    def stop(self) -> None:
+        """Closes those that no other set has started. Returns at once; the set may be started again."""
+        if self._started:
+            self._started = False
+            for server in self:
+                self._release(server)
+
+    async def add(self, name: str, config: McpServerConfig) -> dict[str, MCPStatus]:
+        """Lasts until the directory is closed. The statuses of all."""
+        server = McpServer(name, config, added=True)
+        self._replace(server)
+        await self.share_choice(server)
+        return await self.statuses()
+
+    async def connect(self, name: str) -> None:
+        """Anew if it is connected. Returns when it has connected or failed to; raises NotFound."""
+        server = self.find(name)
+        server.enabled = True
+        connection = self.open(server)
+        await self.share_choice(server)
+        await connection.wait_opened()
+
+    async def disconnect(self, name: str) -> None:
+        """Until it is connected again; raises NotFound."""
+        server = self.find(name)
+        server.enabled = False
+        connection, server.connection = server.connection, None
+        await self.share_choice(server)
+        if connection is not None:
+            await connection.close()
+            self._announce(server)
+
+    async def statuses(self) -> dict[str, MCPStatus]:
+        """Of every server; waits for those that are connecting."""
+        connecting = [server.connection for server in self if server.connection and not server.waits_for_user]
+        await asyncio.gather(*(connection.wait_opened() for connection in connecting))
+        return {server.name: server.status for server in self}
+
+    async def close(self) -> None:
+        self.stop()
+        await self.stopped()
+
+    async def stopped(self) -> None:
+        """Returns when no process and no connection is left of what was closed."""
+        await self._closing.wait()
+
+    def open(self, server: McpServer, sign_in: SignIn | None = None) -> McpConnection:
+        """A new connection in place of the one that it has."""
+        self._close_connection(server)
+        shared = self.settings
+        environment, credentials = shared.environment, shared.credentials
+        target = McpTarget(server.name, server.config, self._workspace, environment, shared.sandbox, credentials, sign_in)
+        server.connection = McpConnection(target, self._limits(server.config, sign_in), lambda: self._announce(server))
+        return server.connection
+
+    def open_listening(self, server: McpServer, sign_in: SignIn, listener: asyncio.Server | None) -> McpConnection:
+        """`open` for a sign-in. Closes the listener when the connection is open or has failed."""
+        connection, server.listener = self.open(server, sign_in), listener
+
+        async def close_listener() -> None:
+            await connection.wait_opened()
+            if listener is not None:
+                listener.close()
+
+        self._listening.start(close_listener(), f"sign-in to mcp {server.name}")
+        return connection
+
+    # What other servers are told, and tell.
+
+    async def share_choice(self, server: McpServer) -> None:
+        """The other servers connect it too, or switch it off. Raises StorageError."""
+        choice = McpChoice(enabled=server.enabled, of=fingerprint(server.config), added=server.config if server.added else None)
+        await self.settings.states.put(self.directory, CHOICE + server.name, choice.wire_json().decode())
+
+    def follow(self, states: Iterable[DirectoryState]) -> None:
+        """What clients have chosen through other servers. Returns at once."""
+        for state in states:
+            name = state.name.removeprefix(CHOICE)
+            if state.name.startswith(CHOICE) and state.revision > self._followed.get(name, 0):
+                self._followed[name] = state.revision
+                self._apply_choice(name, McpChoice.model_validate_json(state.value))
+
+    def _apply_choice(self, name: str, choice: McpChoice) -> None:
+        server = self._servers.get(name)
+        if choice.added is not None and (server is None or server.config != choice.added):
+            server = McpServer(name, choice.added, added=True)
+            server.enabled = choice.enabled
+            self._replace(server)
+        elif server is not None and fingerprint(server.config) == choice.of:
+            server.enabled = choice.enabled
+            if choice.enabled and server.users:
+                self.open(server)
+            elif not choice.enabled:
+                self._close_connection(server)
+
+    # What they offer.
+
+    async def offers(self) -> list[Offers]:
+        """Of the servers that are connected. One that was lost is connected again; one that is connecting gets a moment."""
+        connections = [self._connection_of(server) for server in self]
+        found = [connection for connection in connections if connection is not None]
+        await asyncio.gather(*(connection.wait_opened_within(MOMENT) for connection in found))
+        return [connection.offers for connection in found]
+
+    async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Content:
+        """Raises McpFailure, as the other requests do."""
+        return await (await self._require_connection(server)).call_tool(tool, arguments)
+
+    async def prompt(self, server: str, prompt: str, arguments: dict[str, str]) -> Content:
+        return await (await self._require_connection(server)).prompt(prompt, arguments)
+
+    async def resource(self, server: str, uri: str) -> Content:
+        return await (await self._require_connection(server)).resource(uri)
+
+    async def _require_connection(self, name: str) -> McpConnection:
+        server = self._servers.get(name)
+        connection = self._connection_of(server) if server else None
+        if server is None or connection is None or server.waits_for_user:
+            raise McpFailure(f"The MCP server {name} is not connected")
+        await connection.wait_opened()
+        return connection
+
+    def _connection_of(self, server: McpServer) -> McpConnection | None:
+        """Its connection; a new one if that was lost."""
+        lost = server.connection is not None and server.connection.is_lost
+        return self.open(server) if lost else server.connection
+
+    # Coming and going.
+
+    def _replace(self, server: McpServer) -> None:
+        """What has its name."""
+        before = self._servers.pop(server.name, None)
+        self._servers[server.name] = server
+        if self._started:
+            if before is not None:
+                self._release(before)
+            self._use(server)
+
+    def _use(self, server: McpServer) -> None:
+        server.users += 1
+        if server.users == 1 and server.enabled:
+            self.open(server)
+
+    def _release(self, server: McpServer) -> None:
+        server.users -= 1
+        if server.users == 0:
+            self._close_connection(server)
+
+    def _close_connection(self, server: McpServer) -> None:
+        connection, server.connection = server.connection, None
+        if connection is not None:
+            self._closing.start(connection.close(), f"close mcp {server.name}")
+
+    def _announce(self, server: McpServer) -> None:
+        """Its tools are others than before. Each server that is connected to it sees that."""
+        changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
+        tools = fingerprint(server.connection.offers.tools if server.connection else ())
+        self.settings.states.announce_change(self.directory, TOOLS + server.name, tools, changed)
+
+    def _limits(self, config: McpServerConfig, sign_in: SignIn | None) -> McpTimeouts:
+        own = config.timeout / 1000 if config.timeout else None
+        connect = SIGN_IN_SECONDS if sign_in else own or CONNECT_SECONDS
+        return McpTimeouts(connect, own or self._answer_seconds)

@@ -1,0 +1,220 @@
+"""An MCP server that runs as a local program, over its standard input and output: a message a line. The SDK's own way has no
+bound on a line."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+import anyio
+from anyio import BrokenResourceError, CancelScope, ClosedResourceError
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from app.project.sandbox.scope import Program
+from app.schema.config import McpLocalConfig
+from app.tools.mcp.values import McpFailure, McpTarget, McpWatch
+from app.util import bounds, processes
+from app.util.bounds import AnswerPassedLimit, require_few_values
+from app.util.processes import PipeReader
+
+MOST_UNREADABLE = 100
+"""Lines that are no messages; some programs print a greeting, but one that prints for ever is no server."""
+STOP_SECONDS = 2.0
+"""How long a program may take to end when its input is closed, and again when it is told to."""
+_LOOK_SECONDS = 0.01
+_TAIL_BYTES = 2000
+_STDERR_MOMENT = 0.2
+"""Seconds that a program's last words on standard error may take to arrive after it has ended."""
+
+
+@asynccontextmanager
+async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
+    """Raises McpFailure when the program cannot be started; tells the watch when its output ends, with its last words."""
+    mark = processes.new()
+    async with _stderr() as errors:
+        try:
+            program = await asyncio.to_thread(_program, target, config)
+            async with _conversation(program, mark, errors, watch) as messages:
+                yield messages
+        except (OSError, ValueError) as error:
+            raise McpFailure(f"{config.command[0]} could not be started: {error}") from error
+        finally:
+            with CancelScope(shield=True):  # what left the process group has not ended with it
+                await asyncio.to_thread(processes.end, lambda found: found == mark)
+
+
+def _program(target: McpTarget, config: McpLocalConfig) -> Program:
+    env = {**target.environment, **config.environment}
+    cwd = _working_directory(target, config.cwd) if config.cwd else None
+    return target.sandbox.program(config.command, target.workspace, env, cwd=cwd, shows_named=True)
+
+
+def _working_directory(target: McpTarget, cwd: str) -> Path:
+    """Raises McpFailure for one that is not there, or neither in the directory nor in its checkout."""
+    path = Path(os.path.normpath(target.workspace.directory / cwd))
+    real = Path(os.path.realpath(path))
+    if not any(real.is_relative_to(allowed) for allowed in target.workspace.real_directories()):
+        raise McpFailure(f"cwd: {path} is not in {target.workspace.top}")
+    if not real.is_dir():
+        raise McpFailure(f"cwd: there is no directory {path}")
+    return path
+
+
+@asynccontextmanager
+async def _conversation(program: Program, mark: str, errors: "_Stderr", watch: McpWatch) -> AsyncIterator[TransportStreams]:
+    """Raises OSError, ValueError when it cannot be started. What is no message is received as an exception."""
+    process = await asyncio.create_subprocess_exec(
+        *program.argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors.sink,
+        env={**get_default_environment(), **(program.env or {}), processes.VARIABLE: mark},
+        cwd=program.cwd,
+        start_new_session=True,
+        limit=bounds.MAX_EVENT_BYTES,
+    )
+    received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+    pipes = _Pipes(process, received, errors, watch)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pipes.read)
+        tasks.start_soon(pipes.write, to_send)
+        try:
+            yield messages, outgoing
+        finally:
+            with CancelScope(shield=True):
+                messages.close()
+                outgoing.close()
+                await _end(process)
+            tasks.cancel_scope.cancel()
+
+
+class _Pipes:
+    """Passes a program's messages on. The SDK tells nobody when they end."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        received: MemoryObjectSendStream[SessionMessage | Exception],
+        errors: "_Stderr",
+        watch: McpWatch,
+    ) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._input = process.stdin
+        self._output = process.stdout
+        self._received = received
+        self._errors = errors
+        self._watch = watch
+
+    async def read(self) -> None:
+        async with self._received:
+            try:
+                with suppress(BrokenResourceError, ClosedResourceError):
+                    await self._pass_on()
+                await self._tell_end()
+            except AnswerPassedLimit as passed:
+                self._watch.ended(McpFailure(str(passed)))
+        while await self._output.read(2**16):
+            pass  # a program that cannot write does not end
+
+    async def write(self, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """A program that reads no more is one that has ended: nobody waits for its answers."""
+        try:
+            async with to_send:
+                async for message in to_send:
+                    json = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    self._input.write(json.encode(errors="replace") + b"\n")
+                    await self._input.drain()
+        except OSError:
+            await self._tell_end()
+            await self._received.aclose()
+
+    async def _pass_on(self) -> None:
+        unreadable = 0
+        while line := await self._line():
+            try:
+                require_few_values(line)
+                await self._received.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+            except ValueError as error:
+                unreadable += 1
+                if unreadable > MOST_UNREADABLE:
+                    raise AnswerPassedLimit("The server prints what is not JSON-RPC to its standard output") from error
+                await self._received.send(error)
+
+    async def _line(self) -> bytes:
+        """Empty at the end."""
+        try:
+            return await self._output.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return b""
+        except asyncio.LimitOverrunError as error:
+            raise AnswerPassedLimit(f"A line of the server has more than {bounds.MAX_EVENT_BYTES} bytes") from error
+
+    async def _tell_end(self) -> None:
+        """Unless who asks the server has gone before."""
+        if self._received.statistics().open_receive_streams:
+            self._watch.ended(McpFailure(f"The server ended{await self._errors.stderr_note()}"))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Closes its input, then ends its process group."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if await _has_ended(process):
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+    await _has_ended(process)
+
+
+async def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    """Within STOP_SECONDS. Waiting for the process would wait for whoever has inherited its pipes, too."""
+    with anyio.move_on_after(STOP_SECONDS):
+        while process.returncode is None:  # noqa: ASYNC110  it tells of its end by nothing else
+            await asyncio.sleep(_LOOK_SECONDS)
+    return process.returncode is not None
+
+
+class _Stderr(asyncio.Protocol):
+    """Keeps the end of what a program says on standard error. `sink` is what it writes to."""
+
+    def __init__(self, sink: TextIO) -> None:
+        self.sink = sink
+        self._tail = b""
+        self._closed = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-_TAIL_BYTES:]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+
+    async def stderr_note(self) -> str:
+        self.sink.close()
+        try:
+            async with asyncio.timeout(_STDERR_MOMENT):
+                await self._closed.wait()
+        except TimeoutError:
+            pass  # something that the program started still holds it open
+        text = self._tail.decode("utf-8", "replace").strip()
+        return f". It said: {text}" if text else ""
+
+
+@asynccontextmanager
+async def _stderr() -> AsyncIterator[_Stderr]:
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "w") as sink:
+        errors = _Stderr(sink)
+        transport = PipeReader(read_end, errors)
+        try:
+            yield errors
+        finally:
+            transport.close()

@@ -1,0 +1,155 @@
+"""Calls third-party code, which may be slow, hang, raise anything, or not be a coroutine; above all the hooks of a directory's
+plugins, in load order. One that fails or hangs is logged with its plugin's name."""
+
+import asyncio
+import copy
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from app.tools.plugins.api import Hook
+from app.util.bounds import DEEPEST, plain_json
+
+log = logging.getLogger(__name__)
+HOOK_SECONDS = 10.0
+"""A hook holds up what it is called for no longer than that."""
+_AROUND = 10
+"""Levels of a hook's output above a value that anybody may nest, such as a tool's arguments in a conversation."""
+_FAILED = "plugin %s: its hook %s failed: %s"
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+async def call(function: Callable[..., Any], *args: Any, seconds: float | None = None) -> Any:
+    """What the function returns or raises, as an Exception whatever it was. Raises TimeoutError after `seconds`.
+
+    Coroutines run here, other functions in a thread of their own. What does not end in time, or is cancelled with its caller,
+    is cancelled and not waited for.
+    """
+    task = asyncio.create_task(_result(function, args))
+    task.add_done_callback(_retrieve)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        finished = task.done()
+        task.cancel()
+    if not finished:
+        raise TimeoutError(f"it took longer than {seconds:g} s and was cut")
+    if task.cancelled():
+        raise RuntimeError("it cancelled itself")
+    return task.result()
+
+
+async def _result(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    try:
+        result = function(*args) if inspect.iscoroutinefunction(function) else await _in_thread(function, args)
+        return await result if inspect.isawaitable(result) else result
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise _plain(error) from error
+
+
+def _in_thread(function: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
+    """Uses a new thread, because a hanging call would block a thread of a shared pool forever."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def resolve(result: Any, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = function(*args)
+        except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to the caller
+            failure = _plain(error)
+        with suppress(RuntimeError):  # the server has stopped meanwhile
+            loop.call_soon_threadsafe(resolve, result, failure)
+
+    threading.Thread(target=run, name="plugin", daemon=True).start()
+    return future
+
+
+def _plain(error: BaseException) -> Exception:
+    """An exit would end the server, and StopIteration cannot pass through a future."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"it raised {type(error).__name__} {error}".rstrip())
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Marks the error of a call that nobody waits for as seen: asyncio would log it."""
+    if not task.cancelled():
+        task.exception()
+
+
+@dataclass(frozen=True)
+class NamedHooks:
+    plugin: str
+    hooks: Mapping[str, Hook]
+
+
+class HookFailed(Exception):
+    """For hooks that stand guard: what they were called for must not go on."""
+
+
+class HookRunner:
+    def __init__(self, plugins: Sequence[NamedHooks] = (), seconds: float = HOOK_SECONDS) -> None:
+        self._seconds = seconds
+        self.named: dict[str, list[tuple[str, Hook]]] = {}
+        """By what they are called for, with their plugins."""
+        for plugin in plugins:
+            for name, hook in plugin.hooks.items():
+                self.named.setdefault(name, []).append((plugin.plugin, hook))
+
+    def plugins_with(self, name: str) -> list[str]:
+        return [plugin for plugin, _ in self.named.get(name, ())]
+
+    async def change(
+        self, name: str, given: Json | None, output: Json, read: Callable[[Json], T], *, guards: bool = False
+    ) -> T | None:
+        """What the hooks made of `output`, read by `read`, which raises for what has another shape; None when none succeeded.
+        What is no JSON has another shape, too.
+
+        Each hook gets copies, of `given` (None: it is called without) and of the output as the hook before left it. A hook that
+        fails changes nothing; with `guards` it raises HookFailed.
+        """
+        adopted: T | None = None
+        for plugin, hook in self.named.get(name, ()):
+            offered = copy.deepcopy(output)
+            try:
+                await self._call(hook, offered) if given is None else await self._call(hook, copy.deepcopy(given), offered)
+                offered = plain_json(offered, DEEPEST + _AROUND)
+                adopted = read(offered)
+            except Exception as error:
+                log.exception(_FAILED, plugin, name, error_text(error))
+                if guards:
+                    raise HookFailed(f"The plugin {plugin} stopped this: {error_text(error)}") from error
+                continue
+            output = offered
+        return adopted
+
+    async def notify(self, plugin: str, name: str, value: Json) -> None:
+        """One plugin's hook, for something that it cannot change."""
+        for owner, hook in self.named.get(name, ()):
+            if owner != plugin:
+                continue
+            try:
+                await self._call(hook, value)
+            except Exception as error:
+                log.exception(_FAILED, plugin, name, error_text(error))
+
+    async def _call(self, hook: Hook, *args: Json) -> None:
+        await call(hook, *args, seconds=self._seconds)
+
+
+def error_text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,257 @@
+"""Runs programs in process groups, so that their child processes end with them; with an environment without secrets.
+
+A process that leaves the group (`setsid`), such as a server in the background, outlives the program. It is killed too, found by
+its mark (app.util.processes), if the program is stopped early or this server was killed. In the sandbox it ends with the program.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import IO
+
+from app.project.sandbox.scope import Program
+from app.util import processes
+from app.util.environment import is_servers_own
+from app.util.processes import PipeReader
+
+TERM_GRACE_SECONDS = 0.2
+"""Seconds between SIGTERM and SIGKILL."""
+KILL_WAIT_SECONDS = 0.2
+"""Seconds to wait until a killed group is gone."""
+OUTPUT_GRACE_SECONDS = 0.2
+"""Seconds to read the output of child processes after the program has ended."""
+CONFINED_NICENESS = 5
+_POLL = 0.01
+_LAST_WAIT_SECONDS = 1.0
+"""Seconds to wait for a process that cannot be signalled: it left the group or runs as another user."""
+_CHUNK = 65536
+
+UNSUITABLE_SHELLS = frozenset({"fish", "nu"})
+_SECRET_SUFFIXES = ("_KEY", "_TOKEN", "_SECRET")
+_PROVIDERS = """
+AI_GATEWAY_ ALIBABA_ ANTHROPIC_ AZURE_OPENAI_ BASETEN_ CEREBRAS_ COHERE_ DASHSCOPE_ DEEPINFRA_ DEEPSEEK_ FIREWORKS_
+GEMINI_ GOOGLE_GENERATIVE_AI_ GROQ_ MISTRAL_ MOONSHOT_ NVIDIA_ OPENAI_ OPENCODE_ OPENROUTER_ PERPLEXITY_ TOGETHER_
+VOYAGE_ XAI_ ZAI_ ZHIPU_
+"""
+_PROVIDER_PREFIXES = tuple(_PROVIDERS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExit:
+    """`code` is None if a signal ended the program."""
+
+    code: int | None
+    timed_out: bool
+
+
+async def run(
+    program: Program,
+    *,
+    timeout: float,
+    on_output: Callable[[bytes], None],
+    stderr: int = STDOUT,
+) -> ProcessExit:
+    """Runs the program until it ends or `timeout` seconds have passed, then kills what is left of its process group.
+
+    `on_output` receives standard output and, unless `stderr` says otherwise, standard error, interleaved. Standard input is
+    empty. Cancellation kills the group too. Raises OSError if the program cannot be started.
+    """
+    mark = processes.new()
+    async with _pipe() as (output, write_end):
+        pump = asyncio.create_task(_pump(output, on_output))
+        try:
+            async with _group(program, mark, stdout=write_end, stderr=stderr) as process:
+                timed_out = not await _exited_within(process, pump, timeout)
+            if timed_out:
+                await _end_marked(program, mark)
+            await asyncio.wait([pump], timeout=_LAST_WAIT_SECONDS)
+        except asyncio.CancelledError:
+            await asyncio.shield(_end_marked(program, mark))
+            raise
+        finally:
+            await _finish_task(pump)
+    code = process.returncode
+    return ProcessExit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
+
+
+async def _exited_within(process: Process, pump: asyncio.Task[None], timeout: float) -> bool:
+    """Whether the program ended in time. Then reads the output of its child processes for OUTPUT_GRACE_SECONDS seconds."""
+    if not await _ends_within(process, timeout):
+        return False
+    await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    process: Process
+    output: asyncio.StreamReader
+
+
+@asynccontextmanager
+async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[Child]:
+    """Runs the program during the block and kills its process group at the end. Raises OSError as `run` does."""
+    async with _pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
+        yield Child(process, output)
+
+
+async def end_group(process: Process, is_confined: bool = False) -> None:
+    """Sends SIGTERM, waits for the grace period, sends SIGKILL and reaps. Returns at once if the group is empty.
+
+    The leader of a confined group is bubblewrap, with which all the others end at once: it is not asked.
+    """
+    if is_confined:
+        await _end_confined(process)
+    elif _signal_group(process.pid, signal.SIGTERM):
+        await _wait_until_empty(process.pid, TERM_GRACE_SECONDS)
+    if _signal_group(process.pid, signal.SIGKILL):
+        # Bounded: without a process that reaps orphans (a container without an init) they stay listed for ever.
+        await _wait_until_empty(process.pid, KILL_WAIT_SECONDS)
+    await _ends_within(process, _LAST_WAIT_SECONDS)
+
+
+async def _end_confined(process: Process) -> None:
+    """Process 1 of the namespace is killed before bubblewrap, which then reaps it: a server that is process 1 of its container
+    reaps no orphans."""
+    for number, seconds in ((signal.SIGTERM, TERM_GRACE_SECONDS), (signal.SIGKILL, KILL_WAIT_SECONDS)):
+        if process.returncode is None:
+            await asyncio.to_thread(_signal_members, process.pid, number)
+            await _ends_within(process, seconds)
+
+
+def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
+    """The environment of a program, None for the server's, with the mark by which it is found again."""
+    return {**(os.environ if env is None else env), processes.VARIABLE: mark}
+
+
+async def _end_marked(program: Program, mark: str) -> None:
+    if not program.is_confined:
+        await asyncio.to_thread(processes.end, lambda found: found == mark)
+
+
+@asynccontextmanager
+async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+    """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end."""
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(write_fd, "wb", buffering=0) as write_end:
+        output = asyncio.StreamReader()
+        transport = PipeReader(read_fd, asyncio.StreamReaderProtocol(output))
+        try:
+            yield output, write_end
+        finally:
+            transport.close()
+
+
+@asynccontextmanager
+async def _group(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> AsyncIterator[Process]:
+    """Closes `stdout` in this process, because its reader otherwise never sees the end."""
+    with stdout:
+        process = await _spawn(program, mark, stdout=stdout, stderr=stderr)
+    try:
+        yield process
+    finally:
+        await asyncio.shield(end_group(process, program.is_confined))
+
+
+async def _spawn(program: Program, mark: str, *, stdout: IO[bytes], stderr: int | IO[bytes]) -> Process:
+    env = marked(program.env, mark)
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *program.argv, cwd=program.cwd, env=env, stdin=DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+    )
+    try:
+        process = await asyncio.shield(starting)
+        if program.is_confined:
+            yield_processor(process.pid)
+        return process
+    except asyncio.CancelledError:
+        # asyncio would kill the program alone, without the children that it has started by then.
+        with suppress(OSError):
+            await asyncio.shield(end_group(await starting, program.is_confined))
+        raise
+
+
+async def _pump(output: asyncio.StreamReader, on_output: Callable[[bytes], None]) -> None:
+    while chunk := await output.read(_CHUNK):
+        on_output(chunk)
+
+
+async def _finish_task(task: asyncio.Task[None]) -> None:
+    """Cancels the task if it still runs; raises its exception."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()
+
+
+async def _ends_within(process: Process, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.wait()
+            return True
+    return False
+
+
+async def _wait_until_empty(group: int, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while _signal_group(group, 0):  # noqa: ASYNC110  there is no event for processes that are not children
+                await asyncio.sleep(_POLL)
+
+
+def yield_processor(group: int) -> None:
+    """The server goes on answering beside commands that take all of the processor."""
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, group, CONFINED_NICENESS)
+
+
+def _signal_members(group: int, number: int) -> None:
+    """All of the group but its leader."""
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        with suppress(OSError):
+            if pid != group and os.getpgid(pid) == group:
+                os.kill(pid, number)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """False if the group has no process that this one may signal."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> str:
+    """`$SHELL` if its syntax is that of bash; else bash; else /bin/sh."""
+    preferred = environment.get("SHELL", "")
+    if preferred and PurePath(preferred).name not in UNSUITABLE_SHELLS:
+        return preferred
+    return which("bash") or "/bin/sh"
+
+
+def secret_names(names: Iterable[str], provider_names: Iterable[str] = ()) -> frozenset[str]:
+    """The variables that commands must not see.
+
+    These are `provider_names` (the variables of the connected providers); variables that start with a known provider's name and
+    end in _KEY, _TOKEN or _SECRET; the server's own, such as its password. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay
+    visible, because commands need them.
+    """
+    listed = frozenset(provider_names)
+    return frozenset(name for name in names if name in listed or _is_secret(name))
+
+
+def _is_secret(name: str) -> bool:
+    belongs_to_provider = name.startswith(_PROVIDER_PREFIXES) and name.endswith(_SECRET_SUFFIXES)
+    return belongs_to_provider or is_servers_own(name)
+
+
+def without_variables(environment: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in hidden}

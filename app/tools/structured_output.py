@@ -1,0 +1,115 @@
+"""The tool by which a model gives a structured answer: one that has the form of the JSON schema in its prompt's `format`.
+
+Patterns and formats of texts are shown to the model and not checked: a client's pattern could take for ever to match.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from app.tools.base import Arguments, ExternalTool, ToolContext, ToolError, ToolResult
+
+STRUCTURED_OUTPUT = "StructuredOutput"
+_DESCRIPTION = (
+    "Gives your final answer, in the form that the user asked for. Do all other work first, then call this tool exactly once: "
+    "nothing follows it. The arguments are the answer, as JSON that fits the schema."
+)
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+LONGEST_PROBLEM = 500
+
+Schema = dict[str, Any]
+
+
+class UnusableSchema(ValueError):
+    """Says what is wrong with a schema. `path` leads to it."""
+
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class StructuredOutputTool(ExternalTool):
+    def __init__(self, schema: Schema, accept: Callable[[dict[str, Any]], None]) -> None:
+        """`accept` is called with an answer that fits the schema."""
+        super().__init__(STRUCTURED_OUTPUT, _DESCRIPTION, {"type": "object", **schema})
+        self._accept = accept
+
+    async def execute(self, args: Arguments, ctx: ToolContext) -> ToolResult:
+        if problem := misfit(self.schema(), args.root):
+            raise ToolError(f"The answer does not fit the schema: {problem}. Correct it, and call {STRUCTURED_OUTPUT} again.")
+        self._accept(args.root)
+        return ToolResult("Structured Output", "The answer was accepted.", {"valid": True})
+
+
+def misfit(schema: Schema, answer: dict[str, Any]) -> str | None:
+    """Where an answer does not fit, None if it does."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match(_validator(schema).iter_errors(answer))
+    return None if error is None else f"{error.json_path}: {error.message[:LONGEST_PROBLEM]}"
+
+
+def check_schema(schema: Schema) -> None:
+    """Raises UnusableSchema."""
+    from jsonschema.exceptions import SchemaError
+    from referencing.exceptions import Unresolvable
+
+    try:
+        for path, key, value in _entries(schema):
+            _check_entry(path, key, value)
+        _check_whole(schema)
+    except SchemaError as error:
+        raise UnusableSchema(f"This is no JSON schema: {error.message[:LONGEST_PROBLEM]}", tuple(error.absolute_path)) from error
+    except Unresolvable as error:
+        raise UnusableSchema(f"A $ref names a place that is not in the schema: {error}") from error
+    except RecursionError as error:
+        raise UnusableSchema("This schema is too deep, or refers to itself without an end") from error
+
+
+def _check_whole(schema: Schema) -> None:
+    from jsonschema import FormatChecker
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012, specification_with
+
+    if schema.get("type", "object") != "object":
+        raise UnusableSchema("The answer is an object: `type` must be object. Make anything else a property of one", ("type",))
+    validator = _validator(schema)
+    validator.check_schema(schema, format_checker=FormatChecker(formats=()))
+    written_for = specification_with(str(schema.get("$schema", "")), default=DRAFT202012)
+    resolver = Registry().resolver_with_root(written_for.create_resource(schema))
+    for _, key, value in _entries(schema):
+        if key in _REFERENCES and isinstance(value, str):
+            resolver.lookup(value)
+    validator.is_valid({})
+
+
+def _entries(schema: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str, Any]]:
+    children = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    for key, value in children:
+        if isinstance(key, str):
+            yield (*path, key), key, value
+        yield from _entries(value, (*path, key))
+
+
+def _check_entry(path: tuple[str | int, ...], key: str, value: Any) -> None:
+    if key in _REFERENCES and isinstance(value, str) and not value.startswith("#"):
+        raise UnusableSchema(f"Only places in this schema can be referred to (`#/$defs/…`), not {value[:100]}", path)
+    if key == "patternProperties" and isinstance(value, dict) and "properties" not in path[-2:-1]:
+        raise UnusableSchema("Properties cannot be described by patterns of their names", path)
+
+
+def _validator(schema: Schema) -> Any:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+
+    kind = _without_patterns(validator_for(schema, default=Draft202012Validator))
+    return kind(schema, registry=Registry())  # an empty one: nothing is fetched
+
+
+@cache
+def _without_patterns(kind: Any) -> Any:
+    from jsonschema.validators import extend
+
+    return extend(kind, {"pattern": lambda *_: ()})

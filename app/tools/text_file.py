@@ -1,0 +1,323 @@
+"""Text files on disk: read without losing bytes, written atomically, locked among all servers of the database; which version of
+them a session has read.
+
+Files are opened beneath a directory without following a symbolic link on the way, whoever puts one there meanwhile: each
+directory is opened from the one above, as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does in one call on newer kernels.
+`root` is a directory that is held open, or one that nobody replaces.
+"""
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import stat
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from app.record.postgres import Locks, ProcessLocks
+from app.tools.base import ToolError
+from app.util import clock
+from app.util.project_files import HeldDirectory
+
+Root = HeldDirectory | Path
+ROOT = Path("/")
+_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+
+_CAPACITY = 5_000
+MAX_BYTES = 10 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@contextmanager
+def folder_of(path: Path, root: Root = ROOT, *, create: bool = False) -> Iterator[int]:
+    """A descriptor of the directory that holds `path`, which lies beneath `root` and is written without links and `..` from there
+    on. `create` makes the directories that are missing. Raises OSError: ELOOP for a link, DirectoryReplaced for the root."""
+    descriptor = root.opened() if isinstance(root, HeldDirectory) else os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
+    try:
+        for name in path.relative_to(_path(root)).parts[:-1]:
+            below = _enter(descriptor, name, create)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_file(path: Path, root: Root = ROOT) -> int:
+    """For reading; a directory for its entries. Non-blocking: opening a FIFO otherwise waits for a writer."""
+    with folder_of(path, root) as folder:
+        return os.open(_name(path, root), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+
+
+def status_of(path: Path, root: Root = ROOT) -> os.stat_result | None:
+    """None if the file does not exist."""
+    with suppress(FileNotFoundError, NotADirectoryError), folder_of(path, root) as folder:
+        return os.stat(_name(path, root), dir_fd=folder, follow_symlinks=False)
+    return None
+
+
+def names_in(path: Path, root: Root = ROOT) -> list[str]:
+    """Raises OSError."""
+    descriptor = open_file(path, root)
+    try:
+        return os.listdir(descriptor)  # noqa: PTH208  of a descriptor
+    finally:
+        os.close(descriptor)
+
+
+def remove_folder(path: Path, root: Root = ROOT) -> None:
+    """Raises OSError if it is not empty."""
+    with folder_of(path, root) as folder:
+        os.rmdir(path.name, dir_fd=folder)
+
+
+def _path(root: Root) -> Path:
+    return root.path if isinstance(root, HeldDirectory) else root
+
+
+def _name(path: Path, root: Root) -> str:
+    return "." if path == _path(root) else path.name
+
+
+def _enter(folder: int, name: str, create: bool) -> int:
+    if create:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=folder)
+    except NotADirectoryError:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):  # a directory only by now
+            raise OSError(errno.ELOOP, f"a symbolic link was put into the way: {name}") from None
+        raise
+
+
+class Stamp(NamedTuple):
+    """Distinguishes versions of a file without reading it."""
+
+    mtime_ns: int
+    size: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "Stamp":
+        return cls(status.st_mtime_ns, status.st_size)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenVersion:
+    stamp: Stamp
+    at_ms: int
+
+
+class FileTimes:
+    """Keeps the newest `capacity` (session, file) pairs; the session has to read a dropped file again. `check_disabled` is
+    OPENCODE_DISABLE_FILETIME_CHECK. Methods access the disk only if no stamp is given.
+    """
+
+    def __init__(self, *, check_disabled: bool = False, capacity: int = _CAPACITY) -> None:
+        self._check_disabled = check_disabled
+        self._capacity = capacity
+        self._seen: OrderedDict[tuple[str, str], _SeenVersion] = OrderedDict()
+
+    def record(self, session_id: str, path: Path, stamp: Stamp | None = None) -> None:
+        """Records that the session read or wrote this version."""
+        key = _key(session_id, path)
+        self._seen[key] = _SeenVersion(stamp or Stamp.of(path.stat()), clock.now_ms())
+        self._seen.move_to_end(key)
+        while len(self._seen) > self._capacity:
+            self._seen.popitem(last=False)
+
+    def check(self, session_id: str, path: Path, stamp: Stamp | None = None) -> None:
+        """Raises ToolError if the session has not read the file, or the file has changed since."""
+        if self._check_disabled:
+            return
+        seen = self._seen.get(_key(session_id, path))
+        if seen is None:
+            raise ToolError(f"You must read file {path} before overwriting it: use the read tool first.")
+        now = stamp or Stamp.of(path.stat())
+        if now != seen.stamp:
+            raise ToolError(
+                f"File {path} has been modified since it was last read.\n"
+                f"Modified: {clock.iso_utc(now.mtime_ns // 1_000_000)}\nLast read: {clock.iso_utc(seen.at_ms)}\n"
+                "Read it again before changing it."
+            )
+
+
+def _key(session_id: str, path: Path) -> tuple[str, str]:
+    return session_id, os.path.realpath(path)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """`text` has no byte order mark; bytes that are not UTF-8 are lone surrogates in it (surrogateescape)."""
+
+    text: str
+    has_bom: bool
+    mode: int
+    stamp: Stamp
+
+    def data(self) -> bytes:
+        """The bytes on disk."""
+        return (_BOM if self.has_bom else b"") + self.text.encode("utf-8", "surrogateescape")
+
+
+def read(path: Path, root: Root = ROOT) -> TextFile | None:
+    """None if the file does not exist. `root` is that of app.tools.text_file, here and below. Raises ToolError for anything
+    but a regular file of at most MAX_BYTES."""
+    try:
+        with os.fdopen(open_file(path, root), "rb") as file:
+            status = os.fstat(file.fileno())
+            _require_editable(path, status)
+            data = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except IsADirectoryError as error:
+        raise ToolError(_directory(path)) from error
+    except OSError as error:
+        raise failure("read", path, error) from error
+    text = data.removeprefix(_BOM).decode("utf-8", "surrogateescape")
+    return TextFile(text, data.startswith(_BOM), stat.S_IMODE(status.st_mode), Stamp.of(status))
+
+
+def encode(text: str, before: TextFile | None) -> bytes:
+    """The bytes that replace `before`, with its byte order mark. Raises ToolError if the change touches bytes that are not UTF-8,
+    for which the model sees a placeholder, or adds characters that UTF-8 cannot encode.
+    """
+    if _undecodable(text) != (_undecodable(before.text) if before else []):
+        raise ToolError(
+            "The change covers or adds bytes that are not valid UTF-8, which this tool would damage. "
+            "Change only the lines around them, or use the bash tool."
+        )
+    data = text.encode("utf-8", "surrogateescape")
+    return _BOM + data if before and before.has_bom and not data.startswith(_BOM) else data
+
+
+def write(path: Path, data: bytes, new_mode: int | None = None, root: Root = ROOT) -> Stamp:
+    """Replaces or creates a file atomically, and creates missing directories. An existing file keeps its mode; a new one gets
+    `new_mode`, or the default of the umask.
+    """
+    try:
+        status = status_of(path, root)
+        if status is not None:
+            _require_regular(path, status)
+        with folder_of(path, root, create=True) as folder:
+            return _replace(folder, path.name, data, status, new_mode)
+    except OSError as error:
+        raise failure("write", path, error) from error
+
+
+def delete(path: Path, root: Root = ROOT) -> None:
+    try:
+        with folder_of(path, root) as folder:
+            os.unlink(path.name, dir_fd=folder)
+    except OSError as error:
+        raise failure("delete", path, error) from error
+
+
+def require_unchanged(path: Path, before: TextFile | None, root: Root = ROOT) -> None:
+    """Raises ToolError if the file has changed while the user was asked."""
+    if stamp(path, root) != (before.stamp if before else None):
+        raise ToolError(f"File {path} was changed by someone else while permission was asked. Read it again and retry.")
+
+
+def stamp(path: Path, root: Root = ROOT) -> Stamp | None:
+    """None if the file does not exist."""
+    try:
+        status = status_of(path, root)
+    except OSError as error:
+        raise failure("read", path, error) from error
+    return Stamp.of(status) if status else None
+
+
+def json_text(text: str) -> str:
+    """The text for JSON: bytes that are not UTF-8 become U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def failure(action: str, path: Path, error: OSError) -> ToolError:
+    return ToolError(f"Could not {action} {path}: {error.strerror or error}")
+
+
+async def finish_in_thread(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs the function in a thread. When cancelled, waits for its end first, so that no write outlives its lock."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
+
+
+def _undecodable(text: str) -> list[str]:
+    return [] if text.isascii() else _SURROGATE.findall(text)
+
+
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError(_directory(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
+
+
+def _directory(path: Path) -> str:
+    return f"Path is a directory, not a file: {path}"
+
+
+def _require_editable(path: Path, status: os.stat_result) -> None:
+    _require_regular(path, status)
+    if status.st_size > MAX_BYTES:
+        raise ToolError(
+            f"File is too large for this tool ({status.st_size} bytes, limit {MAX_BYTES}): {path}. Use the bash tool."
+        )
+
+
+def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None, new_mode: int | None) -> Stamp:
+    temporary = f".{secrets.token_hex(8)}.tmp"
+    try:
+        with os.fdopen(
+            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb"
+        ) as file:
+            file.write(data)
+            file.flush()
+            _set_rights(file.fileno(), before, new_mode)
+            written = Stamp.of(os.fstat(file.fileno()))
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    return written
+
+
+def _set_rights(descriptor: int, before: os.stat_result | None, new_mode: int | None) -> None:
+    if before is not None and os.geteuid() == 0:
+        os.fchown(descriptor, before.st_uid, before.st_gid)
+    mode = stat.S_IMODE(before.st_mode) if before is not None else new_mode
+    if mode is not None:
+        os.fchmod(descriptor, mode)
+
+
+class FileLocks:
+    """Locks by real path."""
+
+    def __init__(self, locks: Locks | None = None) -> None:
+        self._locks = locks or ProcessLocks()
+
+    def hold(self, path: Path) -> AbstractAsyncContextManager[object]:
+        return self._locks.lock(f"file {os.path.realpath(path)}")
+
+    @asynccontextmanager
+    async def hold_all(self, paths: Iterable[Path]) -> AsyncIterator[None]:
+        """Locks all of the files, in a fixed order to avoid deadlocks."""
+        async with AsyncExitStack() as stack:
+            for path in sorted(paths, key=os.path.realpath):
+                await stack.enter_async_context(self.hold(path))
+            yield

@@ -1,0 +1,87 @@
+"""What an editor that has the session open says of a file of the project, where that is not what is stored."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.tools import text_file
+from app.tools.base import ToolContext, ToolError
+from app.tools.boundary import project_of, require_in_place, root_of
+from app.tools.text_file import Root, Stamp
+from app.util.project_files import HeldDirectory
+
+TICK_SECONDS = 0.02
+"""Longer than a kernel's clock takes to go on: a directory that changes again within it may keep its time."""
+
+_Way = list[tuple[int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class UnsavedText:
+    """`stamp`: of the file that is stored; None where there is none."""
+
+    text: str
+    stamp: Stamp | None
+
+
+async def find(ctx: ToolContext, path: Path) -> UnsavedText | None:
+    """`path`: which `locate` returned, and which the session may read. None where the editor says what is stored, where none is
+    there or answers in time, and for what is no text of ours to compare."""
+    editor = await ctx.host.editor()
+    if editor is None or not project_of(ctx).contains(path):
+        return None
+    root = root_of(ctx, path)
+    try:
+        stored = await asyncio.to_thread(text_file.read, path, root)
+        before = await _settled_way(path, root)
+    except (ToolError, OSError):
+        return None
+    if stored is not None and not _is_text(stored.text):
+        return None
+    text = await editor(path)
+    if text is None or _lines(text) == _lines(stored.text if stored else ""):
+        return None
+    require_in_place(ctx, path)
+    if await asyncio.to_thread(_way, path, root) != before:
+        return None
+    return UnsavedText(text, stored.stamp if stored else None)
+
+
+async def require_saved(ctx: ToolContext, path: Path) -> None:
+    """Raises ToolError: what is written to the file would not be what the user sees, nor be kept when they save."""
+    if await find(ctx, path) is not None:
+        raise ToolError(
+            f"{path} is open in the user's editor with changes that are not saved, so it was left alone. "
+            "Ask the user to save it, then read it again."
+        )
+
+
+def _is_text(text: str) -> bool:
+    return "\0" not in text and text_file.json_text(text) == text
+
+
+def _lines(text: str) -> str:
+    """Editors keep the ends of lines, and whether the last one has one, beside the text."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").rstrip("\n")
+
+
+async def _settled_way(path: Path, root: Root) -> _Way:
+    """What tells a change of it from then on. Raises OSError."""
+    way = await asyncio.to_thread(_way, path, root)
+    if max(changed for _, _, changed in way) > time.time_ns() - TICK_SECONDS * 1e9:
+        await asyncio.sleep(TICK_SECONDS)
+    return way
+
+
+def _way(path: Path, root: Root) -> _Way:
+    """The directories down to the file. An editor follows links that a command puts there meanwhile, with rights that the command
+    does not have: then one of these has changed, and what the editor has read is not used. Raises OSError."""
+    top = root.path if isinstance(root, HeldDirectory) else root
+    found = []
+    for parent in path.parents:
+        status = parent.stat()
+        found.append((status.st_dev, status.st_ino, status.st_ctime_ns))
+        if parent == top:
+            break
+    return found

@@ -1,0 +1,140 @@
+"""Which webhooks this server delivers: each enabled one that no living server has claimed it claims for itself.
+
+A claim holds as long as its server lives. It is written with the webhook's cursor, so that of two servers that both believe
+to have it only one can store what it delivered.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from app.events.bus.memory import MemoryBus
+from app.record.engine import Connection, Database, StorageError
+from app.record.repositories import journal_rows, webhook_rows
+from app.sessions.replicas import Replicas
+from app.transfer.webhooks.worker import ClaimLost, WebhookWorker
+from app.util.tasks import FailureLog
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 1.0
+
+MakeWorker = Callable[[Any], WebhookWorker]
+
+
+class WebhookDispatcher:
+    """`server` is this one's name; `is_shared`: other servers may add webhooks, or die. With neither that nor webhooks it looks
+    for nothing."""
+
+    def __init__(
+        self,
+        database: Database,
+        bus: MemoryBus,
+        replicas: Replicas,
+        server: str,
+        make_worker: MakeWorker,
+        *,
+        is_shared: bool,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        self._database = database
+        self._bus = bus
+        self._replicas = replicas
+        self._server = server
+        self._make_worker = make_worker
+        self._is_shared = is_shared
+        self._look_seconds = look_seconds
+        self._workers: dict[str, tuple[WebhookWorker, asyncio.Task[None]]] = {}
+        self._head = 0
+        """Of the journal, at the last look: the bus may not tell of what other servers announce."""
+        self._look_now = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._bus.notify(self._wake)
+        self._looking = asyncio.create_task(self._keep_looking(), name="look for webhooks")
+
+    def changed(self) -> None:
+        """A webhook was added, changed or removed here."""
+        self._look_now.set()
+
+    async def stop(self) -> None:
+        """What is on its way is given up, and sent again by whoever delivers these webhooks next."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
+        if not self._workers:
+            return
+        for webhook_id in list(self._workers):
+            await self._stop(webhook_id)
+        with suppress(StorageError):  # the others see that this server has gone
+            await self._database.write(partial(webhook_rows.release, server=self._server))
+
+    def _wake(self) -> None:
+        for worker, _ in self._workers.values():
+            worker.wake()
+
+    async def _keep_looking(self) -> None:
+        failures = FailureLog(log, "looking for webhooks")
+        while True:
+            self._look_now.clear()
+            try:
+                there_are = await self._look()
+                failures.worked()
+            except Exception as error:  # noqa: BLE001  the next look may succeed
+                there_are = True
+                failures.failed(error)
+            await self._until_next_look(self._look_seconds if there_are or self._is_shared else None)
+
+    async def _until_next_look(self, seconds: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._look_now.wait()
+
+    async def _look(self) -> bool:
+        """Whether there are webhooks."""
+        rows, head = await self._database.read(_rows_and_head)
+        wanted = {row.id: row for row in rows if row.enabled}
+        for row in await self._unclaimed(list(wanted.values())):
+            if await self._database.write(partial(webhook_rows.claim, webhook_id=row.id, before=row.server, server=self._server)):
+                self._look_now.set()
+        await self._stop_outdated(wanted)
+        for row in wanted.values():
+            if row.server == self._server and row.id not in self._workers:
+                self._start(row)
+        if head != self._head:
+            self._head = head
+            self._wake()
+        return bool(rows)
+
+    async def _unclaimed(self, rows: Sequence[Any]) -> list[Any]:
+        others = {row.server for row in rows} - {"", self._server}
+        living = {each.id for each in await self._replicas.all() if each.alive} if others else set()
+        return [row for row in rows if row.server != self._server and row.server not in living]
+
+    async def _stop_outdated(self, wanted: dict[str, Any]) -> None:
+        """One that was changed begins again with the next look, which reads what was stored here."""
+        for webhook_id, (worker, task) in list(self._workers.items()):
+            row = wanted.get(webhook_id)
+            if row is None or row.server != self._server or row.revision != worker.revision or task.done():
+                await self._stop(webhook_id)
+                wanted.pop(webhook_id, None)
+                self._look_now.set()
+
+    def _start(self, row: Any) -> None:
+        worker = self._make_worker(row)
+        self._workers[row.id] = worker, asyncio.create_task(worker.run(), name=f"webhook {row.id}")
+
+    async def _stop(self, webhook_id: str) -> None:
+        worker, task = self._workers.pop(webhook_id)
+        task.cancel()
+        await asyncio.wait({task})
+        with suppress(ClaimLost, StorageError):
+            await worker.store_progress()
+
+
+def _rows_and_head(connection: Connection) -> tuple[Sequence[Any], int]:
+    return webhook_rows.all_of(connection), journal_rows.journal_span(connection)[1]

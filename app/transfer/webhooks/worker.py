@@ -1,0 +1,300 @@
+"""Delivers one webhook: reads the journal from its cursor on, and sends one message after the other.
+
+A message that is not accepted is sent again until it is, and those behind it wait: the receiver gets all in the journal's order.
+The cursor is stored behind what was accepted, so that a server that is killed, or that another takes the webhook over from,
+sends some messages twice but loses none.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+
+from app.events.bus.base import Audience, Event, EventId
+from app.record.engine import Connection, Database
+from app.record.repositories import journal_rows, webhook_rows
+from app.record.writer import Tx, Writer
+from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
+from app.transfer.webhooks.message import SendResult, WebhookMessage, WebhookSender, matches, message, message_id
+from app.users.oidc import PREFIX as OIDC_PREFIX
+from app.users.tokens import EventCursors
+from app.users.users import OPERATOR, Principal, Role, Users
+from app.util import clock
+from app.util.tasks import FailureLog
+
+# When a message that was not accepted is sent again. Pure; times in epoch milliseconds.
+
+FIRST_DELAY_MS = 5_000
+LONGEST_DELAY_MS = 3_600_000
+GIVE_UP_AFTER_MS = 24 * 3_600_000
+
+
+def next_attempt(attempts: int, failed_since: int, now: int) -> int | None:
+    """When to try again after `attempts` failures: the delay doubles up to an hour, the last attempt is a day after the first.
+    None: no more."""
+    end = failed_since + GIVE_UP_AFTER_MS
+    if now >= end:
+        return None
+    delay = min(FIRST_DELAY_MS << min(attempts - 1, 30), LONGEST_DELAY_MS)
+    return min(now + delay, end)
+
+
+# Whose webhook it is decides what it is sent: what its owner may see now, looked up with each message.
+
+
+class WebhookEnds(Exception):
+    """It is sent nothing more; the message says why. `removes`: it is deleted, not switched off."""
+
+    def __init__(self, reason: str, *, removes: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.removes = removes
+
+
+class WebhookOwners:
+    def __init__(self, users: Users, cursors: EventCursors, admits: Callable[[Principal, str], bool]) -> None:
+        """`admits`: whether a principal may work in a directory."""
+        self._users = users
+        self._cursors = cursors
+        self._admits = admits
+
+    async def find(self, name: str) -> Principal | None:
+        """As of a second ago at most. One of an identity provider who is not stored counts as a member: only a token of theirs
+        could say more."""
+        if name == OPERATOR.name:
+            return OPERATOR
+        if user := await self._users.get(name):
+            return user.principal()
+        return Principal(name, Role.MEMBER) if name.startswith(OIDC_PREFIX) else None
+
+    async def require(self, webhook: Any) -> Principal:
+        """Raises WebhookEnds where the owner is gone, or has another role than the webhook was switched on with."""
+        principal = await self.find(webhook.owner)
+        if principal is None:
+            raise WebhookEnds("Its owner was removed.")
+        if principal.role.value != webhook.role:
+            raise WebhookEnds(f"The role of its owner was changed from {webhook.role} to {principal.role.value}.")
+        return principal
+
+    def may_hear(self, principal: Principal, event: Event) -> bool:
+        if event.steers:
+            return event.owner == principal.name
+        if principal.may_see_all:
+            return True
+        cursors = self._cursors.for_user(principal.name)
+        return Audience(principal.name, lambda path: self._admits(principal, path), cursors).receives(event)
+
+    def event_id(self, principal: Principal, event_id: EventId) -> bytes:
+        """As on the principal's event streams."""
+        return event_id.wire(None if principal.may_see_all else self._cursors.for_user(principal.name))
+
+
+log = logging.getLogger(__name__)
+
+PAGE_BYTES = 256 * 1024
+STORE_SECONDS = 0.25
+"""The longest delay between an acceptance and its being stored, while more is sent."""
+STORE_SKIPPED = 500
+"""How many events that a webhook is not sent may lie between its cursor and the stored one."""
+AFTER_FAILURE_SECONDS = 2.0
+
+
+class ClaimLost(Exception):
+    """Another server delivers the webhook, or it was removed."""
+
+
+@dataclass(slots=True)
+class DeliveryProgress:
+    """As it is stored: see `WebhookRow`."""
+
+    cursor: int
+    attempts: int = 0
+    failed_since: int | None = None
+    retry_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerServices:
+    database: Database
+    writer: Writer
+    owners: WebhookOwners
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+
+class WebhookWorker:
+    """`run` returns when the webhook is switched off, removed, or delivered by another server."""
+
+    def __init__(self, webhook: Any, secret: str | None, sender: WebhookSender, services: WorkerServices) -> None:
+        """`webhook`: its row. `secret`: None if this server cannot decrypt it."""
+        self._webhook = webhook
+        self._secret = secret
+        self._sender = sender
+        self._services = services
+        self._patterns: list[str] = orjson.loads(webhook.events)
+        self._at = DeliveryProgress(webhook.cursor, webhook.attempts, webhook.failed_since, webhook.retry_at)
+        self._stored_cursor: int = webhook.cursor
+        self._stored_at = time.monotonic()
+        self._unlogged: list[dict[str, Any]] = []
+        self._woken = asyncio.Event()
+        self._is_over = False
+
+    @property
+    def revision(self) -> int:
+        return int(self._webhook.revision)
+
+    def wake(self) -> None:
+        """There may be new events."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        failures = FailureLog(log, f"delivering webhook {self._webhook.id}")
+        try:
+            while not self._is_over:
+                self._woken.clear()
+                try:
+                    await self._deliver_or_end()
+                    failures.worked()
+                except Exception as error:  # noqa: BLE001  the database may answer again, and nothing else would deliver it
+                    failures.failed(error)
+                    await self._services.sleep(AFTER_FAILURE_SECONDS)
+                    continue
+                await self._woken.wait()
+        finally:
+            await self._sender.close()
+
+    async def store_progress(self) -> None:
+        """Raises ClaimLost, StorageError."""
+        values, deliveries, server = asdict(self._at), list(self._unlogged), self._webhook.server
+
+        def store(connection: Connection) -> bool:
+            return webhook_rows.put_progress(connection, self._webhook.id, server, values, deliveries)
+
+        if not await self._services.database.write(store):
+            raise ClaimLost
+        del self._unlogged[: len(deliveries)]
+        self._stored_cursor, self._stored_at = values["cursor"], time.monotonic()
+
+    async def _deliver_or_end(self) -> None:
+        try:
+            await self._deliver_new()
+        except WebhookEnds as end:
+            await self._end(end)
+        except ClaimLost:
+            log.info("webhook %s is not delivered by this server any more", self._webhook.id)
+        else:
+            return
+        self._is_over = True
+        self._woken.set()
+
+    async def _deliver_new(self) -> None:
+        """All that the journal has behind the cursor."""
+        is_last = False
+        while not is_last:
+            page = await self._next_page()
+            if page.is_gap:
+                await self._tell_of_gap()
+            for row in page.rows:
+                await self._offer(row)
+                self._at.cursor = row.seq
+                if self._unlogged and time.monotonic() - self._stored_at > STORE_SECONDS:
+                    await self.store_progress()
+            self._at.cursor, is_last = page.upto, page.is_last
+            if self._unlogged or page.is_gap or self._at.cursor - self._stored_cursor >= STORE_SKIPPED:
+                await self.store_progress()
+
+    async def _next_page(self) -> journal_rows.JournalPage:
+        owner = (await self._principal()).visible_owner
+        wanted = partial(journal_rows.journal_page, directory=self._webhook.directory, owner=owner, max_bytes=PAGE_BYTES)
+        return await self._services.database.read(partial(wanted, cursor=self._at.cursor))
+
+    async def _tell_of_gap(self) -> None:
+        """Whatever events it wants: those that it missed may be among them."""
+        kind = EventServerResync().type
+        name = message_id(self._webhook.id_key, f"gap behind {self._at.cursor}")
+        event_id = await self._event_id(EventId.behind(self._at.cursor))
+        await self._deliver(message(name, kind, clock.now_ms(), self._webhook.directory, {}, event_id))
+
+    async def _offer(self, row: Any) -> None:
+        event = journal_rows.event_of(row)
+        if not any(matches(pattern, event.type) for pattern in self._patterns):
+            return
+        if self._webhook.session_id not in (None, event.session_id):
+            return
+        name, properties = message_id(self._webhook.id_key, row.seq), orjson.loads(event.properties)
+        event_id = await self._event_id(event.id())
+        await self._deliver(message(name, event.type, row.time, row.directory, properties, event_id), event)
+
+    async def _deliver(self, content: WebhookMessage, event: Event | None = None) -> None:
+        """Returns when the message is accepted, or its `event` is none that the owner may see any more. Raises WebhookEnds."""
+        while True:
+            await self._wait_for_retry()
+            principal = await self._principal()
+            if event is not None and not self._services.owners.may_hear(principal, event):
+                return
+            if self._secret is None:
+                raise WebhookEnds("Its secret is encrypted with a key that the server does not have: give it another one.")
+            result = await self._sender.send(self._webhook.url, self._secret, content)
+            self._unlogged.append(delivery_row(content, result, self._at.attempts + 1))
+            if result.is_gone:
+                raise WebhookEnds("The receiver answered 410 Gone.", removes=True)
+            if result.error is None:
+                self._at = DeliveryProgress(self._at.cursor)
+                return
+            await self._note_failure(result)
+
+    async def _event_id(self, event_id: EventId) -> bytes:
+        return self._services.owners.event_id(await self._principal(), event_id)
+
+    async def _principal(self) -> Any:
+        return await self._services.owners.require(self._webhook)
+
+    async def _wait_for_retry(self) -> None:
+        if self._at.retry_at is not None and (wait := self._at.retry_at - clock.now_ms()) > 0:
+            await self._services.sleep(wait / 1000)
+
+    async def _note_failure(self, result: SendResult) -> None:
+        at = self._at
+        at.attempts += 1
+        at.failed_since = at.failed_since if at.failed_since is not None else result.at
+        at.retry_at = next_attempt(at.attempts, at.failed_since, clock.now_ms())
+        if at.retry_at is None:
+            raise WebhookEnds(f"No message was accepted for a day, in {at.attempts} attempts; of the last one: {result.error}.")
+        if at.attempts == 1:
+            log.warning("webhook %s: a message was not accepted, and is sent again", self._webhook.id)
+        await self.store_progress()
+
+    async def _end(self, end: WebhookEnds) -> None:
+        """Its owner hears of it by an event. Nothing happens where the webhook was changed or taken over meanwhile."""
+        webhook, deliveries = self._webhook, list(self._unlogged)
+        reference = WebhookRef(webhook_id=webhook.id, url=webhook.url, reason=end.reason, removed=end.removes)
+        announced = Event.of(EventWebhookDisabled(properties=reference), webhook.directory).stored(webhook.owner, None)
+        values = {**asdict(self._at), "retry_at": None}
+
+        def switch_off(tx: Tx) -> None:
+            if end.removes:
+                ended = webhook_rows.remove_unchanged(tx.connection, webhook)
+            else:
+                ended = webhook_rows.put_progress(tx.connection, webhook.id, webhook.server, values, deliveries)
+                ended = ended and webhook_rows.switch_off(tx.connection, webhook, end.reason)
+            if ended:
+                tx.announce(announced)
+
+        await self._services.writer.commit(switch_off)
+        log.warning("webhook %s was %s: %s", webhook.id, "removed" if end.removes else "switched off", end.reason)
+
+
+def delivery_row(content: WebhookMessage, result: SendResult, attempt: int) -> dict[str, Any]:
+    return {
+        "message_id": content.id,
+        "type": content.type,
+        "time": result.at,
+        "attempt": attempt,
+        "milliseconds": result.milliseconds,
+        "status": result.status,
+        "error": result.error,
+    }

@@ -1,0 +1,205 @@
+"""Converts a stored conversation to the messages of a model request. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import assert_never
+
+from app.providers.base import (
+    AssistantTurn,
+    FileBlock,
+    ModelMessage,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolTurn,
+    UserTurn,
+)
+from app.providers.transform import rename_calls
+from app.schema.errors import MessageAbortedError
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.model import Agent, Model
+from app.schema.part import (
+    CompactionPart,
+    Completed,
+    Failed,
+    FilePart,
+    Part,
+    Pending,
+    ReasoningPart,
+    Running,
+    StepStartPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from app.util import ids
+from app.workspace.agents.definitions import prompt_text
+
+CLEARED = "[Old tool result content cleared]"
+INTERRUPTED = "[Tool execution was interrupted]"
+SUBTASK_RUN = "The user ran the following tool."
+_AS_TEXT = ("text/plain", "application/x-directory")
+"""The content of files of these types is in synthetic text parts."""
+
+_OutputBlock = TextBlock | ReasoningBlock | ToolCallBlock
+
+
+def to_model_messages(messages: Iterable[MessageWithParts], model: Model) -> tuple[ModelMessage, ...]:
+    return tuple(_with_distinct_calls(turn for message in messages for turn in _turns(message, model)))
+
+
+def _with_distinct_calls(turns: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
+    """Makes call ids unique: some providers restart numbering with each answer, others reject duplicate ids in a request."""
+    times: Counter[str] = Counter()
+
+    def distinct(call_id: str) -> str:
+        return call_id if times[call_id] < 2 else f"{call_id}_{times[call_id]}"
+
+    repeated = False
+    for turn in turns:
+        calls = [block.call_id for block in turn.content if isinstance(block, ToolCallBlock)]
+        if calls:
+            times.update(calls)
+            repeated = repeated or any(times[call_id] > 1 for call_id in calls)
+        yield rename_calls((turn,), distinct)[0] if repeated else turn
+
+
+def _turns(message: MessageWithParts, model: Model) -> Iterable[ModelMessage]:
+    info = message.info
+    if isinstance(info, UserMessage):
+        content = tuple([block for part in message.parts if (block := _user_block(part)) is not None])
+        return (UserTurn(content),) if content else ()
+    if isinstance(info, AssistantMessage):
+        same_model = (info.provider_id, info.model_id) == (model.provider_id, model.id)
+        return _answer_turns(message.parts, same_model) if _is_worth_sending(info, message.parts) else ()
+    assert_never(info)
+
+
+def _user_block(part: Part) -> TextBlock | FileBlock | None:
+    match part:
+        case TextPart():
+            return TextBlock(part.text) if part.text and not part.ignored else None
+        case FilePart() if part.mime not in _AS_TEXT:
+            return FileBlock(part.mime, part.url, part.filename)
+        case CompactionPart():
+            return TextBlock(prompt_text("compaction-question"))
+        case SubtaskPart():
+            return TextBlock(SUBTASK_RUN)
+        case _:
+            return None
+
+
+def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
+    """False for a failed answer, and for an aborted one without output."""
+    if info.error is None:
+        return True
+    return isinstance(info.error, MessageAbortedError) and any(
+        not isinstance(part, StepStartPart | ReasoningPart) for part in parts
+    )
+
+
+def _answer_turns(parts: Sequence[Part], same_model: bool) -> list[ModelMessage]:
+    """Each step's output, then a result for every tool call. Parts are told by `type`: the classes of thousands take longer."""
+    turns: list[ModelMessage] = []
+    content: list[_OutputBlock] = []
+    results: list[ToolResultBlock] = []
+    for part in parts:
+        if part.type == "step-start":
+            turns += _step_turns(content, results)
+            content, results = [], []
+        elif (block := _output_block(part, same_model)) is not None:
+            content.append(block)
+        if part.type == "tool":
+            results.append(_tool_result(part))
+    return [*turns, *_step_turns(content, results)]
+
+
+def _step_turns(content: list[_OutputBlock], results: list[ToolResultBlock]) -> list[ModelMessage]:
+    output: list[ModelMessage] = [AssistantTurn(tuple(content))] if content else []
+    return [*output, ToolTurn(tuple(results))] if results else output
+
+
+def _output_block(part: Part, same_model: bool) -> _OutputBlock | None:
+    """Sends provider metadata (signatures, item ids) only to the model that it came from."""
+    if part.type == "text":
+        return TextBlock(part.text, part.metadata if same_model else None) if part.text else None
+    if part.type == "reasoning":
+        return ReasoningBlock(part.text, part.metadata if same_model else None)
+    if part.type == "tool":
+        return ToolCallBlock(part.call_id, part.tool, part.state.input, part.metadata if same_model else None)
+    return None
+
+
+def _tool_result(part: ToolPart) -> ToolResultBlock:
+    state = part.state
+    match state:
+        case Completed() if state.time.compacted is not None:
+            return ToolResultBlock(part.call_id, part.tool, CLEARED)
+        case Completed():
+            files = tuple(FileBlock(file.mime, file.url, file.filename) for file in state.attachments or ())
+            return ToolResultBlock(part.call_id, part.tool, state.output, files=files)
+        case Failed():
+            return ToolResultBlock(part.call_id, part.tool, state.error, is_error=True)
+        case Pending() | Running():
+            return ToolResultBlock(part.call_id, part.tool, INTERRUPTED, is_error=True)
+        case _:
+            assert_never(state)
+
+
+def remind(history: Sequence[MessageWithParts], agent: Agent, step: int) -> list[MessageWithParts]:
+    """A copy of the conversation with the reminders for this request."""
+    reminded = _with_mode(history, agent)
+    return _wrapped(reminded) if step > 1 else reminded
+
+
+def _with_mode(history: Sequence[MessageWithParts], agent: Agent) -> list[MessageWithParts]:
+    """Adds the start or the end of plan mode to the newest prompt."""
+    if agent.name == "plan":
+        return _append_to_newest_prompt(history, prompt_text("plan"))
+    planned = any(isinstance(message.info, AssistantMessage) and message.info.agent == "plan" for message in history)
+    if planned and agent.name == "build":
+        return _append_to_newest_prompt(history, prompt_text("build-switch"))
+    return list(history)
+
+
+def _append_to_newest_prompt(history: Sequence[MessageWithParts], text: str) -> list[MessageWithParts]:
+    changed = list(history)
+    position = next(position for position in range(len(changed) - 1, -1, -1) if isinstance(changed[position].info, UserMessage))
+    message = changed[position]
+    part = TextPart(
+        id=ids.ascending("part"), session_id=message.info.session_id, message_id=message.info.id, text=text, synthetic=True
+    )
+    changed[position] = _with_parts(message, [*message.parts, part])
+    return changed
+
+
+def _wrapped(history: list[MessageWithParts]) -> list[MessageWithParts]:
+    """Wraps prompts that arrived during the turn, so that the model continues its task as well."""
+    finished = max((position for position, message in enumerate(history) if _is_finished(message)), default=None)
+    if finished is None:
+        return history
+    return [
+        _with_parts(message, [_wrap(part) for part in message.parts])
+        if position > finished and isinstance(message.info, UserMessage)
+        else message
+        for position, message in enumerate(history)
+    ]
+
+
+def _is_finished(message: MessageWithParts) -> bool:
+    return isinstance(message.info, AssistantMessage) and message.info.finish is not None
+
+
+def _wrap(part: Part) -> Part:
+    if not isinstance(part, TextPart) or part.synthetic or part.ignored or not part.text.strip():
+        return part
+    text = (
+        "<system-reminder>\nWhile you were working the user wrote:\n"
+        f"{part.text}\n\nTake this into account and carry on with your task.\n</system-reminder>"
+    )
+    return part.model_copy(update={"text": text})
+
+
+def _with_parts(message: MessageWithParts, parts: list[Part]) -> MessageWithParts:
+    return MessageWithParts.model_construct(info=message.info, parts=parts)

@@ -1,0 +1,208 @@
+"""How full a model's window is, by the provider's count or an estimate. Pure."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, assert_never
+
+import orjson
+
+from app.project.config.flags import Flags
+from app.providers.base import (
+    FileBlock,
+    ModelMessage,
+    ModelRequest,
+    ReasoningBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolTurn,
+    UserTurn,
+)
+from app.providers.options import OUTPUT_TOKEN_MAX, call_options
+from app.schema.message import AssistantMessage, MessageWithParts, UserMessage
+from app.schema.model import Agent, Model
+from app.schema.part import Tokens
+from app.turn.context.history import to_model_messages
+from app.workspace.instance import Instance
+
+
+def compacts_automatically(instance: Instance) -> bool:
+    """Whether conversations are compacted automatically."""
+    return instance.config.compaction.auto is not False
+
+
+def usable_tokens(instance: Instance, model: Model) -> int | None:
+    """The tokens that a request may have; None if the model's window is unknown."""
+    limit, wanted = model.limit, instance.config.compaction.reserved or 0
+    if not limit.context or limit.input:
+        return max(limit.input - wanted, 1) if limit.input else None
+    reserved = max(output_cap(model, instance.flags), wanted)
+    # Local models are often configured with an answer as long as their window: that would leave no room for a question.
+    return limit.context - reserved if reserved < limit.context else limit.context // 2
+
+
+def is_overflow(instance: Instance, model: Model, used: int) -> bool:
+    """Whether the next request could go over what the model takes, its answer included, after `used` tokens."""
+    usable = usable_tokens(instance, model)
+    return compacts_automatically(instance) and usable is not None and used > usable
+
+
+def used_tokens(answer: AssistantMessage, history: Sequence[MessageWithParts], model: Model) -> int:
+    """What the conversation held after its newest finished answer."""
+    used = counted(answer.tokens)
+    return used if used is not None else estimate_messages(to_model_messages(history, model))
+
+
+CHARACTERS_PER_TOKEN = 4
+DENSE_CHARACTERS_PER_TOKEN = 1.5
+"""For Chinese, Japanese and Korean: a token has one or two characters."""
+
+FILE_TOKENS = 1_500
+"""For an image or a page of a document. Providers' counts depend little on the size in bytes."""
+
+_DENSE = r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+"""Compiled with the first text that is not plain ASCII: it is a long one."""
+
+_Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
+
+
+def estimate(text: str) -> int:
+    dense = len(re.findall(_DENSE, text)) if not text.isascii() else 0
+    return round((len(text) - dense) / CHARACTERS_PER_TOKEN + dense / DENSE_CHARACTERS_PER_TOKEN)
+
+
+def estimate_request(request: ModelRequest) -> int:
+    texts = [*request.system, *map(_offered, request.tools)]
+    return sum(map(estimate, texts)) + estimate_messages(request.messages)
+
+
+def estimate_messages(messages: Iterable[ModelMessage]) -> int:
+    return sum(_estimate_block(block) for message in messages for block in message.content)
+
+
+def _estimate_block(block: _Block) -> int:
+    match block:
+        case TextBlock(text) | ReasoningBlock(text):
+            return estimate(text)
+        case FileBlock():
+            return FILE_TOKENS
+        case ToolCallBlock():
+            return estimate(block.tool) + estimate(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS).decode())
+        case ToolResultBlock():
+            return estimate(block.text) + FILE_TOKENS * len(block.files)
+        case _:
+            assert_never(block)
+
+
+def _offered(tool: ToolSpec) -> str:
+    return f"{tool.id} {tool.description} {orjson.dumps(tool.parameters).decode()}"
+
+
+def counted(tokens: Tokens) -> int | None:
+    """The tokens of the conversation after an answer, by the provider's count; None if the provider does not count."""
+    sent = tokens.input + tokens.cache.read
+    return sent + tokens.output if sent else None
+
+
+def request_options(instance: Instance, model: Model, agent: Agent, user: UserMessage, *, small: bool = False) -> dict[str, Any]:
+    """`small`: a side task such as a title."""
+    options = call_options(
+        model,
+        agent,
+        user.variant,
+        small=small,
+        session_id=user.session_id,
+        flags=instance.flags,
+        provider_options=instance.models.connected[model.provider_id].options,
+        origin={
+            "project": instance.location.project_id,
+            "session": user.session_id,
+            "request": user.id,
+            "client": instance.flags.client,
+        },
+    )
+    return asdict(options)
+
+
+def output_cap(model: Model, flags: Flags) -> int:
+    """The tokens reserved for the answer."""
+    cap = flags.experimental_output_token_max or OUTPUT_TOKEN_MAX
+    return min(model.limit.output, cap) or cap
+
+
+Messages = tuple[ModelMessage, ...]
+
+LONG_OUTPUT_TOKENS = 500
+SHORT_OUTPUT_TOKENS = 100
+LEFT_OUT = "[The beginning of this conversation does not fit and is left out.]"
+_CUT = "\n[… left out …]\n"
+
+
+def shortened(messages: Messages, room: int) -> Messages:
+    """Shortens the conversation to about `room` tokens. Removes first what matters least for a summary: attached files, then the
+    middle of long tool outputs, then the oldest messages except for the user's texts."""
+    steps: tuple[Callable[[Messages], Messages], ...] = (
+        _without_files,
+        partial(_with_outputs_cut, LONG_OUTPUT_TOKENS),
+        partial(_with_outputs_cut, SHORT_OUTPUT_TOKENS),
+    )
+    for shorten in steps:
+        if estimate_messages(messages) <= room:
+            return messages
+        messages = shorten(messages)
+    return messages if estimate_messages(messages) <= room else _newest(messages, room)
+
+
+def _without_files(messages: Messages) -> Messages:
+    return tuple(_without_files_in(message) for message in messages)
+
+
+def _without_files_in(message: ModelMessage) -> ModelMessage:
+    match message:
+        case UserTurn(content):
+            return UserTurn(tuple(_named(block) if isinstance(block, FileBlock) else block for block in content))
+        case ToolTurn(content):
+            return ToolTurn(tuple(replace(result, files=()) for result in content))
+        case _:
+            return message
+
+
+def _named(file: FileBlock) -> TextBlock:
+    return TextBlock(f"[A file was attached here: {file.filename or 'without a name'}, {file.mime}]")
+
+
+def _with_outputs_cut(tokens: int, messages: Messages) -> Messages:
+    def cut(result: ToolResultBlock) -> ToolResultBlock:
+        return replace(result, text=cut_middle(result.text, tokens))
+
+    return tuple(ToolTurn(tuple(map(cut, one.content))) if isinstance(one, ToolTurn) else one for one in messages)
+
+
+def cut_middle(text: str, tokens: int) -> str:
+    """The text's beginning and end, in about `tokens` tokens."""
+    size = estimate(text)
+    if size <= tokens:
+        return text
+    half = len(text) * tokens // size // 2
+    return text[:half] + _CUT + text[len(text) - half :]
+
+
+def _newest(messages: Messages, room: int) -> Messages:
+    """As many of the newest messages as fit, preceded by the user's texts of the others."""
+    for_the_rest = room // 4
+    start, left = len(messages), room - for_the_rest
+    while start and (size := estimate_messages(messages[start - 1 : start])) <= left:
+        start, left = start - 1, left - size
+    while start < len(messages) and isinstance(messages[start], ToolTurn):
+        start += 1
+    earlier = cut_middle(_user_texts(messages[:start]), for_the_rest)
+    beginning = f"{LEFT_OUT} In it the user said:\n\n{earlier}" if earlier else LEFT_OUT
+    return (UserTurn((TextBlock(beginning),)), *messages[start:])
+
+
+def _user_texts(messages: Sequence[ModelMessage]) -> str:
+    turns = [message for message in messages if isinstance(message, UserTurn)]
+    return "\n\n".join(block.text for turn in turns for block in turn.content if isinstance(block, TextBlock))

@@ -1,0 +1,181 @@
+"""Prompts of the second API: admitted to a session, once however often they are sent, and begun unless told otherwise."""
+
+import mimetypes
+from urllib.parse import unquote, urlsplit
+
+from app.permissions.service import PermissionCheck, Permissions
+from app.schema.base import Metadata, PermissionID, Wire
+from app.schema.errors import BadRequest, Conflict
+from app.schema.message import PromptInput, UserMessage
+from app.schema.part import AgentPartInput, FilePartInput, FileSource, PartInput, SourceText, TextPartInput
+from app.schema.permission import Action, CallRef, PermissionRequest, PermissionV2Source
+from app.schema.session import DEFAULT_VARIANT, Session
+from app.schema.timeline import (
+    PromptAgentAttachment,
+    PromptFile,
+    PromptFileAttachment,
+    PromptSource,
+    PromptV2,
+    SentPrompt,
+    SessionInputAdmitted,
+    SessionPromptInput,
+)
+from app.sessions.live import LiveSessions
+from app.sessions.rows import PromptedSession, model_of_session
+from app.sessions.timeline.service import Admission, Timeline
+from app.turn import hooks
+from app.turn.intake.prompt_queue import PromptQueue
+from app.turn.intake.prompts import AcceptedPrompt, Prompts
+from app.turn.intake.user_message import default_model_of
+from app.util import ids
+from app.workspace.agents.definitions import default_agent, find
+from app.workspace.agents.definitions import find as find_agent
+from app.workspace.instance import Instance
+
+
+class Admissions:
+    def __init__(self, live: LiveSessions, prompts: Prompts, queue: PromptQueue, timeline: Timeline) -> None:
+        self._live = live
+        self._store = live.store
+        self._prompts = prompts
+        self._queue = queue
+        self._timeline = timeline
+
+    async def admit(self, instance: Instance, session_id: str, wanted: SessionPromptInput) -> SessionInputAdmitted:
+        """Raises what `Prompts.accept` raises; Conflict for an id that is used for something else."""
+        prompted = await self._store.session_to_prompt(session_id)
+        message_id = wanted.id or ids.ascending("message")
+        before = await self._timeline.head()
+        prompt = await self._prompt(instance, prompted, message_id, wanted)
+        try:
+            await self._accept(instance, prompted, prompt, wanted)
+        except BadRequest as wrong:
+            raise _in_words_of_this_api(wrong) from None
+        admission = await self._timeline.admission(session_id, message_id, before)
+        if wanted.id is not None and admission.delivery != wanted.delivery:
+            raise Conflict(f"Message {message_id} was sent with delivery {admission.delivery}. Use a new id for a new message.")
+        return _admitted(session_id, message_id, wanted, admission)
+
+    async def _accept(
+        self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, wanted: SessionPromptInput
+    ) -> None:
+        session_id = prompted.session.id
+        if wanted.delivery == "queue" and (wanted.resume or self._live.get(session_id).is_unfinished):
+            accepted = await self._queue.accept(instance, prompted, prompt.model_copy(update={"when_busy": "queue"}))
+        else:
+            told = prompt.model_copy(update={"no_reply": None if wanted.resume else True})
+            accepted = await self._prompts.accept(instance, prompted, told)
+        if isinstance(accepted, AcceptedPrompt) and accepted.run is not None:
+            self._prompts.answer_later(session_id, accepted)
+
+    async def _prompt(
+        self, instance: Instance, prompted: PromptedSession, message_id: str, wanted: SessionPromptInput
+    ) -> PromptInput:
+        """With the session's agent and model; of a prompt that was sent before, with those that it got then."""
+        session = prompted.session
+        known = await self._known(session.id, message_id)
+        parts = prompt_parts(wanted.prompt)
+        if known is not None:
+            return PromptInput(message_id=message_id, agent=known.agent, model=known.model, variant=known.variant, parts=parts)
+        agent = find_agent(instance.agents, session.agent) if session.agent else default_agent(instance.agents, instance.config)
+        model = model_of_session(session) or agent.model or prompted.last_model or default_model_of(instance)
+        variant = session.model.variant if session.model and session.model.variant != DEFAULT_VARIANT else None
+        return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
+
+    async def _known(self, session_id: str, message_id: str) -> UserMessage | None:
+        """Stored, or in the queue."""
+        messages = await self._timeline.stored_prompts(session_id, message_id)
+        return next((message.info for message in messages if isinstance(message.info, UserMessage)), None)
+
+
+def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
+    """What is called `parts` in the first API: the files, as text and agents cannot be wrong."""
+    [issue] = wrong.issues
+    return BadRequest(wrong.message, ["prompt", "files"], wrong.received) if issue["path"] == ["parts"] else wrong
+
+
+def prompt_parts(prompt: SentPrompt) -> list[PartInput]:
+    files = [_file_part(file) for file in prompt.files or ()]
+    agents = [AgentPartInput(name=agent.name, source=_text(agent.source)) for agent in prompt.agents or ()]
+    return [TextPartInput(text=prompt.text), *files, *agents]
+
+
+def _file_part(file: PromptFile) -> FilePartInput:
+    source = _text(file.source)
+    return FilePartInput(
+        mime=mime_of(file),
+        filename=file.name,
+        description=file.description,
+        url=file.uri,
+        source=FileSource(text=source, path=file.name or unquote(urlsplit(file.uri).path)) if source else None,
+    )
+
+
+def mime_of(file: PromptFile) -> str:
+    """What a data URI says, or the name's end."""
+    if file.mime:
+        return file.mime
+    if file.uri.startswith("data:"):
+        return file.uri[len("data:") :].partition(",")[0].partition(";")[0] or "text/plain"
+    guessed = mimetypes.guess_type(unquote(urlsplit(file.uri).path))[0] or ""
+    return guessed if guessed.startswith(_NOT_TEXT) else "text/plain"
+
+
+_NOT_TEXT = ("image/", "audio/", "video/", "application/pdf")
+"""All else is read as text."""
+
+
+def _text(source: PromptSource | None) -> SourceText | None:
+    return SourceText(value=source.text, start=source.start, end=source.end) if source else None
+
+
+def _admitted(session_id: str, message_id: str, wanted: SessionPromptInput, admission: Admission) -> SessionInputAdmitted:
+    return SessionInputAdmitted(
+        admitted_seq=admission.admitted_seq,
+        id=message_id,
+        session_id=session_id,
+        prompt=_prompt(wanted.prompt),
+        delivery=admission.delivery,
+        time_created=admission.time,
+        promoted_seq=admission.promoted_seq,
+    )
+
+
+def _prompt(sent: SentPrompt) -> PromptV2:
+    files = [PromptFileAttachment(**{**file.model_dump(), "mime": mime_of(file)}) for file in sent.files or ()]
+    agents: list[PromptAgentAttachment] = sent.agents or []
+    return PromptV2(text=sent.text, files=files or None, agents=agents or None)
+
+
+class ClientPermission(Wire):
+    """`resources` are what rules match, `save` the patterns that a reply of `always` approves. `agent`: whose rules count, the
+    session's if absent."""
+
+    id: PermissionID | None = None
+    action: str
+    resources: list[str]
+    save: list[str] = []
+    metadata: Metadata = {}
+    source: PermissionV2Source | None = None
+    agent: str | None = None
+
+
+async def ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
+    """The request's id and what the rules say. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
+    name = wanted.agent or session.agent
+    agent = find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
+    call = wanted.source
+    request = PermissionRequest(
+        id=wanted.id or ids.ascending("permission"),
+        session_id=session.id,
+        permission=wanted.action,
+        patterns=wanted.resources,
+        metadata=wanted.metadata,
+        always=wanted.save,
+        tool=CallRef(message_id=call.message_id, call_id=call.call_id) if call else None,
+        unattended=True,
+    )
+    ruleset = [*agent.permission, *(session.permission or [])]
+    decision = hooks.permission_decision(instance.extensions.hooks)
+    check = PermissionCheck(instance.location, request, ruleset, plugin_decision=decision, owner=session.owner or "")
+    return request.id, await permissions.ask_unattended(check)

@@ -1,0 +1,376 @@
+"""A file in a prompt: read for the model when it is text or a directory, embedded when it is an image or another binary."""
+
+import asyncio
+import base64
+import mimetypes
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, assert_never
+from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsplit
+
+import orjson
+
+from app.permissions.pending.editor_files import EditorFiles
+from app.permissions.question.service import QuestionRejected
+from app.permissions.rules import evaluate
+from app.schema.errors import BadRequest, unknown
+from app.schema.event import ErrorOfSession, EventSessionError
+from app.schema.message import UserMessage
+from app.schema.part import (
+    AgentPart,
+    AgentPartInput,
+    FileContent,
+    FilePart,
+    FilePartInput,
+    Part,
+    PartInput,
+    ResourceSource,
+    SubtaskPart,
+    SubtaskPartInput,
+    TextPart,
+    TextPartInput,
+)
+from app.schema.permission import Answer, QuestionInfo
+from app.schema.project import FileErrors
+from app.schema.session import Todo
+from app.sessions.store import Store
+from app.tools.base import (
+    EditorText,
+    FileFormatter,
+    LanguageQuestion,
+    SubagentRequest,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolPermission,
+    ToolResult,
+)
+from app.tools.builtin.find import ListParameters, ListTool
+from app.tools.builtin.read import ReadParameters, ReadTool
+from app.tools.mcp.values import McpFailure
+from app.tools.text_file import FileTimes, Stamp
+from app.tools.truncation import OutputStore
+from app.util import ids
+from app.util.project_files import DirectoryReplaced, path_of
+from app.workspace.instance import Instance
+
+MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
+
+
+class UnattendedHost:
+    """The host of a tool that the server runs on input from the user: everything is allowed, progress is ignored."""
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        return None
+
+    async def approved_directories(self) -> list[Path]:
+        return []
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        return None
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        raise QuestionRejected()
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        raise ToolError("No subagent can be run here")
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        raise ToolError("No other tool can be called here")
+
+    async def todos(self) -> list[Todo]:
+        return []
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        raise ToolError("There is no todo list here")
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return {}
+
+    async def file_edited(self, path: Path) -> None:
+        return None
+
+    async def editor(self) -> EditorText | None:
+        return None
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return []
+
+    async def file_read(self, path: Path) -> None:
+        return None
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _AttachedFile:
+    """A file part on its way into a message."""
+
+    instance: Instance
+    message: UserMessage
+    input: FilePartInput
+    id: str
+
+    def part(self, **changes: Any) -> FilePart:
+        return self._file(self.input.model_copy(update=changes), self.id)
+
+    def extra(self, file: FileContent) -> FilePart:
+        return self._file(file.model_copy(update={"filename": file.filename or self.input.filename}), ids.ascending("part"))
+
+    def _file(self, file: FileContent, part_id: str) -> FilePart:
+        content = file.model_dump(exclude={"id"})
+        return FilePart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, **content)
+
+    def text(self, text: str) -> TextPart:
+        """What the model reads; people see the file part."""
+        part_id = ids.ascending("part")
+        return TextPart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, text=text, synthetic=True)
+
+    def called(self, tool: str, arguments: dict[str, Any]) -> TextPart:
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return self.text(f"The {tool} tool was called with this input: {orjson.dumps(given).decode()}")
+
+    def context(self, editors: EditorFiles) -> ToolContext:
+        """The user named the file, so reading it needs no permission."""
+        model = self.instance.models.find(self.message.model)
+        return ToolContext(
+            session_id=self.message.session_id,
+            message_id=self.message.id,
+            call_id=self.id,
+            agent=self.instance.agents[self.message.agent],
+            model=model,
+            sandbox_workspace=self.instance.sandbox_workspace,
+            host=_PromptHost(editors, self.message.session_id),
+            bypass_directory_check=True,
+        )
+
+
+class _PromptHost(UnattendedHost):
+    """A file of a prompt is what the user sees of it."""
+
+    def __init__(self, editors: EditorFiles, session_id: str) -> None:
+        self._editors = editors
+        self._session_id = session_id
+
+    async def editor(self) -> EditorText | None:
+        return partial(self._editors.text, self._session_id) if self._editors.has_editor(self._session_id) else None
+
+
+class PromptParts:
+    def __init__(
+        self,
+        store: Store,
+        read: ReadTool,
+        listing: ListTool,
+        times: FileTimes,
+        outputs: OutputStore,
+        editors: EditorFiles,
+    ) -> None:
+        self._store = store
+        self._read = read
+        self._list = listing
+        self._times = times
+        self._outputs = outputs
+        self._editors = editors
+
+    async def of(self, instance: Instance, message: UserMessage, part: PartInput) -> Sequence[Part]:
+        identity = {"session_id": message.session_id, "message_id": message.id}
+        content = part.model_dump(exclude={"id"})
+        part_id = part.id or ids.ascending("part")
+        match part:
+            case TextPartInput():
+                return [TextPart(id=part_id, **identity, **content)]
+            case SubtaskPartInput():
+                return [SubtaskPart(id=part_id, **identity, **content)]
+            case AgentPartInput():
+                return [AgentPart(id=part_id, **identity, **content), _mention(instance, message, part)]
+            case FilePartInput():
+                return await self._of_file(_AttachedFile(instance, message, part, part_id), part)
+            case _:
+                assert_never(part)
+
+    async def _of_file(self, file: _AttachedFile, part: FilePartInput) -> list[Part]:
+        """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file is not there."""
+        if isinstance(part.source, ResourceSource):
+            return await self._of_resource(file, part.source)
+        url = _split(part.url)
+        if url.scheme == "file":
+            return await self._of_path(file, Path(unquote(url.path)), url)
+        if url.scheme == "data" and part.mime == "text/plain":
+            return [file.called("read", {"filePath": part.filename}), file.text(data_text(part.url)), file.part()]
+        return [file.part()]
+
+    async def _of_resource(self, file: _AttachedFile, source: ResourceSource) -> list[Part]:
+        """What an MCP server holds, read by it."""
+        called = file.text(f"The resource {file.input.filename or source.uri} ({source.uri}) was read from {source.client_name}")
+        try:
+            content = await file.instance.extensions.mcp.resource(source.client_name, source.uri)
+        except McpFailure as failure:
+            return [called, self._failed(file, failure)]
+        outputs = self._outputs.within(file.instance.config.tool_output)
+        bounded = [await outputs.bound(text, may_delegate=False) for text in content.texts]
+        binary = [file.text(f"[Binary content of type {found.mime}]") for found in content.files]
+        return [called, *(file.text(one.text) for one in bounded), *binary, *_stored_resource(file, content.files)]
+
+    async def _of_path(self, file: _AttachedFile, path: Path, url: SplitResult) -> list[Part]:
+        embeds = file.input.mime != "text/plain"
+        status, data = await asyncio.to_thread(_look, file, path, embeds)
+        if stat.S_ISDIR(status.st_mode):
+            return await self._directory(file, path)
+        if embeds:
+            return self._embedded(file, path, status, data)
+        return await self._text(file, path, await self._lines(file, path, url.query))
+
+    async def _lines(self, file: _AttachedFile, path: Path, query: str) -> tuple[int | None, int | None]:
+        """`line_range` of the query, or, where that is one line that a symbol of the file begins at, of all of the symbol."""
+        offset, limit = line_range(query)
+        servers = file.instance.extensions.language_servers
+        if offset is None or limit != 1 or not servers.is_for(path):
+            return offset, limit
+        with suppress(BadRequest):  # too long to be asked about
+            text = (await asyncio.to_thread(_look, file, path, True))[1].decode("utf-8", "replace")
+            limit = await servers.symbol_length(path, text, offset) or limit
+        return offset, limit
+
+    async def _directory(self, file: _AttachedFile, path: Path) -> list[Part]:
+        called = file.called("list", {"path": str(path)})
+        result = await self._run(file, self._list, ListParameters(path=str(path)))
+        if isinstance(result, TextPart):
+            return [called, result]
+        return [called, file.text(result.output), file.part(mime="application/x-directory")]
+
+    async def _text(self, file: _AttachedFile, path: Path, lines: tuple[int | None, int | None]) -> list[Part]:
+        offset, limit = lines
+        called = file.called("read", {"filePath": str(path), "offset": offset, "limit": limit})
+        result = await self._run(file, self._read, ReadParameters(file_path=str(path), offset=offset, limit=limit))
+        if isinstance(result, TextPart):
+            return [called, result]
+        files = [file.extra(attachment) for attachment in result.attachments] or [file.part()]
+        return [called, file.text(result.output), *files]
+
+    def _embedded(self, file: _AttachedFile, path: Path, status: os.stat_result, data: bytes) -> list[Part]:
+        mime = file.input.mime or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        self._times.record(file.message.session_id, path, Stamp.of(status))
+        url = f"data:{mime};base64,{base64.b64encode(data).decode()}"
+        return [file.called("read", {"filePath": str(path)}), file.part(url=url)]
+
+    async def _run(self, file: _AttachedFile, tool: Tool[Any], arguments: Any) -> ToolResult | TextPart:
+        """The result, or the failure as text for the model; the prompt goes on without the file."""
+        try:
+            return await tool.execute(arguments, file.context(self._editors))
+        except (ToolError, OSError) as error:
+            return self._failed(file, error)
+
+    def _failed(self, file: _AttachedFile, error: Exception) -> TextPart:
+        session_id = file.message.session_id
+        event = EventSessionError(properties=ErrorOfSession(session_id=session_id, error=unknown(str(error))))
+        self._store.post(session_id, file.instance.location.directory, lambda tx: tx.announce(event))
+        return file.text(f"Reading {file.input.filename or file.input.url} failed: {error}")
+
+
+def _stored_resource(file: _AttachedFile, binaries: Sequence[FileContent]) -> list[FilePart]:
+    """One that is text stands in the message for people to see, as the model has read it; the model is sent the others."""
+    if not binaries:
+        return [file.part(mime="text/plain")]
+    first, *others = binaries
+    return [file.part(mime=first.mime, url=first.url), *map(file.extra, others)]
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        split = urlsplit(url)
+    except ValueError as error:
+        raise BadRequest(f"The url of a file part cannot be read: {error}", ["parts", "url"], url) from error
+    if not split.scheme:
+        raise BadRequest("The url of a file part needs a scheme, as file:///path has", ["parts", "url"], url)
+    return split
+
+
+def line_range(query: str) -> tuple[int | None, int | None]:
+    """`start=2&end=3` (lines from 1, both included) → (lines to skip, lines to read)."""
+    values = parse_qs(query)
+    start, end = (_line_number(values.get(name, [""])[0]) for name in ("start", "end"))
+    if start is None:
+        return None, None
+    offset = max(start - 1, 0)
+    return offset, None if end is None else max(end - offset, 1)
+
+
+def _line_number(text: str) -> int | None:
+    """No file has a line whose number is longer than that."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+def data_text(url: str) -> str:
+    """What a `data:` URL of text says. Raises BadRequest for what is not base64 although it says so."""
+    head, _, payload = url.partition(",")
+    raw = unquote_to_bytes(payload)
+    if not head.endswith(";base64"):
+        return raw.decode("utf-8", "replace")
+    standard = raw.translate(bytes.maketrans(b"-_", b"+/"))
+    try:
+        return base64.b64decode(standard + b"=" * (-len(standard) % 4)).decode("utf-8", "replace")
+    except ValueError as error:
+        raise BadRequest(f"The data of a file part is not base64: {error}", ["parts", "url"], url) from error
+
+
+def _look(file: _AttachedFile, path: Path, embeds: bool) -> tuple[os.stat_result, bytes]:
+    """Judged by where it is when it is open: its name may lead elsewhere each time. Raises BadRequest for what is not the user's
+    or cannot be attached. The bytes are those of a file that is embedded."""
+    try:
+        _require_visible(file, path, path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # a FIFO would wait for a writer
+    except (OSError, ValueError) as error:
+        raise BadRequest(f"There is no file {path} that can be read: {error}", ["parts"], file.input.url) from error
+    try:
+        _require_visible(file, path, path_of(descriptor))
+        _require_in_place(file)
+        status = os.fstat(descriptor)
+        data = _read_bounded(descriptor, path) if embeds and not stat.S_ISDIR(status.st_mode) else b""
+        return status, data
+    finally:
+        os.close(descriptor)
+
+
+def _require_visible(file: _AttachedFile, path: Path, place: Path | str) -> None:
+    if file.instance.hides(place):
+        raise BadRequest(f"{path} is outside the directories that you may work in", ["parts"], file.input.url)
+
+
+def _require_in_place(file: _AttachedFile) -> None:
+    """A file of the project may be another directory's by now."""
+    for directory in file.instance.sandbox_workspace.directories():
+        if not directory.is_in_place():
+            raise BadRequest(f"{directory.path}: {DirectoryReplaced(directory.path).strerror}", ["parts"], file.input.url)
+
+
+def _read_bounded(descriptor: int, path: Path) -> bytes:
+    """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise BadRequest(f"{path} is not a regular file", ["parts"])
+    try:
+        with open(descriptor, "rb", closefd=False) as opened:
+            data = opened.read(MAX_EMBEDDED_BYTES + 1) or b""
+    except OSError as error:
+        raise BadRequest(f"{path} cannot be read: {error.strerror}", ["parts"]) from error
+    if len(data) > MAX_EMBEDDED_BYTES:
+        raise BadRequest(f"{path} is larger than {MAX_EMBEDDED_BYTES // 2**20} MiB and cannot be attached", ["parts"])
+    return data
+
+
+def _mention(instance: Instance, message: UserMessage, part: AgentPartInput) -> TextPart:
+    """Naming an agent asks the model to give it the task."""
+    caller = instance.agents[message.agent]
+    refused = evaluate("task", part.name, caller.permission).action == "deny"
+    hint = " The user named it, so you may use it although your rules say otherwise." if refused else ""
+    text = f" Use the message above to write a prompt for the subagent {part.name} and call the task tool with it.{hint}"
+    return TextPart(id=ids.ascending("part"), session_id=message.session_id, message_id=message.id, text=text, synthetic=True)

@@ -1,0 +1,308 @@
+"""Prompts that wait for a turn of their own: stored in a queue, each started when its session is idle.
+
+Until its turn begins, a queued prompt is no message of its session. It leaves the queue in the transaction that stores the
+message, so that of several servers one begins it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.record.engine import StorageError
+from app.record.repositories import work_rows
+from app.schema.errors import Conflict, NotFound, ServiceError, SessionBusy
+from app.schema.message import MessagePath, MessageWithParts, PromptInput, QueuedPrompt, QueuedTime
+from app.sessions.live import LiveSession, LiveSessions, WorkKind
+from app.sessions.rows import PromptedSession
+from app.sessions.session_tx import NotQueued, SessionTx
+from app.sessions.store import Store
+from app.turn import ends
+from app.turn.intake.prompts import AcceptedPrompt, Prompts
+from app.turn.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, renewed
+from app.turn.runs.turns import NoAnswer
+from app.util import clock, ids
+from app.util.project_files import HeldDirectory
+from app.util.tasks import FailureLog, TaskSet, every
+from app.workspace.instance import Instance
+from app.workspace.instances import Instances
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 3.0
+"""Between two looks for queues that no server works on."""
+RETRY_SECONDS = 0.25
+LONGEST_RETRY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A prompt in the queue whose answer is waited for here; `started` is done when its turn begins, on whatever server, or it is
+    known that none will. `row`: as it was sent here. `directory`: the one that it was accepted for."""
+
+    session_id: str
+    row: Mapping[str, Any]
+    directory: HeldDirectory | None = None
+    started: asyncio.Future[AcceptedPrompt] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def refuse(self, error: ServiceError) -> None:
+        if not self.started.done():
+            self.started.set_exception(error)
+            self.started.exception()  # nobody may wait for it
+
+
+class PromptQueue:
+    def __init__(
+        self, store: Store, prompts: Prompts, intake: Intake, live: LiveSessions, instances: Instances, most: int
+    ) -> None:
+        """`most` prompts wait in one session."""
+        self._store = store
+        self._prompts = prompts
+        self._intake = intake
+        self._live = live
+        self._leases = live.leases
+        self._instances = instances
+        self._most = most
+        self._waiting: dict[str, Waiting] = {}
+        """By the row's id."""
+        self._watching = TaskSet()
+        self._working = TaskSet()
+        self._seen: set[tuple[str, int]] = set()
+        """What waited at the last look."""
+
+    async def accept(self, instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> AcceptedPrompt | Waiting:
+        """The prompt begins now when the session is idle, else it waits. Raises what `Prompts.accept` raises."""
+        session_id = prompted.session.id
+        prepared = await self._intake.prepare(instance, prompted, prompt)
+        if prepared.message is None or not await self._rows(session_id):
+            with suppress(SessionBusy):
+                return await self._prompts.accept_prepared(instance, session_id, prepared)
+        assert prepared.message is not None, "a message that is stored waits for nobody"
+        row = _row(instance, prepared, prepared.message)
+        waiting = await self._enqueue(session_id, row, instance.sandbox_workspace.directories()[-1])
+        self._work_on(session_id)
+        return waiting
+
+    async def _enqueue(self, session_id: str, row: Mapping[str, Any], directory: HeldDirectory) -> Waiting:
+        """A message with an id is queued once, however often it is sent."""
+
+        def enqueue(tx: SessionTx) -> str:
+            queued = work_rows.queued_prompts(tx.connection, session_id)
+            if (same := _same(queued, row)) is not None:
+                return str(same.id)
+            if len(queued) >= self._most:
+                raise TooManyPrompts(session_id, self._most)
+            tx.enqueue_prompt(row)
+            return str(row["id"])
+
+        waiting = self._waiting[row["id"]] = Waiting(session_id, row, directory)
+        try:
+            queued_id = await self._store.write(session_id, row["directory"], enqueue)
+        except BaseException:
+            del self._waiting[row["id"]]
+            raise
+        if queued_id == row["id"]:
+            return waiting
+        del self._waiting[row["id"]]
+        return self._waiting.setdefault(queued_id, Waiting(session_id, row))
+
+    async def list(self, session_id: str) -> list[QueuedPrompt]:
+        """In the order of their turns."""
+        await self._store.session_json(session_id)
+        return [_queued(row) for row in await self._rows(session_id) if _read(row) is not None]
+
+    async def remove(self, session_id: str, queued_id: str) -> None:
+        """Raises NotFound, also for a prompt whose turn has started."""
+        session = await self._store.session(session_id)
+        await self._intake.dequeue(session_id, session.directory, queued_id)
+        self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
+
+    async def all_answered(self, session_id: str) -> None:
+        """Returns when the session is idle, on whatever server, and nothing waits in its queue. Raises NotFound."""
+        await self._store.session_json(session_id)
+        while True:
+            await self._live.get(session_id).idle()
+            await self._leases.free_elsewhere(session_id)
+            if not await self._rows(session_id) and not await self._is_busy(session_id):
+                return
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _is_busy(self, session_id: str) -> bool:
+        """Asked after the queue: a prompt that has left it is shown by the lease that its turn got in the same commit."""
+        return self._live.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
+
+    async def answer(self, waiting: Waiting) -> bytes:
+        """The JSON of the message that answers, when its turn has come and ended."""
+        accepted = await asyncio.shield(waiting.started)
+        return await self._prompts.answer(waiting.session_id, accepted)
+
+    async def _rows(self, session_id: str) -> Sequence[Any]:
+        return await self._store.query(work_rows.queued_prompts, session_id)
+
+    # Beginning what waits.
+
+    async def resume(self) -> None:
+        """Work on the queues that were left when the only server of the database stopped."""
+        for session_id, _ in await self._store.query(work_rows.waiting_queues):
+            self._work_on(session_id)
+
+    def watch(self) -> None:
+        """From now on, until `close`: resume what other servers of the database leave. A prompt that waits at two looks is left:
+        between two turns its own server begins it at once."""
+        what = "looking for queued prompts"
+        self._watching.start(every(LOOK_SECONDS, self._look, what), what)
+
+    async def _look(self) -> None:
+        waiting = set(await self._store.query(work_rows.waiting_queues))
+        for session_id, _ in waiting & self._seen:
+            self._work_on(session_id)
+        self._seen = waiting
+
+    async def close(self) -> None:
+        """What waits stays in the queue, for the next start or another server."""
+        await self._watching.cancel()
+        await self._working.cancel()
+        for queued_id in list(self._waiting):
+            self._refuse(queued_id, NoAnswer(f"This server stops; the prompt {queued_id} stays in the queue"))
+
+    def _work_on(self, session_id: str) -> None:
+        live = self._live.get(session_id)
+        live.has_queue = True
+        if live.queue_worker is None:
+            live.queue_worker = self._working.start(self._work(live), f"queue {session_id}")
+
+    async def _work(self, live: LiveSession) -> None:
+        failures, pause = FailureLog(log, f"beginning the queued prompts of {live.id}"), RETRY_SECONDS
+        while live.has_queue:
+            live.has_queue = False
+            try:
+                await self._begin_all(live)
+                failures.worked()
+            except SessionBusy:
+                live.has_queue = True
+                await asyncio.sleep(RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001  whatever it is, the prompt was accepted
+                failures.failed(error)
+                live.has_queue = True
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+        live.queue_worker = None
+        live.forget_if_idle()
+
+    async def _begin_all(self, live: LiveSession) -> None:
+        while True:
+            await live.idle()
+            await self._leases.free_elsewhere(live.id)
+            row = next(iter(await self._rows(live.id)), None)
+            if row is None:
+                break
+            await self._begin(row)
+        for queued_id in [key for key, waiting in self._waiting.items() if waiting.session_id == live.id]:
+            if not live.has_queue:
+                await self._follow(queued_id, self._waiting[queued_id].row)
+
+    async def _follow(self, queued_id: str, row: Mapping[str, Any]) -> None:
+        """It has left the queue, for a turn on another server or because it was removed. A message that the client has named is
+        found, as when it is sent again."""
+        left = NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server")
+        if row["message_id"] is None:
+            return self._refuse(queued_id, left)
+        try:
+            instance = await self._instances.get(row["directory"], (await self._store.session(row["session_id"])).owner or "")
+            sent_again = PreparedPrompt(PromptInput.model_validate_json(row["input"]), row["input_hash"], None)
+            accepted = await self._prompts.accept_prepared(instance, row["session_id"], sent_again)
+        except NotFound:
+            return self._refuse(queued_id, left)
+        except SessionBusy:
+            raise
+        except ServiceError as error:
+            return self._refuse(queued_id, error)
+        return self._begun(queued_id, accepted)
+
+    async def _begin(self, row: Any) -> None:
+        prepared = _read(row)
+        if prepared is None:
+            await self._intake.dequeue(row.session_id, row.directory, row.id)
+            self._refuse(row.id, NoAnswer(f"What is stored of the queued prompt {row.id} is damaged"))
+            return
+        try:
+            owner = (await self._store.session(row.session_id)).owner or ""
+            instance = await self._instances.get(row.directory, owner)
+            self._require_same_directory(row.id, instance)
+            accepted = await self._prompts.accept_prepared(instance, row.session_id, prepared, queued_id=row.id)
+        except (SessionBusy, StorageError):
+            raise
+        except NotQueued:
+            return  # another server has begun it meanwhile, or it was removed: `_follow` tells
+        except ServiceError as error:
+            await self._answer_with_error(row, prepared, error)
+        else:
+            self._begun(row.id, accepted)
+
+    def _begun(self, queued_id: str, accepted: AcceptedPrompt) -> None:
+        waiting = self._waiting.pop(queued_id, None)
+        if waiting is not None and not waiting.started.done():
+            waiting.started.set_result(accepted)
+
+    def _require_same_directory(self, queued_id: str, instance: Instance) -> None:
+        waiting = self._waiting.get(queued_id)
+        if waiting and waiting.directory not in (None, instance.sandbox_workspace.directories()[-1]):
+            raise Conflict(f"{waiting.directory.path} is another directory than when the prompt was accepted. Nothing was done.")
+
+    async def _answer_with_error(self, row: Any, prepared: PreparedPrompt, error: ServiceError) -> None:
+        """Its directory cannot be used any more, or something of the kind: it is stored with that as its answer."""
+        log.warning("the queued prompt %s of %s could not be started: %s", row.id, row.session_id, error.message)
+
+        async def store() -> None:
+            await self._intake.store_in(row.directory, row.session_id, prepared, row.id)
+            path = MessagePath(cwd=row.directory, root=row.directory)
+            await ends.answer_with(self._store, row.session_id, path, ends.of_turn(row.session_id, error))
+
+        try:
+            await self._prompts.turns.run_exclusively(row.session_id, row.directory, WorkKind.CLOSE, store, announced=True)
+        except NotFound as gone:
+            log.info("%s is deleted, with its queue: %s", row.session_id, gone.message)
+        self._refuse(row.id, error)
+
+    def _refuse(self, queued_id: str, error: ServiceError) -> None:
+        if (waiting := self._waiting.pop(queued_id, None)) is not None:
+            waiting.refuse(error)
+
+
+def _row(instance: Instance, prepared: PreparedPrompt, message: MessageWithParts) -> Mapping[str, Any]:
+    return {
+        "id": ids.ascending("queued"),
+        "session_id": message.info.session_id,
+        "message_id": prepared.input.message_id,
+        "directory": instance.location.directory,
+        "created": clock.now_ms(),
+        "input_hash": prepared.content,
+        "input": prepared.input.wire_json().decode(),
+        "message": message.wire_json().decode(),
+    }
+
+
+def _same(rows: Sequence[Any], row: Mapping[str, Any]) -> Any:
+    """The row that is this one or queues the same message; None if there is none. Raises Conflict."""
+    by_message = [one for one in rows if one.message_id is not None and one.message_id == row["message_id"]]
+    if any(one.input_hash != row["input_hash"] for one in by_message):
+        raise Conflict(f"Message {row['message_id']} waits in the queue and says something else. Use a new id for a new message.")
+    return next((one for one in rows if one.id == row["id"]), next(iter(by_message), None))
+
+
+def _queued(row: Any) -> QueuedPrompt:
+    prompt = PromptInput.model_validate_json(row.input)
+    return QueuedPrompt(id=row.id, session_id=row.session_id, time=QueuedTime(created=row.created), prompt=prompt)
+
+
+def _read(row: Any) -> PreparedPrompt | None:
+    """None for a damaged row, which must not hold up those behind it."""
+    try:
+        prompt = PromptInput.model_validate_json(row.input)
+        message = MessageWithParts.model_validate_json(row.message)
+    except ValueError as damage:
+        log.error("the queued prompt %s of %s is damaged: %s", row.id, row.session_id, damage)
+        return None
+    return PreparedPrompt(prompt, row.input_hash, message if prompt.message_id else renewed(message))

@@ -1,0 +1,278 @@
+"""Prompting a session: store the prompt and start its turn in one step, return the answer."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from app.permissions.rules import child_rules
+from app.schema.errors import NotFound, SessionBusy
+from app.schema.message import AssistantMessage, MessageWithParts, PromptInput, UserMessage
+from app.schema.model import Agent
+from app.schema.part import Completed, ModelRef, Part, Running, TextPart, TextPartInput, ToolPart
+from app.schema.permission import Rule, Ruleset
+from app.schema.session import Session
+from app.sessions.fork import new_session
+from app.sessions.live import LiveSession, LiveSessions, busy_in
+from app.sessions.rows import PromptedSession
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.tools.base import SubagentRequest, ToolError, ToolResult
+from app.turn.intake.user_message import Intake, PreparedPrompt, StoredPrompt
+from app.turn.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
+from app.turn.tool_calls import ToolRun
+from app.turn.turn_context import TurnServices
+from app.workspace.instance import Instance
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedPrompt:
+    """`run` answers it; None where no answer is wanted, or the prompt was sent before and has its answer."""
+
+    message: MessageWithParts
+    known: bool
+    run: TurnWork | None
+
+
+class Prompts:
+    """`turns` answers them; one that runs a subagent comes back here."""
+
+    def __init__(self, services: TurnServices, intake: Intake, live: LiveSessions, most_running: int = MOST_RUNNING) -> None:
+        self.turns = Turns(services, SubagentSessions(services.store, self).run, live, most_running)
+        self._store = services.store
+        self._intake = intake
+        self._live = live
+        self._leases = live.leases
+        self._background: set[asyncio.Task[bytes]] = set()
+
+    async def accept(
+        self,
+        instance: Instance,
+        prompted: PromptedSession,
+        prompt: PromptInput,
+        *,
+        rules_from_tools: bool = True,
+        nested: bool = False,
+        content: str | None = None,
+    ) -> AcceptedPrompt:
+        """Store a prompt and start the turn that answers it, or join the one that runs: no other request comes in between. Waits
+        for what changes the session's messages. What the prompt asks for wrongly is raised before anything is stored.
+
+        `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
+        `content`: as for `Intake.prepare`. Raises SessionBusy for one that must not join a turn.
+        """
+        session_id = prompted.session.id
+        prepared = await self._intake.prepare(instance, prompted, prompt, content)
+        if prompt.when_busy == "interrupt":
+            await self._interrupt(session_id, prepared)
+        return await self.accept_prepared(instance, session_id, prepared, rules_from_tools=rules_from_tools, nested=nested)
+
+    async def _interrupt(self, session_id: str, prepared: PreparedPrompt) -> None:
+        """Not the turn that answers this very prompt, which its client may have sent twice: under the lock, either it is stored
+        or its turn has not started, and what is aborted is what runs then."""
+        async with self._live.get(session_id).messages:
+            if await self._intake.is_known(session_id, prepared.input.message_id, prepared.content):
+                return
+            aborting = asyncio.create_task(self._live.abort(session_id), name=f"interrupt {session_id}")
+        await aborting
+
+    async def accept_prepared(
+        self,
+        instance: Instance,
+        session_id: str,
+        prepared: PreparedPrompt,
+        *,
+        rules_from_tools: bool = True,
+        nested: bool = False,
+        queued_id: str | None = None,
+    ) -> AcceptedPrompt:
+        """`queued_id`: it has waited in the queue, which it leaves now. Raises what `Intake.change` raises, and NotFound for a
+        known message that was deleted meanwhile."""
+        live, prompt, wants_answer = self._live.get(session_id), prepared.input, not prepared.input.no_reply
+        run: TurnWork | None = None
+
+        def start(storing: asyncio.Future[StoredPrompt]) -> None:
+            """In the moment of the commit: nothing comes in between, nor keeps the caller's cancellation from it."""
+            nonlocal run
+            if storing.exception() is not None:
+                return
+            known, lease = storing.result()
+            if lease is not None:
+                self._leases.keep(lease)
+            if wants_answer and not known:
+                run = self.turns.start(session_id, instance, nested=nested, lease=lease)
+
+        async with live.messages:
+            if prepared.message is not None and prompt.when_busy in ("reject", "queue"):
+                await self._require_idle(live)
+            location, acquire = instance.location, None
+            if wants_answer and not live.is_unfinished:  # the turn that it starts then needs no commit of its own for it
+                acquire = partial(self._leases.acquire_free, session_id=session_id, status=busy_in(location.directory))
+            change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
+            storing = self._store.post(session_id, location.directory, change)
+            storing.add_done_callback(start)
+            known = (await asyncio.shield(storing)).known
+            message = prepared.message
+            if message is None or known:
+                assert prompt.message_id is not None
+                message = await self._store.message(session_id, prompt.message_id)
+                if wants_answer and await self._is_unanswered(live, prompt.message_id):
+                    run = self.turns.start(session_id, instance, nested=nested)
+            running = live.works[0] if live.works else None
+            if isinstance(running, TurnWork) and isinstance(message.info, UserMessage):
+                running.tighten(message.info.deadline)
+        return AcceptedPrompt(message, known, run)
+
+    async def _require_idle(self, live: LiveSession) -> None:
+        if live.is_unfinished or await self._leases.is_held_elsewhere(live.id):
+            raise SessionBusy(live.id)
+
+    async def _is_unanswered(self, live: LiveSession, message_id: str) -> bool:
+        """Of one that was sent before: a run that another server has may be writing its answer."""
+        if live.works or await self._leases.is_left_to_others(live.id):
+            return True
+        return await self._store.answer_json(live.id, message_id) is None
+
+    async def answer(self, session_id: str, accepted: AcceptedPrompt) -> bytes:
+        """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
+        run, prompt_id = accepted.run, accepted.message.info.id
+        if run is not None:
+            await run.ended.wait()
+            run.require_not_fenced()
+        answered = await self._store.answer_json(session_id, prompt_id) if accepted.known else run and run.answer
+        answered = answered or await self._store.answer_json(session_id)
+        if not answered or self._live.get(session_id).unstored_end is not None:
+            raise NoAnswer(f"The prompt {prompt_id} got no answer that could be stored; see the server's log")
+        return answered
+
+    async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
+        """For a turn that waits for the answer: accept and answer. Cancelled, it aborts the session's turn."""
+        prompted = await self._store.session_to_prompt(session_id)
+        accepting = asyncio.create_task(self.accept(instance, prompted, prompt, rules_from_tools=False, nested=True))
+        try:
+            return await self.answer(session_id, await asyncio.shield(accepting))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._abort_accepted(session_id, accepting))
+            raise
+
+    async def _abort_accepted(self, session_id: str, accepting: asyncio.Task[AcceptedPrompt]) -> None:
+        """A prompt that was being accepted is stored; its answer is then that it was aborted."""
+        await asyncio.wait({accepting})
+        if accepting.exception() is None:
+            await self._live.abort(session_id)
+
+    def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
+        """Answer in the background; what goes wrong is stored with the answer."""
+        task = asyncio.create_task(self.answer(session_id, accepted))
+        self._background.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[bytes]) -> None:
+        self._background.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, NotFound):
+            log.info("a prompt got no answer: %s", error)
+        elif error is not None:
+            log.error("a prompt got no answer: %s", error)
+
+
+class SubagentSessions:
+    def __init__(self, store: Store, prompts: Prompts) -> None:
+        self._store = store
+        self._prompts = prompts
+
+    async def run(self, call: ToolRun, request: SubagentRequest) -> ToolResult:
+        agent = call.instance.agents.get(request.agent)
+        if agent is None:
+            raise ToolError(f"Unknown agent type: {request.agent} is not a valid agent type")
+        session = await self._session(call, agent, request)
+        model = agent.model or _model_of(call)
+        progress = _Progress(call, request.description, session.id, model)
+        progress.show()
+        with self._store.watching(session.id, progress.on_part):
+            answer = await self._prompt(call.instance, session.id, agent, model, request.prompt)
+        return _result(request, answer, progress.metadata())
+
+    async def _prompt(self, instance: Instance, session_id: str, agent: Agent, model: ModelRef, text: str) -> MessageWithParts:
+        off = _switched_off(agent, instance)
+        prompt = PromptInput(agent=agent.name, model=model, tools=off, parts=[TextPartInput(text=text)])
+        return MessageWithParts.model_validate_json(await self._prompts.answer_nested(instance, session_id, prompt))
+
+    async def _session(self, call: ToolRun, agent: Agent, request: SubagentRequest) -> Session:
+        if request.session_id:
+            return await self._resumed(call, request.session_id)
+        own: Ruleset = [Rule(permission=tool, pattern="*", action="deny") for tool in _switched_off(agent, call.instance)]
+        title = f"{request.description} (@{agent.name} subagent)"
+        session = new_session(call.instance.location, title, call.session.id)
+
+        def create(tx: SessionTx) -> Session:
+            above = tx.of(call.session.id).session()  # as it is now: rules that were set meanwhile hold for the child too
+            parent = [*call.agent.permission, *(above.permission or [])]
+            rules = child_rules(parent, agent.permission, own)
+            child = session.model_copy(update={"permission": rules, "owner": above.owner, "agent": agent.name})
+            tx.create(child)
+            return child
+
+        return await self._store.write(session.id, call.instance.location.directory, create)
+
+    async def _resumed(self, call: ToolRun, session_id: str) -> Session:
+        """Only a session that this one started may be taken up again: another's could have more rights."""
+        session = await self._store.session(session_id)
+        if session.parent_id != call.session.id:
+            raise ToolError(f"Session {session_id} is not a task of this conversation. Leave session_id out to start a new one.")
+        return session
+
+
+class _Progress:
+    """What the caller's part shows of the child: its tool calls so far."""
+
+    def __init__(self, call: ToolRun, title: str, session_id: str, model: ModelRef) -> None:
+        self._call = call
+        self._title = title
+        self._session_id = session_id
+        self._model = model
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    def on_part(self, part: Part) -> None:
+        if isinstance(part, ToolPart):
+            titled = part.state.title if isinstance(part.state, Running | Completed) and part.state.title else None
+            state = {"status": part.state.status, **({"title": titled} if titled else {})}
+            self._calls[part.id] = {"id": part.id, "tool": part.tool, "state": state}
+            self.show()
+
+    def show(self) -> None:
+        self._call.writer.tool_progress(self._call.part, self._title, self.metadata())
+
+    def metadata(self) -> dict[str, Any]:
+        return {
+            "summary": list(self._calls.values()),
+            "parentSessionId": self._call.session.id,
+            "sessionId": self._session_id,
+            "model": self._model.wire(),
+        }
+
+
+def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
+    """A subagent keeps no todo list of its own, gives out tasks only where its rules speak of them, and has none of the tools
+    that the configuration keeps for primary agents."""
+    may_delegate = any(rule.permission == "task" for rule in agent.permission)
+    tools = ["todowrite", "todoread", *([] if may_delegate else ["task"]), *instance.config.experimental.primary_tools]
+    return dict.fromkeys(tools, False)
+
+
+def _model_of(call: ToolRun) -> ModelRef:
+    message = call.writer.message
+    return ModelRef(provider_id=message.provider_id, model_id=message.model_id)
+
+
+def _result(request: SubagentRequest, answer: MessageWithParts, metadata: dict[str, Any]) -> ToolResult:
+    info = answer.info
+    if isinstance(info, AssistantMessage) and info.error is not None:
+        raise ToolError(f"The subagent failed: {getattr(info.error.data, 'message', info.error.name)}")
+    texts = [part.text for part in answer.parts if isinstance(part, TextPart)]
+    text = texts[-1] if texts else ""
+    output = f"{text}\n\n<task_metadata>\nsession_id: {metadata['sessionId']}\n</task_metadata>"
+    return ToolResult(title=request.description, output=output, metadata=metadata)

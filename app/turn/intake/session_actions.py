@@ -1,0 +1,255 @@
+"""What clients ask of a session besides a prompt: commands, shell, summaries, reverts. Each waits for its turn or is refused."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+from app.project.registry import Projects
+from app.record.repositories import message_rows
+from app.schema.errors import Conflict
+from app.schema.event import CommandRun, EventCommandExecuted
+from app.schema.message import (
+    AssistantMessage,
+    CommandInput,
+    InitInput,
+    MessageWithParts,
+    PromptInput,
+    ShellInput,
+    SummarizeInput,
+)
+from app.schema.model import Agent, Model
+from app.schema.part import ModelRef, ToolPart
+from app.schema.session import Busy, RevertInput, Session
+from app.sessions.live import LiveSessions, SessionWork, WorkKind
+from app.sessions.revert import Reverts
+from app.sessions.rows import model_of_session
+from app.sessions.store import Store
+from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.builtin.bash import BashParameters, BashTool
+from app.turn import compaction, decide, hooks
+from app.turn.intake.command import Commands
+from app.turn.intake.prompt_parts import UnattendedHost
+from app.turn.intake.prompts import AcceptedPrompt, Prompts
+from app.turn.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
+from app.turn.part_writer import PartWriter
+from app.turn.tool_calls import require_readable
+from app.turn.turn_context import TurnContext
+from app.util import clock, ids
+from app.workspace.agents.definitions import default_agent, prompt_text
+from app.workspace.agents.definitions import find as find_agent
+from app.workspace.instance import Instance
+
+INIT = "init"
+
+
+class SessionActions:
+    def __init__(
+        self,
+        store: Store,
+        prompts: Prompts,
+        intake: Intake,
+        live: LiveSessions,
+        reverts: Reverts,
+        commands: Commands,
+        projects: Projects,
+    ) -> None:
+        self._store = store
+        self._prompts = prompts
+        self._turns = prompts.turns
+        self._intake = intake
+        self._live = live
+        self._leases = live.leases
+        self._reverts = reverts
+        self._commands = commands
+        self._projects = projects
+
+    async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
+        """The JSON of the message that answers. A command that is sent again with its message id is not run again: its answer is
+        the first one's. Raises Conflict for another command with that id."""
+        async with self._expanding(session_id, wanted.message_id):
+            accepted = await self._accept_command(instance, session_id, wanted)
+        answer = await self._prompts.answer(session_id, accepted)
+        if not accepted.known:
+            await self._announce_command(instance, session_id, wanted, MessageWithParts.model_validate_json(answer).info.id)
+        return answer
+
+    def _expanding(self, session_id: str, message_id: str | None) -> AbstractAsyncContextManager[object]:
+        """One that is sent again while its shell lines run waits for them."""
+        return self._store.lock(f"{session_id} {message_id}") if message_id else nullcontext()
+
+    async def _accept_command(self, instance: Instance, session_id: str, wanted: CommandInput) -> AcceptedPrompt:
+        content = command_hash(wanted)
+        prompted = await self._store.session_to_prompt(session_id)
+        if await self._intake.is_known(session_id, wanted.message_id, content):
+            known = PreparedPrompt(PromptInput(message_id=wanted.message_id, parts=[]), content, None)
+            return await self._prompts.accept_prepared(instance, session_id, known)
+        prompt = await self._commands.prompt(instance, wanted, prompted.last_model)
+        prompt = await hooks.command_parts(instance.extensions.hooks, session_id, wanted, prompt)
+        return await self._prompts.accept(instance, await self._store.session_to_prompt(session_id), prompt, content=content)
+
+    async def init(self, instance: Instance, session_id: str, wanted: InitInput) -> None:
+        """Write the project's AGENTS.md, by the command of that name."""
+        model = f"{wanted.provider_id}/{wanted.model_id}"
+        await self.command(
+            instance, session_id, CommandInput(command=INIT, arguments="", message_id=wanted.message_id, model=model)
+        )
+
+    async def shell(self, instance: Instance, session_id: str, wanted: ShellInput) -> MessageWithParts:
+        """Raises SessionBusy, Aborted, BadRequest for an unknown agent, Conflict for a message id that is used already."""
+        ctx = self._turns.context(instance, self._live.get(session_id))
+        find_agent(instance.agents, wanted.agent)
+
+        async def run() -> MessageWithParts:
+            await self._require_new(session_id, wanted.message_id)
+            await self._store.session_to_prompt(session_id)
+            await self._reverts.clean_up(instance.location, session_id)
+            return await _run_shell(ctx, wanted)
+
+        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.SHELL, run, announced=True)
+
+    async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
+        """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
+        stored. No prompt comes between the request for it and its turn."""
+        ctx = self._turns.context(instance, self._live.get(session_id))
+        model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
+        ctx.model(model)
+        summary = SessionWork(kind=WorkKind.SUMMARY, directory=instance.location.directory)
+        async with self._live.get(session_id).exclusive(summary), self._holding_lease(session_id):
+            await self._reverts.clean_up(instance.location, session_id)
+            last = (await self._store.session_to_prompt(session_id)).last_prompt
+            agent = last.agent if last else default_agent(instance.agents, instance.config).name
+            await compaction.request(ctx, agent, model, auto=wanted.auto)
+            run = self._turns.start(session_id, instance)
+        await run.ended.wait()
+        run.require_not_fenced()
+
+    @asynccontextmanager
+    async def _holding_lease(self, session_id: str) -> AsyncIterator[None]:
+        """Keeps other servers out until the run that is started takes the lease for itself. Raises SessionBusy."""
+        self._store.hold(await self._leases.acquire(session_id))
+        try:
+            yield
+        except BaseException:
+            self._store.release(session_id)
+            self._leases.release(session_id)
+            raise
+
+    async def revert(self, instance: Instance, session_id: str, wanted: RevertInput) -> Session:
+        """Raises SessionBusy, Aborted, SnapshotFailed."""
+        revert = partial(self._reverts.revert, instance.location, instance.snapshots, session_id, wanted)
+        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, revert)
+
+    async def unrevert(self, instance: Instance, session_id: str) -> Session:
+        """Raises SessionBusy, Aborted, SnapshotFailed."""
+        unrevert = partial(self._reverts.unrevert, instance.location, instance.snapshots, session_id)
+        return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, unrevert)
+
+    async def commit_revert(self, instance: Instance, session_id: str) -> None:
+        """What was reverted goes now, not with the next prompt. Raises SessionBusy, Aborted."""
+        clean_up = partial(self._reverts.clean_up, instance.location, session_id)
+        await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, clean_up)
+
+    async def compact(self, instance: Instance, session_id: str) -> None:
+        """`summarize` with the model of the session."""
+        model = (await self._store.session_to_prompt(session_id)).last_model or default_model_of(instance)
+        await self.summarize(instance, session_id, SummarizeInput(provider_id=model.provider_id, model_id=model.model_id))
+
+    async def _require_new(self, session_id: str, message_id: str | None) -> None:
+        row = await self._store.query(message_rows.input_hash, session_id, message_id) if message_id else None
+        if row is not None:
+            raise Conflict(
+                f"Message {message_id} exists already. A command is not run a second time: use a new id for a new one."
+            )
+
+    async def _announce_command(self, instance: Instance, session_id: str, wanted: CommandInput, answer_id: str) -> None:
+        if wanted.command == INIT:
+            await self._projects.initialized(instance.location.project_id)
+        ran = CommandRun(session_id=session_id, name=wanted.command, arguments=wanted.arguments, message_id=answer_id)
+        event = EventCommandExecuted(properties=ran)
+        await self._store.write(session_id, instance.location.directory, lambda tx: tx.announce(event))
+
+
+MAX_DELAY_MS = 24 * 3600 * 1000
+"""A command that the user started runs until it ends or is aborted; the timer needs some bound."""
+
+
+class _ShellHost(UnattendedHost):
+    """The user sees what their command prints. It needs no permission: the user asked for it. What is not theirs stays closed."""
+
+    def __init__(self, instance: Instance, writer: PartWriter, part: ToolPart) -> None:
+        self._instance = instance
+        self._writer = writer
+        self._part = part
+        self.output = ""
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        if needed.permission == "external_directory":
+            require_readable(self._instance, needed)
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        self.output = (metadata or {}).get("output", "")
+        self._writer.tool_progress(self._part, title, metadata)
+
+
+async def _run_shell(ctx: TurnContext, wanted: ShellInput) -> MessageWithParts:
+    """The answer with the finished call. An abort ends the command; what it had printed is the output.
+
+    Raises ProviderModelNotFoundError before anything is stored."""
+    agent = find_agent(ctx.instance.agents, wanted.agent)
+    model = wanted.model or agent.model or await _model(ctx)
+    known = ctx.model(model)
+    user = ctx.new_user(agent.name, model)
+    user.id = wanted.message_id or user.id
+    ctx.set_status(Busy())
+    await ctx.write_message(user, [ctx.synthetic_text(user, prompt_text("shell-notice"))])
+    message = ctx.new_assistant(user, agent.name, model)
+    writer = PartWriter(ctx.store, ctx.directory, message)
+    writer.enqueue_message()
+    part = writer.tool_running(ids.call_id(), BashTool.id, {"command": wanted.command})
+    try:
+        await writer.stored()
+        await _run_command(ctx, agent, known, writer, part, wanted.command)
+    finally:
+        await asyncio.shield(_finish_shell(writer, message))
+    return MessageWithParts.model_construct(info=message, parts=[part])
+
+
+async def _run_command(ctx: TurnContext, agent: Agent, model: Model, writer: PartWriter, part: ToolPart, command: str) -> None:
+    host = _ShellHost(ctx.instance, writer, part)
+    context = ToolContext(
+        session_id=ctx.session_id,
+        message_id=part.message_id,
+        call_id=part.call_id,
+        agent=agent,
+        model=model,
+        sandbox_workspace=ctx.instance.sandbox_workspace,
+        host=host,
+    )
+    arguments = BashParameters(command=command, description="", timeout=MAX_DELAY_MS)
+    try:
+        result = await ctx.services.toolbox.bash.execute(arguments, context)
+    except asyncio.CancelledError:
+        # Who asked for the command gets what it had printed, whoever aborted it.
+        writer.tool_completed(part, ToolResult("", host.output, {"output": host.output, "description": ""}))
+        return
+    except ToolError as error:
+        writer.tool_failed(part, f"Error: {error}")
+        return
+    metadata = {"output": result.metadata["output"], "description": ""}
+    writer.tool_completed(part, ToolResult("", result.output, metadata))
+
+
+async def _finish_shell(writer: PartWriter, message: AssistantMessage) -> None:
+    message.time.completed = clock.now_ms()
+    writer.finish_open_parts()
+    writer.enqueue_message()
+    await writer.stored()
+
+
+async def _model(ctx: TurnContext) -> ModelRef:
+    """The conversation's model, else the session's, else the default one."""
+    session, history, _ = await ctx.store.conversation(ctx.session_id)
+    user = decide.last_user(history)
+    return user.model if user else model_of_session(session) or default_model_of(ctx.instance)

@@ -1,0 +1,255 @@
+"""From what a client sends to a stored user message."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from app.project.location import Location
+from app.providers.selection import default_model
+from app.record.engine import Connection
+from app.record.repositories import message_rows
+from app.record.writer import Lease
+from app.schema.errors import BadRequest, Conflict, TooMany
+from app.schema.message import CommandInput, JsonSchemaFormat, Message, MessageWithParts, PromptInput, UserMessage, UserTime
+from app.schema.part import ModelRef
+from app.schema.permission import Rule, Ruleset
+from app.schema.session import DEFAULT_VARIANT, Session, SessionModel
+from app.sessions.revert import remove_reverted
+from app.sessions.rows import PromptedSession, message_row, part_row
+from app.sessions.service import check_part_size
+from app.sessions.session_tx import SessionTx
+from app.sessions.store import Store
+from app.sessions.usage import ProjectQuota
+from app.tools.structured_output import UnusableSchema, check_schema
+from app.turn import hooks
+from app.turn.intake.prompt_parts import PromptParts
+from app.util import clock, ids
+from app.workspace.agents.definitions import default_agent, find
+from app.workspace.instance import Instance
+
+MOST_RETRIES = 10
+"""For an answer that has not the form that the prompt asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """`message` is what is to be stored; None when the client has sent it before. `content`: a hash of what it says, or of the
+    command that it comes from."""
+
+    input: PromptInput
+    content: str
+    message: MessageWithParts | None
+
+
+class StoredPrompt(NamedTuple):
+    """`known`: the client had sent this message before; it was not stored again. `lease`: acquired with it."""
+
+    known: bool
+    lease: Lease | None = None
+
+
+AcquireLease = Callable[[Connection], Lease | None]
+"""Called in the transaction of a prompt."""
+
+
+class TooManyPrompts(TooMany):
+    name = "TooManyPromptsError"
+
+    def __init__(self, session_id: str, most: int) -> None:
+        super().__init__(
+            f"{most} prompts of {session_id} wait for their answer already (OPENSESSION_MAX_WAITING_PROMPTS). "
+            "This one was not stored: send it again when some are answered."
+        )
+
+
+class Intake:
+    def __init__(self, store: Store, parts: PromptParts, quota: ProjectQuota, most_bytes: int, most_waiting: int) -> None:
+        """`most_bytes`: of a part that a client sends. `most_waiting`: of a session's prompts without an answer."""
+        self._store = store
+        self._quota = quota
+        self._parts = parts
+        self._most_bytes = most_bytes
+        self._most_waiting = most_waiting
+
+    async def prepare(
+        self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, content: str | None = None
+    ) -> PreparedPrompt:
+        """Read all that a prompt names; nothing is stored. `content`: as PreparedPrompt has it, by default the prompt's.
+
+        Raises NotFound, BadRequest (unknown agent, missing file, unusable schema), ProviderModelNotFoundError, Conflict (a
+        message id used for something else), TooLarge, ProjectFull.
+        """
+        for part in prompt.parts:
+            check_part_size(part, self._most_bytes)
+        check_format(prompt)
+        content = content or content_hash(prompt)
+        if await self.is_known(prompted.session.id, prompt.message_id, content):
+            return PreparedPrompt(prompt, content, None)
+        await self._quota.require_room(instance.location.project_id)
+        message = _message(instance, prompted, prompt)
+        resolving = [self._parts.of(instance, message, part) for part in prompt.parts]
+        pieces = await asyncio.gather(*resolving) if len(resolving) > 1 else [await part for part in resolving]
+        whole = MessageWithParts.model_construct(info=message, parts=list(chain.from_iterable(pieces)))
+        return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, whole))
+
+    async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
+        """Store a queued prompt whose directory may be out of use. Raises NotFound."""
+        store, message = self.change(prepared, queued_id), prepared.message
+        assert message is not None
+
+        def store_or_dequeue(tx: SessionTx) -> None:
+            if message_rows.input_hash(tx.connection, session_id, message.info.id) is not None:
+                tx.dequeue_prompt(queued_id)  # it was sent again meanwhile, or something else under its id
+            else:
+                store(tx)
+
+        await self._store.write(session_id, directory, store_or_dequeue)
+
+    async def dequeue(self, session_id: str, directory: str, queued_id: str) -> None:
+        """Without storing the message: it was removed, or sent again in the meantime and stored then. Raises NotQueued."""
+        await self._store.write(session_id, directory, lambda tx: tx.dequeue_prompt(queued_id))
+
+    async def is_known(self, session_id: str, message_id: str | None, content: str) -> bool:
+        """Whether the client has sent this message before, and it is stored. Raises Conflict if that one says something else."""
+        if message_id is None:
+            return False
+        return await self._store.query(_is_known, session_id, message_id, content)
+
+    def change(
+        self,
+        prepared: PreparedPrompt,
+        queued_id: str | None,
+        acquire: AcquireLease | None = None,
+        *,
+        rules_from_tools: bool = True,
+        location: Location | None = None,
+    ) -> Callable[[SessionTx], StoredPrompt]:
+        """What stores it: what was reverted goes, the message, its parts and the session's touch come, in one transaction. Its
+        `tools` map replaces the session's permission rules, unless told otherwise. `location`: of a directory in use.
+
+        It raises NotFound, Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
+        prompt, message = prepared.input, prepared.message
+        waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
+        info = message_row(message.info, prepared.content, waits=waits) if message else None
+        parts = [part_row(part) for part in message.parts] if message else []
+
+        def store(tx: SessionTx) -> StoredPrompt:
+            if message is None or info is None or _is_known(tx.connection, tx.session_id, prompt.message_id, prepared.content):
+                if queued_id is not None:
+                    tx.dequeue_prompt(queued_id)
+                return StoredPrompt(known=True)
+            session, waiting = tx.session_and_waiting_prompts() if waits else (tx.session(), 0)
+            if waiting >= self._most_waiting:
+                raise TooManyPrompts(tx.session_id, self._most_waiting)
+            acquired = acquire(tx.connection) if acquire else None
+            if queued_id is not None:
+                tx.dequeue_prompt(queued_id, prompt.message_id)
+            if session.revert is not None:
+                remove_reverted(tx, session)
+                session = tx.session()  # its sums are others now
+            tx.put_message(info)
+            for part in parts:
+                tx.put_part(part)
+            tx.update(_prompted(session, message.info, tools, location))
+            return StoredPrompt(known=False, lease=acquired)
+
+        return store
+
+
+def _is_known(connection: Connection, session_id: str, message_id: str | None, content: str) -> bool:
+    """Raises Conflict."""
+    row = message_rows.input_hash(connection, session_id, message_id) if message_id else None
+    if row is not None and row.input_hash != content:
+        raise Conflict(f"Message {message_id} exists already and says something else. Use a new id for a new message.")
+    return row is not None
+
+
+def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, location: Location | None) -> Session:
+    """Nothing of it is reverted any more."""
+    time = session.time.model_copy(update={"updated": clock.now_ms()})
+    session = session.model_copy(update={"revert": None, "time": time})
+    if location is not None:
+        session.no_undo = location.no_undo
+    if isinstance(prompt, UserMessage):
+        _follow(session, prompt)
+    if tools:
+        session.permission = _rules(session, tools)
+    return session
+
+
+def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> UserMessage:
+    agent = find(instance.agents, prompt.agent) if prompt.agent else default_agent(instance.agents, instance.config)
+    if prompt.model and not prompt.no_reply:
+        instance.models.find(prompt.model)
+    model = prompt.model or agent.model or prompted.last_model or default_model_of(instance)
+    return UserMessage(
+        id=prompt.message_id or ids.ascending("message"),
+        session_id=prompted.session.id,
+        time=UserTime(created=clock.now_ms()),
+        agent=agent.name,
+        model=model,
+        system=prompt.system,
+        tools=prompt.tools or None,
+        variant=prompt.variant or (agent.variant if model == agent.model else None),
+        format=prompt.format,
+        deadline=deadline_of(prompt),
+    )
+
+
+def renewed(message: MessageWithParts) -> MessageWithParts:
+    """With ids of now: clients sort messages by their ids, and others have come before this one."""
+    info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
+    parts = [part.model_copy(update={"id": ids.ascending("part"), "message_id": info.id}) for part in message.parts]
+    return MessageWithParts.model_construct(info=info, parts=parts)
+
+
+def _follow(session: Session, prompt: UserMessage) -> None:
+    """A session names the agent and the model of its newest prompt."""
+    session.agent = prompt.agent
+    session.model = SessionModel(
+        id=prompt.model.model_id, provider_id=prompt.model.provider_id, variant=prompt.variant or DEFAULT_VARIANT
+    )
+
+
+def default_model_of(instance: Instance) -> ModelRef:
+    """What answers where nobody named a model."""
+    return default_model(instance.models.connected, instance.config.model, instance.config.provider or None)
+
+
+def content_hash(prompt: PromptInput) -> str:
+    """Of what it says, however long it may wait, and whether or not it wants an answer yet."""
+    said = prompt.model_dump_json(exclude={"when_busy", "deadline_seconds", "no_reply"}, exclude_none=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def command_hash(command: CommandInput) -> str:
+    """Of what was asked for: what its shell lines print may differ each time."""
+    return hashlib.sha256(b"command " + command.model_dump_json(exclude_none=True).encode()).hexdigest()
+
+
+def check_format(prompt: PromptInput) -> None:
+    """Raises BadRequest."""
+    if not isinstance(prompt.format, JsonSchemaFormat):
+        return
+    if (prompt.format.retry_count or 0) > MOST_RETRIES:
+        raise BadRequest(f"retryCount is at most {MOST_RETRIES}", ["format", "retryCount"], prompt.format.retry_count)
+    try:
+        check_schema(prompt.format.schema_)
+    except UnusableSchema as error:
+        raise BadRequest(str(error), ["format", "schema", *error.path], prompt.format.wire()) from error
+
+
+def deadline_of(prompt: PromptInput) -> int | None:
+    return None if prompt.deadline_seconds is None else clock.now_ms() + int(1000 * prompt.deadline_seconds)
+
+
+def _rules(session: Session, tools: dict[str, bool]) -> Ruleset:
+    """The `tools` map stands for the session's rules. A subagent's session keeps its own, which hold its parent's limits: for it
+    the map can only take away."""
+    rules = [Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()]
+    if session.parent_id is None:
+        return rules
+    return [*(session.permission or []), *(rule for rule in rules if rule.action == "deny")]

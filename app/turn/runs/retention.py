@@ -1,0 +1,223 @@
+"""Deletes old sessions: a root session with all below it in one transaction, then the space is given back.
+
+A tree stays while anything runs in it, and where it is shared or pinned. Its deletion is announced and logged like any other.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from app.project.location import Location
+from app.project.snapshot.maintenance import collect_repositories
+from app.record.engine import Connection, Database
+from app.record.repositories import session_rows, work_rows
+from app.schema.errors import NotFound, SessionBusy
+from app.schema.session import PruneReport, Session
+from app.sessions.live import LiveSessions, SessionWork, WorkKind
+from app.sessions.service import SessionService
+from app.sessions.store import Store
+from app.sessions.summary import SessionTasks
+from app.util import clock
+
+log = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+
+KeptAs = Literal["shared", "pinned", "running"]
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRule:
+    """`cutoff`: what has changed since, in epoch milliseconds, stays."""
+
+    cutoff: int
+    archived_only: bool = False
+
+    @classmethod
+    def older_than(cls, days: float, *, archived_only: bool = False) -> "PruneRule":
+        return cls(clock.now_ms() - int(days * DAY_MS), archived_only)
+
+    def allows(self, tree: Sequence[Session]) -> bool:
+        """Children before their parents."""
+        is_wanted = is_archived(tree[-1]) or not self.archived_only
+        return is_wanted and is_expired(tree, self.cutoff) and kept_as(tree) is None
+
+
+class Retention:
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        sessions: SessionService,
+        live: LiveSessions,
+        data_dir: Path,
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._sessions = sessions
+        self._live = live
+        self._data_dir = data_dir
+        self.on_deleted: Callable[[Session], None] = lambda _: None
+        """Called with each session that was deleted, after the commit."""
+
+    async def prune(self, rule: PruneRule, *, dry_run: bool = False) -> PruneReport:
+        """One server of a database at a time. A tree that changes, or in which something begins, meanwhile stays."""
+        report, projects = PruneReport(), set[str]()
+        async with self._database.locks.lock("prune sessions"):
+            ages = await self._database.read(session_rows.session_ages)
+            for session_ids in expired_trees(ages, rule.cutoff):
+                tree = await self._read(session_ids)
+                if not tree or (rule.archived_only and not is_archived(tree[-1])):
+                    continue
+                _count(report, await self._prune_tree(tree, rule, dry_run))
+                projects.update(session.project_id for session in tree if not dry_run)
+            if not dry_run:
+                await self._database.give_back()
+                await collect_repositories(self._data_dir, projects, self._database.locks)
+        if report.trees and not dry_run:
+            log.info("deleted %d old sessions in %d trees", report.sessions, report.trees)
+        return report
+
+    async def _read(self, session_ids: Sequence[str]) -> list[Session]:
+        """A tree, children before their parents. Empty for one that is deleted meanwhile, or with a damaged session."""
+        found = await self._store.sessions(session_ids)
+        return [found[each] for each in reversed(session_ids)] if all(each in found for each in session_ids) else []
+
+    async def _prune_tree(self, tree: Sequence[Session], rule: PruneRule, dry_run: bool) -> KeptAs | int | None:
+        """How many sessions were deleted, or what keeps it."""
+        if kept := kept_as(tree):
+            return kept
+        held = await self._store.query(work_rows.held_among, [session.id for session in tree])
+        if held or any(self._live.get(session.id).is_held for session in tree):
+            return "running"
+        if dry_run:
+            return len(tree)
+        try:
+            return await self._delete(tree, rule)
+        except SessionBusy:
+            return "running"
+        except NotFound:
+            return None
+
+    async def _delete(self, tree: Sequence[Session], rule: PruneRule) -> int | None:
+        """None if it may not be deleted any more."""
+        root, known = tree[-1], frozenset(session.id for session in tree)
+        async with AsyncExitStack() as holds:
+            for session in reversed(tree):
+                await holds.enter_async_context(self._alone(session))
+            check = partial(self._require_unused, cutoff=rule.cutoff, known=known)
+            gone = await self._sessions.remove(root.directory, root.id, rule.allows, check)
+        for session in gone:
+            self.on_deleted(session)
+        return len(gone) or None
+
+    @asynccontextmanager
+    async def _alone(self, session: Session) -> AsyncIterator[None]:
+        """Nothing works on the session here, or begins to. Raises SessionBusy."""
+        live = self._live.get(session.id)
+        if live.is_held:
+            raise SessionBusy(session.id)
+        async with live.exclusive(SessionWork(kind=WorkKind.DELETE, directory=session.directory)):
+            yield
+
+    def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
+        """By other servers, in the transaction that deletes them. Raises SessionBusy, and NotFound if another deleted them."""
+        rows = session_rows.lock_sessions(connection, known)
+        if len(rows) < len(known):
+            raise NotFound("Deleted meanwhile")
+        if any(row.updated >= cutoff for row in rows) or not known.issuperset(session_rows.children_of(connection, known)):
+            raise SessionBusy(rows[0].id)
+        for row in rows:
+            self._live.leases.require_free(connection, row.id)
+
+
+def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:
+    match outcome:
+        case int(deleted):
+            report.trees += 1
+            report.sessions += deleted
+        case "running":
+            report.running += 1
+        case "shared":
+            report.shared += 1
+        case "pinned":
+            report.pinned += 1
+
+
+def expired_trees(ages: Iterable[Any], cutoff: int) -> list[list[str]]:
+    """The ids of each root session and all below it, parents first, where none has changed since. `ages`: id, parent_id and
+    updated of all sessions. One whose parent is gone is a root."""
+    rows = {row.id: row for row in ages}
+    children: dict[str, list[str]] = defaultdict(list)
+    roots: list[str] = []
+    for row in rows.values():
+        (children[row.parent_id] if row.parent_id in rows else roots).append(row.id)
+    trees = ([*_descent(root, children)] for root in roots)
+    return [tree for tree in trees if all(rows[session_id].updated < cutoff for session_id in tree)]
+
+
+def _descent(root: str, children: dict[str, list[str]]) -> Iterable[str]:
+    generation = [root]
+    while generation:
+        yield from generation
+        generation = [child for parent in generation for child in children.get(parent, ())]
+
+
+def kept_as(tree: Iterable[Session]) -> KeptAs | None:
+    """What keeps an old tree, None if nothing does. A revert that is under way is of a server that died: it is taken back."""
+    for session in tree:
+        if session.pinned:
+            return "pinned"
+        if session.share is not None:
+            return "shared"
+        if session.revert is not None and session.revert.unfinished:
+            return "running"
+    return None
+
+
+def is_expired(tree: Sequence[Session], cutoff: int) -> bool:
+    return all(session.time.updated < cutoff for session in tree)
+
+
+def is_archived(root: Session) -> bool:
+    return root.time.archived is not None
+
+
+class Deletion:
+    def __init__(self, sessions: SessionService, live: LiveSessions, tasks: SessionTasks) -> None:
+        self._sessions = sessions
+        self._live = live
+        self._tasks = tasks
+
+    async def delete(self, location: Location, session_id: str) -> None:
+        """The session and its descendants, those too that are created meanwhile. Raises NotFound."""
+        async with AsyncExitStack() as stopped:
+            held: list[str] = []
+            while new := [found.id for found in await self._live.store.session_tree(session_id) if found.id not in held]:
+                held.append(new[-1])
+                await stopped.enter_async_context(self._stopped(new[-1], location.directory))
+            await self._sessions.remove(location.directory, session_id)
+            for deleted in held:
+                self._live.get(deleted).discard()
+
+    @asynccontextmanager
+    async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
+        """A session whose works are aborted, and in which nothing begins. Parents before their children: the turn of a parent
+        that is being aborted waits for what it started below."""
+        live, deletion = self._live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
+        live.begin(deletion)
+        try:
+            await self._live.abort(session_id)
+            async with live.messages:
+                await live.first(deletion)
+                await self._tasks.cancel(session_id)
+                await self._live.leases.acquire(session_id, wait=True)
+                yield
+        finally:
+            self._live.leases.release(session_id)
+            live.end(deletion)

@@ -1,0 +1,391 @@
+"""The turns of sessions: a prompt starts its session's turn or joins it, an abort ends it.
+
+A turn begins when it is the first of its session's works; the session's lease keeps other servers out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from app.events.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
+from app.events.telemetry.observer import TurnEnd, TurnRecord
+from app.record.engine import StorageError
+from app.record.repositories import message_rows, session_rows
+from app.record.writer import Lease, StaleLease
+from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
+from app.schema.message import MessagePath
+from app.schema.session import Busy
+from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind, busy_in
+from app.turn import ends
+from app.turn.ends import Deadline, TurnFailure, aborted, to_message_error
+from app.turn.turn import Turn
+from app.turn.turn_context import RunSubagent, TurnContext, TurnServices
+from app.util.tasks import FailureLog
+from app.workspace.instance import Instance
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MOST_RUNNING = 100
+
+
+class NoAnswer(ServiceError):
+    """The turn ended here before it could store so much as an error: the database is out of reach, or the server stops."""
+
+    name = "NoAnswerError"
+
+
+@dataclass(eq=False, kw_only=True)
+class TurnWork(SessionWork):
+    """The turns of a session until it is idle again. `instance`: what the next of them runs with. `lease`: that came with its
+    prompt. `is_nested`: a turn waits for it. `tried`: the prompt that another server has accepted, and for which it was
+    started. `answer`: the newest one when its last turn had ended by itself."""
+
+    instance: Instance
+    lease: Lease | None = None
+    is_nested: bool = False
+    tried: str | None = None
+    joined: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a prompt has come since the turn has last read the conversation."""
+    has_waited: bool = False
+    """For another server's run of the session."""
+    is_finished: bool = False
+    deadline: Deadline | None = None
+    answer: bytes | None = None
+
+    def join(self, instance: Instance) -> None:
+        self.joined.set()
+        if instance.location.directory == self.directory:
+            self.instance = instance
+
+    def tighten(self, deadline: int | None) -> None:
+        """Another prompt is to be answered until then, in epoch milliseconds."""
+        if self.deadline is not None and deadline is not None:
+            self.deadline.tighten(deadline)
+
+    def require_not_fenced(self) -> None:
+        """Raises NoAnswer when it stopped before its end."""
+        if self.is_fenced:
+            raise NoAnswer("This server stopped in the middle of the turn, which goes on or ends on another or after a restart.")
+
+
+class Turns:
+    """At most `most_running` sessions are answered at once; others are busy and wait for their turn. A subagent's session runs
+    in its parent's slot: had it to wait, parents could wait for children for ever."""
+
+    def __init__(
+        self,
+        services: TurnServices,
+        run_subagent: RunSubagent,
+        sessions: LiveSessions,
+        most_running: int = MOST_RUNNING,
+    ) -> None:
+        self._services = services
+        self._store = services.store
+        self._run_subagent = run_subagent
+        self._sessions = sessions
+        self._leases = sessions.leases
+        self._slots = asyncio.Semaphore(most_running)
+        self._unstored_ends = UnstoredEnds(sessions)
+
+    def context(self, instance: Instance, live: LiveSession) -> TurnContext:
+        """For work of one session that is no turn."""
+        return TurnContext(self._services, self._run_subagent, instance, live)
+
+    def start(self, session_id: str, instance: Instance, *, nested: bool = False, lease: Lease | None = None) -> TurnWork:
+        """Answer what is stored: join the turn that runs, or start one when what works on the session ends. Cancelling who waits
+        for it does not stop it. `nested`: the caller is a turn itself. `lease`: the session's, if there is one already.
+
+        A turn runs with one instance to its end: that of a prompt that joins it serves the next turn."""
+        live = self._sessions.get(session_id)
+        newest = live.works[-1] if live.works else None
+        if isinstance(newest, TurnWork) and not newest.is_ending:
+            newest.join(instance)
+            return newest
+        directory = instance.location.directory
+        work = TurnWork(kind=WorkKind.TURN, directory=directory, instance=instance, lease=lease, is_nested=nested)
+        live.begin(work)
+        live.mark_busy(directory)
+        work.task = asyncio.create_task(self._run(live, work), name=f"turn {session_id}")
+        return work
+
+    async def run_exclusively(
+        self,
+        session_id: str,
+        directory: str,
+        kind: WorkKind,
+        work: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        announced: bool = False,
+    ) -> T:
+        """Do something that needs the session idle and keeps others out meanwhile (shell, revert). Raises SessionBusy, Aborted.
+
+        A caller that goes away does not stop it; an abort does. `announced`: its end is announced as the session's being idle.
+        """
+        live, alone = self._sessions.get(session_id), SessionWork(kind=kind, directory=directory)
+        task = alone.task = asyncio.create_task(self._run_alone(live, alone, work, announced), name=f"{kind.name} {session_id}")
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise Aborted(session_id) from None
+            raise
+
+    async def _run_alone(
+        self, live: LiveSession, alone: SessionWork, work: Callable[[], Coroutine[Any, Any, T]], announced: bool
+    ) -> T:
+        async with live.exclusive(alone):
+            try:
+                self._store.hold(await self._leases.acquire(live.id))
+                await self._unstored_ends.store(live)
+                return await self._run_work(live, alone.directory, work)
+            finally:
+                alone.is_ending = True
+                await self._close(live, alone, announced=announced)
+
+    async def _run_work(self, live: LiveSession, directory: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What it could not store may have left a message open: that is closed later. Nothing else is, as nobody was prompted."""
+        try:
+            return await work()
+        except StaleLease:
+            raise
+        except StorageError:
+            if await ends.has_open_answer(self._store, live.id):
+                self._unstored_ends.store_later(live, directory)
+            raise
+
+    async def _run(self, live: LiveSession, work: TurnWork) -> None:
+        SESSION_OF_LINES.set(live.id)
+        DIRECTORY_OF_LINES.set(work.directory)
+        try:
+            await live.first(work)
+            work.has_begun = True
+            if work.is_aborted:
+                raise asyncio.CancelledError
+            if not work.is_discarded:
+                await self._answer(live, work)
+        except asyncio.CancelledError:
+            log.info("the turn of %s was aborted", live.id)
+            await asyncio.shield(self._answer_aborted(live, work))
+        except StaleLease:
+            work.is_ending = True
+            log.warning("another server runs %s now: its turn ends here", live.id)
+        except Exception as error:  # noqa: BLE001  it is stored and logged by what it is
+            work.is_ending = True
+            ended_with = ends.of_turn(live.id, error)
+            ends.log_end(live.id, ended_with)
+            await self._answer_with(live, work, ended_with)
+        finally:
+            work.is_ending = True
+            await self._close(live, work)
+            live.end(work)
+
+    async def _answer(self, live: LiveSession, work: TurnWork) -> None:
+        await self._acquire_lease(live, work)
+        await self._unstored_ends.store(live)
+        if work.has_waited and not await self._has_open_prompt(live.id):
+            work.is_discarded = True  # the other server has answered
+            return
+        if not work.is_nested and self._slots.locked():
+            await live.set_status(work.directory, Busy())
+        async with nullcontext() if work.is_nested else self._slots:
+            await self._run_turns(live, work)
+
+    async def _has_open_prompt(self, session_id: str) -> bool:
+        """Its turn closes it at the end: it may have an answer that was interrupted."""
+        found = await self._store.query(session_rows.session_and_waiting_prompts, session_id)
+        return found is not None and found.waiting > 0
+
+    async def _acquire_lease(self, live: LiveSession, work: TurnWork) -> None:
+        if work.lease is not None and self._leases.held(live.id) is work.lease:
+            self._store.hold(work.lease)
+            return
+        status = busy_in(work.directory)
+        try:
+            lease = await self._leases.acquire(live.id, status)
+        except SessionBusy:
+            work.has_waited = True
+            lease = await self._leases.acquire(live.id, status, wait=True)
+        self._store.hold(lease)
+
+    async def _run_turns(self, live: LiveSession, work: TurnWork) -> None:
+        """One after another, while prompts come that the last one has not seen."""
+        while True:
+            with work.instance.resources.in_use():
+                await self._run_turn(live, work)
+            if not work.joined.is_set():
+                break
+        work.is_finished = True
+
+    async def _run_turn(self, live: LiveSession, work: TurnWork) -> None:
+        record = TurnRecord(live.id)
+        ctx = TurnContext(self._services, self._run_subagent, work.instance, live, work.joined, record)
+        work.deadline = ctx.deadline
+        with self._services.observer.turn(record):
+            try:
+                await Turn(ctx).run()
+                if record.failure is not None and record.ended() is TurnEnd.FAILED:
+                    ends.log_end(live.id, record.failure)
+            except StaleLease:
+                record.end = TurnEnd.HANDED_OVER
+                raise
+            except asyncio.CancelledError:
+                lease = self._store.lease(live.id)
+                record.end = TurnEnd.HANDED_OVER if lease and lease.is_abandoned else TurnEnd.ABORTED
+                raise
+            except Exception:
+                record.end = TurnEnd.FAILED
+                raise
+            finally:
+                work.deadline = None
+
+    # Ends.
+
+    async def _answer_aborted(self, live: LiveSession, work: TurnWork) -> None:
+        """Under the lease: without it the answer may be one that another server writes."""
+        if work.is_fenced or work.is_discarded:
+            return
+        try:
+            if self._store.lease(live.id) is None:
+                await self._acquire_lease(live, work)
+            unanswered: str | None = await self._store.query(message_rows.unanswered_prompt, live.id)
+        except NotFound:
+            return
+        except StorageError as error:
+            log.error("the end of the turn of %s could not be stored: %s", live.id, error)
+            self._unstored_ends.store_later(live, work.directory)
+            return
+        if unanswered or not work.has_waited:
+            await self._answer_with(live, work, aborted())
+
+    async def _answer_with(self, live: LiveSession, work: TurnWork, error: MessageError) -> None:
+        """For a prompt that no turn got to: the turn itself answers for all that comes after."""
+        try:
+            await ends.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
+        except NotFound:
+            log.info("%s is deleted: its turn has nothing to answer", live.id)
+        except StaleLease:
+            log.warning("another server runs %s now, and answers its prompts", live.id)
+        except Exception:
+            log.exception("the end of the turn of %s could not be stored", live.id)
+            self._unstored_ends.store_later(live, work.directory)
+
+    async def _close(self, live: LiveSession, work: SessionWork, *, announced: bool = True) -> None:
+        """Idle is announced last, when all else of the work is stored, be it later; not while a turn waits, whose prompt is open.
+        It is stored under the lease: the prompts of a session that another server runs are not closed."""
+        ends = announced and work.has_begun and not (work.is_discarded or work.is_fenced) and _is_last(live, work)
+        try:
+            idle = self._set_idle(live, work) if ends else None
+            if work.has_begun:
+                self._store.release(live.id)
+                self._leases.release(live.id, idle)
+            if idle is not None:
+                self._go_on(live, work, await idle)
+            elif isinstance(work, TurnWork) and work.is_finished:
+                work.answer = await self._store.answer_json(live.id)
+        except StaleLease:
+            live.forget_status()
+        except Exception:
+            log.exception("the end of the turn of %s could not be stored", live.id)
+            self._unstored_ends.store_later(live, work.directory)
+        finally:
+            if work.is_discarded or work.is_fenced:  # also from while its end was stored on
+                live.forget_status()
+
+    def _set_idle(self, live: LiveSession, work: SessionWork) -> asyncio.Future[EndOfRun]:
+        if isinstance(work, TurnWork):
+            return live.set_idle(work.directory, releases_lease=True, joins=work.is_finished, tried=work.tried)
+        return live.set_idle(work.directory, releases_lease=True)
+
+    def _go_on(self, live: LiveSession, work: SessionWork, end: EndOfRun) -> None:
+        """With a turn for the prompt that another server has accepted meanwhile, if there is one. That one waits for the lease:
+        where this run was aborted while it ended, as when this server stops, the prompt is left to the other."""
+        if not isinstance(work, TurnWork):
+            return
+        work.answer = self._store.only_json(live.id, end.answer) if end.answer else None
+        if end.waiting is None:
+            return
+        if work.is_aborted:
+            live.forget_status()
+        else:
+            self.start(live.id, work.instance).tried = end.waiting
+
+
+def _is_last(live: LiveSession, work: SessionWork) -> bool:
+    """Whether no turn waits behind it, and it leaves nothing to be stored later."""
+    waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
+    return not waits and live.unstored_end is None
+
+
+FIRST_DELAY_SECONDS = 1.0
+LONGEST_DELAY_SECONDS = 60.0
+PROBE_SECONDS = 1.0
+"""Between two looks whether a database that has refused accepts writes again."""
+REASON = "The server could not store this answer. Send a prompt to go on."
+
+
+class UnstoredEnds:
+    """Each is tried again when the database accepts writes, until it is stored or its session is deleted. What fails all the same
+    is tried again with a delay that doubles up to LONGEST_DELAY_SECONDS."""
+
+    def __init__(self, sessions: LiveSessions) -> None:
+        self._store = sessions.store
+        self._leases = sessions.leases
+        self._probe = asyncio.Lock()
+
+    def store_later(self, live: LiveSession, directory: str) -> None:
+        live.unstored_end = directory
+        if live.closing is None:
+            live.closing = asyncio.create_task(self._retry(live), name=f"close {live.id}")
+
+    async def store(self, live: LiveSession) -> None:
+        """Close the record, before the session's next turn, too. The caller works on the session. Raises what keeps it from being
+        stored."""
+        directory = live.unstored_end
+        if directory is None:
+            return
+        error = to_message_error(TurnFailure(REASON))
+        await ends.answer_with(self._store, live.id, MessagePath(cwd=directory, root=directory), error)
+        await live.set_idle(directory)
+        live.unstored_end = None
+        log.warning("the end of the turn of %s is stored now, which failed before", live.id)
+
+    async def _retry(self, live: LiveSession) -> None:
+        failures, delay = FailureLog(log, f"storing the end of the turn of {live.id}"), FIRST_DELAY_SECONDS
+        try:
+            while live.unstored_end is not None:
+                await asyncio.sleep(delay)
+                await self._until_writable()
+                await self._try(live, failures)
+                delay = min(2 * delay, LONGEST_DELAY_SECONDS)
+        finally:
+            live.closing = None
+            live.forget_if_idle()
+
+    async def _until_writable(self) -> None:
+        """One session after the other: those that wait do not ask meanwhile."""
+        async with self._probe:
+            is_writable = await self._store.accepts_writes()
+            while not is_writable:
+                await asyncio.sleep(PROBE_SECONDS)
+                is_writable = await self._store.accepts_writes()
+
+    async def _try(self, live: LiveSession, failures: FailureLog) -> None:
+        try:
+            async with live.editing():
+                self._store.hold(await self._leases.acquire(live.id))
+                try:
+                    await self.store(live)
+                finally:
+                    self._store.release(live.id)
+                    self._leases.release(live.id)
+        except SessionBusy:
+            return  # what works on the session closes the record first
+        except NotFound:
+            live.unstored_end = None
+        except Exception as error:  # noqa: BLE001  whatever keeps it from being stored may pass
+            failures.failed(error)

@@ -1,0 +1,180 @@
+"""The agents of a workspace: the seven built-in ones, and those of its configuration."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from app.permissions.rules import evaluate
+from app.project.config.keys import ruleset
+from app.providers.selection import parse_model
+from app.schema.config import AgentConfig, Config
+from app.schema.errors import BadRequest
+from app.schema.model import Agent
+from app.schema.permission import Action, Rule, Ruleset
+
+_DESCRIPTIONS = {
+    "build": "Reads, changes and runs the project with all tools.",
+    "plan": "Studies the project and writes a plan; changes no file.",
+    "general": "Carries out a task of several steps on its own, such as research that needs many searches and edits.",
+    "explore": "Finds its way through a codebase fast: which files, where a name is used, how a part works. Reads only. "
+    "Say how thorough it should be: quick, medium or very thorough.",
+}
+"""Of the agents that users and models choose from; the others are hidden."""
+_SUBAGENTS = {"general", "explore"}
+_WITH_PROMPT = {"explore", "compaction", "title", "summary"}
+
+
+@cache
+def prompt_text(name: str) -> str:
+    return (resources.files("app.workspace.agents") / "prompts" / f"{name}.txt").read_text("utf-8").strip()
+
+
+def _rules(permission: str, **by_pattern: Action) -> Ruleset:
+    return [Rule(permission=permission, pattern=pattern, action=action) for pattern, action in by_pattern.items()]
+
+
+def _each(action: Action, *permissions: str) -> Ruleset:
+    return [Rule(permission=permission, pattern="*", action=action) for permission in permissions]
+
+
+def _rule(permission: str, pattern: str, action: Action) -> Rule:
+    return Rule(permission=permission, pattern=pattern, action=action)
+
+
+def _tool_output(tool_output_dir: Path) -> Ruleset:
+    """Allows every agent to read truncated tool outputs, which are stored in full in this directory."""
+    return [
+        _rule("external_directory", str(tool_output_dir), "allow"),
+        _rule("external_directory", f"{tool_output_dir}/*", "allow"),
+    ]
+
+
+def _defaults(tool_output_dir: Path) -> Ruleset:
+    return [
+        _rule("*", "*", "allow"),
+        _rule("doom_loop", "*", "ask"),
+        _rule("external_directory", "*", "ask"),
+        *_tool_output(tool_output_dir),
+        *_each("deny", "question", "plan_enter", "plan_exit"),
+        _rule("read", "*", "allow"),
+        _rule("read", "*.env", "ask"),
+        _rule("read", "*.env.*", "ask"),
+        _rule("read", "*.env.example", "allow"),
+    ]
+
+
+def _plan_edits() -> Ruleset:
+    return [_rule("edit", "*", "deny"), _rule("edit", ".opencode/plans/*.md", "allow")]
+
+
+def _built_in(defaults: Ruleset, user: Ruleset, tool_output_dir: Path) -> list[Agent]:
+    rules = _built_in_rules(tool_output_dir)
+    return [_built_in_agent(name, [*defaults, *own, *user]) for name, own in rules.items()]
+
+
+def _built_in_rules(tool_output_dir: Path) -> dict[str, Ruleset]:
+    nothing = _each("deny", "*")
+    reads = _each("allow", "grep", "glob", "list", "bash", "webfetch", "websearch", "codesearch", "read")
+    return {
+        "build": _each("allow", "question", "plan_enter"),
+        "plan": [*_each("allow", "question", "plan_exit"), *_plan_edits()],
+        "general": _each("deny", "todoread", "todowrite"),
+        "explore": [*nothing, *reads, *_tool_output(tool_output_dir)],
+        "compaction": nothing,
+        "title": nothing,
+        "summary": nothing,
+    }
+
+
+def _built_in_agent(name: str, rules: Ruleset) -> Agent:
+    return Agent(
+        name=name,
+        description=_DESCRIPTIONS.get(name),
+        mode="subagent" if name in _SUBAGENTS else "primary",
+        native=True,
+        hidden=None if name in _DESCRIPTIONS else True,
+        temperature=0.5 if name == "title" else None,
+        permission=rules,
+        prompt=prompt_text(name) if name in _WITH_PROMPT else None,
+    )
+
+
+def _configured(base: Agent | None, name: str, config: AgentConfig, defaults: Ruleset, user: Ruleset) -> Agent:
+    agent = base or Agent(name=name, mode="all", native=False, permission=[*defaults, *user])
+    overrides = {
+        "name": config.name,
+        "mode": config.mode,
+        "description": config.description,
+        "prompt": config.prompt,
+        "temperature": config.temperature,
+        "top_p": config.top_p,
+        "color": config.color,
+        "hidden": config.hidden,
+        "steps": config.steps,
+        "model": parse_model(config.model) if config.model else None,
+        "variant": config.variant,
+    }
+    return agent.model_copy(
+        update={
+            **{field: value for field, value in overrides.items() if value is not None},
+            "options": {**agent.options, **config.options},
+            "permission": [*agent.permission, *ruleset(config.permission)],
+        }
+    )
+
+
+def _with_tool_output(agent: Agent, tool_output_dir: Path) -> Agent:
+    """Keeps the tool-output directory allowed if the configuration asks for or denies external directories, unless it names
+    it."""
+    rules = _tool_output(tool_output_dir)
+    named = {rule.pattern for rule in rules}
+    if any(
+        rule.permission == "external_directory" and rule.pattern in named and rule.action == "deny" for rule in agent.permission
+    ):
+        return agent
+    return agent.model_copy(update={"permission": [*agent.permission, *rules]})
+
+
+def define(config: Config, tool_output_dir: Path) -> dict[str, Agent]:
+    """All agents by name, the default one first."""
+    defaults, user = _defaults(tool_output_dir), ruleset(config.permission)
+    agents = {agent.name: agent for agent in _built_in(defaults, user, tool_output_dir)}
+    for name, entry in config.agent.items():
+        if entry.disable:
+            agents.pop(name, None)
+            continue
+        agents[name] = _configured(agents.get(name), name, entry, defaults, user)
+    complete = {name: _with_tool_output(agent, tool_output_dir) for name, agent in agents.items()}
+    first = config.default_agent or "build"
+    return dict(sorted(complete.items(), key=lambda item: item[0] != first))
+
+
+def default_agent(agents: Mapping[str, Agent], config: Config) -> Agent:
+    """Raises BadRequest if the configured default agent cannot lead a session."""
+    if config.default_agent:
+        agent = agents.get(config.default_agent)
+        if agent is None or agent.mode == "subagent" or agent.hidden:
+            raise BadRequest(
+                f"default_agent {config.default_agent!r} in the configuration is not an agent that can lead a session",
+                ["default_agent"],
+            )
+        return agent
+    return next(agent for agent in agents.values() if agent.mode != "subagent" and not agent.hidden)
+
+
+def find(agents: Mapping[str, Agent], name: str) -> Agent:
+    agent = agents.get(name)
+    if agent is None:
+        visible = ", ".join(agent.name for agent in agents.values() if not agent.hidden)
+        raise BadRequest(f"There is no agent {name!r}. There are: {visible}", ["agent"], name)
+    return agent
+
+
+def subagents_for(caller: Agent, agents: Mapping[str, Agent]) -> list[Agent]:
+    """The agents that an agent may give tasks to. Includes hidden agents, which are hidden only from the user's choice."""
+    return [
+        agent
+        for agent in agents.values()
+        if agent.mode != "primary" and evaluate("task", agent.name, caller.permission).action != "deny"
+    ]

@@ -1,0 +1,173 @@
+"""What a directory and a file hold, as clients show it: entries; text and how it differs from HEAD, or bytes."""
+
+import asyncio
+import base64
+import errno
+import mimetypes
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.project.sandbox.git import Git
+from app.schema.errors import ServiceError
+from app.schema.project import FileNode, FilePatch, PatchHunk, ViewedFile
+from app.tools import search
+from app.tools.builtin.read import SNIFFED_BYTES, attachment_mime, is_binary
+from app.workspace.browse.reach import AllowedPaths, FileForbidden
+
+MAX_BYTES = 10 * 1024 * 1024
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
+_WHOLE_FILE = "--unified=100000000"
+_PLAIN = (
+    *("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
+    *("--submodule=short", "--ignore-submodules=dirty"),  # else git runs in submodules, by their configuration
+)
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_RULE = "=" * 67
+
+
+class FileTooLarge(ServiceError):
+    status = 413
+    name = "FileTooLargeError"
+
+
+async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
+    """What is no file reads as empty text, as clients of OpenCode expect. Raises FileForbidden, FileTooLarge, BadRequest."""
+    data = await asyncio.to_thread(read, reach, name)
+    if data is None:
+        return ViewedFile(content="")
+    mime = _mime_of_bytes(Path(name), data)
+    if mime is not None:
+        return ViewedFile(content=base64.b64encode(data).decode(), encoding="base64", mime_type=mime)
+    hunks = await _hunks_since_head(reach.git, reach.real(name)) if reach.git else []
+    text = data.decode("utf-8-sig", "replace").strip()
+    if not hunks:
+        return ViewedFile(content=text)
+    patch = FilePatch(old_file_name=name, new_file_name=name, old_header="HEAD", new_header="working tree", hunks=hunks)
+    return ViewedFile(content=text, diff=_unified(name, hunks), patch=patch)
+
+
+def read(reach: AllowedPaths, name: str) -> bytes | None:
+    """None for what is no regular file. Raises as view_file does."""
+    try:
+        with reach.open(name) as descriptor:
+            return _read_regular(descriptor, name)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
+
+
+def _read_regular(descriptor: int, name: str) -> bytes | None:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    # It may grow meanwhile, and what lies in /proc has no size at all.
+    with open(descriptor, "rb", closefd=False) as file:
+        data = file.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else None
+    if data is None or len(data) > MAX_BYTES:
+        raise FileTooLarge(f"{name} is larger than {MAX_BYTES // 2**20} MiB and is not shown", path=name)
+    return data
+
+
+def _mime_of_bytes(path: Path, data: bytes) -> str | None:
+    """None for text."""
+    head = data[:SNIFFED_BYTES]
+    by_name = mimetypes.guess_type(path.name)[0]
+    if by_name is not None and by_name.startswith("image/"):
+        return attachment_mime(path, head) or by_name
+    if attachment_mime(path, head) or is_binary(path, head):
+        return attachment_mime(path, head) or by_name or "application/octet-stream"
+    return None
+
+
+async def _hunks_since_head(git: Git, real: str) -> list[PatchHunk]:
+    """One hunk that shows the whole file; none when nothing differs, git does not know the file or there is no commit yet.
+
+    git is started where the request works and not where the file is: there it follows no link, also one that is put there now.
+    """
+    args = ["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real]
+    result = await git.run(*args, env=await git.without_filters())
+    return parse_hunks(result.stdout.decode("utf-8", "replace")) if result.ok else []
+
+
+def parse_hunks(diff: str) -> list[PatchHunk]:
+    """Of the diff of one file."""
+    hunks: list[PatchHunk] = []
+    for line in diff.removesuffix("\n").split("\n"):
+        head = _HUNK.match(line)
+        if head is not None:
+            hunks.append(_hunk(head))
+        elif hunks:
+            hunks[-1].lines.append(line)
+    return hunks
+
+
+def _hunk(head: re.Match[str]) -> PatchHunk:
+    """A count of 1 is left out."""
+    old_start, old_lines, new_start, new_lines = (int(number or 1) for number in head.groups())
+    return PatchHunk(old_start=old_start, old_lines=old_lines, new_start=new_start, new_lines=new_lines, lines=[])
+
+
+def _unified(name: str, hunks: list[PatchHunk]) -> str:
+    lines = [f"Index: {name}", _RULE, f"--- {name}\tHEAD", f"+++ {name}\tworking tree"]
+    for hunk in hunks:
+        lines.append(f"@@ -{hunk.old_start},{hunk.old_lines} +{hunk.new_start},{hunk.new_lines} @@")
+        lines += hunk.lines
+    return "\n".join(lines) + "\n"
+
+
+_LEFT_OUT = {".git", ".DS_Store"}
+
+
+@dataclass(frozen=True, slots=True)
+class _DirectoryEntry:
+    name: str
+    is_directory: bool
+
+
+async def list_directory(reach: AllowedPaths, name: str) -> list[FileNode]:
+    """Directories first, then by name; empty if the directory does not exist. Raises FileForbidden, BadRequest."""
+    entries = await asyncio.to_thread(_entries, reach, name)
+    ignored = await _ignored(reach.git, reach.real(name), entries) if entries and reach.git else set()
+    folder = reach.full(name)
+    return [_node(reach, folder, entry, entry.name in ignored) for entry in entries]
+
+
+def _entries(reach: AllowedPaths, name: str) -> list[_DirectoryEntry]:
+    try:
+        with reach.open(name) as folder, os.scandir(folder) as found:
+            entries = [_DirectoryEntry(one.name, _is_directory(reach, name, one)) for one in found if one.name not in _LEFT_OUT]
+    except PermissionError as error:
+        raise FileForbidden(f"{name} cannot be read: {error.strerror}", path=name) from error
+    except OSError:
+        return []
+    return sorted(entries, key=lambda entry: (not entry.is_directory, entry.name))
+
+
+def _is_directory(reach: AllowedPaths, folder: str, entry: os.DirEntry[str]) -> bool:
+    """Follows a link only within the project."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    return reach.includes(f"{reach.full(folder)}/{entry.name}") and entry.is_dir()
+
+
+async def _ignored(git: Git, folder: str, entries: Sequence[_DirectoryEntry]) -> set[str]:
+    """`./` keeps git from reading a name as a pathspec."""
+    asked = b"\0".join(b"./" + os.fsencode(entry.name) for entry in entries)
+    result = await git.run("check-ignore", "-z", "--stdin", cwd=Path(folder), stdin=asked)
+    return {os.fsdecode(name).removeprefix("./") for name in result.stdout.split(b"\0") if name}
+
+
+def _node(reach: AllowedPaths, folder: str, entry: _DirectoryEntry, ignored: bool) -> FileNode:
+    full = f"{folder.rstrip('/')}/{entry.name}"
+    return FileNode(
+        name=search.json_text(Path(entry.name)),
+        path=search.json_text(Path(reach.relative(full))),
+        absolute=search.json_text(Path(full)),
+        type="directory" if entry.is_directory else "file",
+        ignored=ignored,
+    )

@@ -1,0 +1,196 @@
+"""Search for files and directories by name (fuzzy, for mentions), and for text by regular expression."""
+
+import asyncio
+import base64
+import heapq
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+import orjson
+
+from app.schema.errors import BadRequest
+from app.schema.project import MatchedText, Submatch, TextMatch
+from app.tools import search
+from app.tools.base import ToolError
+from app.tools.search import SearchPlace
+from app.util.project_files import HeldDirectory
+
+MAX_FILES = 200_000
+SECONDS = 10.0
+"""What was listed by then is what is searched."""
+
+MATCHES_PER_FILE = 10
+MAX_MATCHES = 1000
+MAX_LINE_BYTES = 8000
+"""Of a longer line the beginning is shown, with the matches in it."""
+_SCATTERED = 4
+
+EntryKind = Literal["all", "file", "directory"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileNames:
+    """Paths relative to the directory, sorted; a directory's ends with `/`. Hidden ones are not left out."""
+
+    files: Sequence[str]
+    directories: Sequence[str]
+
+    def of_kind(self, kind: EntryKind) -> Sequence[str]:
+        if kind == "all":
+            return [*self.directories, *self.files]
+        return self.files if kind == "file" else self.directories
+
+
+_Listed = tuple[HeldDirectory, tuple[str, ...]]
+"""Which directory, and what of it is hidden from who asks."""
+
+
+class FileSearch:
+    """`fresh_seconds`: how long a listing holds; people type a letter every 100 ms or so."""
+
+    def __init__(self, fresh_seconds: float = 2.0) -> None:
+        self._fresh_seconds = fresh_seconds
+        self._listings: dict[_Listed, asyncio.Task[FileNames]] = {}
+
+    async def find(self, place: SearchPlace, query: str, kind: EntryKind, limit: int) -> list[str]:
+        """The best match first; without a query the first names, directories before files. Raises BadRequest for a directory that
+        is another one by now."""
+        key = place.root, place.hidden()
+        if key not in self._listings:
+            self._listings[key] = asyncio.create_task(list_names(place))
+            self._listings[key].add_done_callback(lambda listing: self._forget_later(key, listing))
+        # A listing whose client went away is still what the next one waits for.
+        names = await asyncio.shield(self._listings[key])
+        return await asyncio.to_thread(best, query, names.of_kind(kind), limit)
+
+    def _forget_later(self, key: _Listed, listing: asyncio.Task[FileNames]) -> None:
+        """A failure at once."""
+        seconds = 0 if listing.cancelled() or listing.exception() else self._fresh_seconds
+        asyncio.get_running_loop().call_later(seconds, self._listings.pop, key, None)
+
+
+async def list_names(place: SearchPlace) -> FileNames:
+    """Ignore files are honoured. Symbolic links are left out: what they lead to in the project has a name of its own there.
+    Raises BadRequest."""
+    files, may_show = list[str](), place.judge()
+
+    def take(piece: bytes) -> bool:
+        if may_show(os.fsdecode(piece)):
+            files.append(piece.decode("utf-8", "replace"))
+        return len(files) < MAX_FILES
+
+    arguments = ["--files", "--no-follow", "--glob=!.git"]
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                await search.search(place, arguments, end=b"\0", take=take, timeout=2 * SECONDS)
+    except ToolError as error:
+        raise BadRequest(str(error), ["directory"]) from error
+    return await asyncio.to_thread(_named, files)
+
+
+def _named(files: Sequence[str]) -> FileNames:
+    nearest = {PurePosixPath(folder) for file in files if (folder := file.rpartition("/")[0])}
+    directories = {f"{folder}/" for near in nearest for folder in (near, *near.parents) if folder.name}
+    return FileNames(sorted(files), sorted(directories))
+
+
+def best(query: str, names: Sequence[str], limit: int) -> list[str]:
+    """Every word's letters stand in the name, in their order, in any case. Hidden names come after as good ones that are not,
+    unless the query names a hidden one.
+    """
+    words = query.lower().split()
+    prefers_hidden = query.strip().startswith(".") or "/." in query
+    if not words:
+        return heapq.nsmallest(limit, names, key=_is_hidden)
+    lowered = {name: name.lower() for name in names}
+    for word in words:
+        lowered = _with_letters(word, lowered)
+
+    def rank(name: str) -> tuple[bool, bool, float, int, str]:
+        badness = [_badness(word, lowered[name]) for word in words]
+        return max(badness) >= _SCATTERED, not prefers_hidden and _is_hidden(name), sum(badness), len(name), name
+
+    return heapq.nsmallest(limit, lowered, key=rank)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or "/." in name
+
+
+def _with_letters(word: str, lowered: dict[str, str]) -> dict[str, str]:
+    from rapidfuzz import process
+    from rapidfuzz.distance import LCSseq
+
+    hits = process.extract(word, lowered, scorer=LCSseq.similarity, processor=None, score_cutoff=len(word), limit=None)
+    return {name: low for low, _, name in hits}
+
+
+def _badness(word: str, path: str) -> float:
+    """0 for the very name, then what starts with the word, what has it in its name, in its path, and what has it scattered."""
+    name = PurePosixPath(path).name
+    if word in (name, path):
+        return 0
+    if name.startswith(word) or path.startswith(word):
+        return 1
+    if word in name:
+        return 2
+    return 3 if word in path else _scattered(word, path)
+
+
+def _scattered(word: str, path: str) -> float:
+    from rapidfuzz import fuzz
+
+    return _SCATTERED + 1 - fuzz.partial_ratio(word, path) / 100
+
+
+async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
+    """By path and line. Symbolic links are not followed. Raises BadRequest for a pattern that is no regular expression of rg, and
+    for a directory that is another one by now."""
+    if "\0" in pattern:
+        raise BadRequest("A pattern cannot contain a NUL character", ["pattern"], pattern)
+    found, may_show = list[TextMatch](), place.judge()
+
+    def take(line: bytes) -> bool:
+        report = orjson.loads(line)
+        if report["type"] == "match" and may_show(os.fsdecode(_bytes(report["data"]["path"]).removeprefix(b"./"))):
+            found.append(_match(report["data"]))
+        return len(found) < MAX_MATCHES
+
+    search.binary()  # that it is missing is not the pattern's fault
+    arguments = ["--json", "--no-follow", f"--max-count={MATCHES_PER_FILE}", "--glob=!.git", f"--regexp={pattern}", "--", "."]
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                await search.search(place, arguments, end=b"\n", take=take, timeout=2 * SECONDS)
+    except ToolError as error:
+        raise BadRequest(f"The pattern cannot be searched for: {error}", ["pattern"], pattern) from error
+    return sorted(found, key=lambda match: (match.path.text, match.line_number))
+
+
+def _match(data: Any) -> TextMatch:
+    line = _bytes(data["lines"])
+    return TextMatch(
+        path=_matched_text(_bytes(data["path"]).removeprefix(b"./")),
+        lines=_matched_text(line[:MAX_LINE_BYTES]),
+        line_number=data["line_number"],
+        absolute_offset=data["absolute_offset"],
+        submatches=[
+            Submatch(match=_matched_text(_bytes(part["match"])), start=part["start"], end=part["end"])
+            for part in data["submatches"]
+            if part["end"] <= MAX_LINE_BYTES
+        ],
+    )
+
+
+def _bytes(value: dict[str, str]) -> bytes:
+    """rg gives what is not UTF-8 in base64."""
+    return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
+
+
+def _matched_text(value: bytes) -> MatchedText:
+    return MatchedText(text=value.decode("utf-8", "replace"))

@@ -1,0 +1,284 @@
+"""The formatters of one directory: the well-known ones with OpenCode's conditions, as its configuration changes them. Whether one
+is used is asked anew for each file: a project changes."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from app.project.config.flags import Flags
+from app.project.sandbox.sandbox import Sandbox
+from app.project.sandbox.scope import SandboxWorkspace
+from app.schema.config import FormatterConfig
+from app.schema.project import FormatterStatus
+from app.tools import process
+from app.tools.transcript import Transcript
+from app.util.project_files import above, find_program, has_file, text_of
+
+_WEB = """
+.js .jsx .mjs .cjs .ts .tsx .mts .cts .html .htm .css .scss .sass .less .vue .svelte .json .jsonc .yaml .yml .toml .xml .md .mdx
+.graphql .gql
+"""
+FORMAT_SECONDS = 10.0
+PAUSE_SECONDS = 60.0
+"""That one is left out after it took too long."""
+_MAX_REASON = 500
+log = logging.getLogger(__name__)
+FormatterChoice = bool | Mapping[str, FormatterConfig] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FormattedProject:
+    """Where a project says which formatters it uses: from the directory up to the checkout's top."""
+
+    directory: Path
+    top: Path
+
+    def has(self, *names: str) -> bool:
+        return any(has_file(place, name, self.top) for place in self._places() for name in names)
+
+    def says(self, text: str, *names: str) -> bool:
+        """Whether a file with one of these names has the text."""
+        return any(text in text_of(place / name, self.top) for place in self._places() for name in names)
+
+    def depends(self, package: str, name: str = "package.json") -> bool:
+        return any(package in _dependencies(text_of(place / name, self.top)) for place in self._places())
+
+    def _places(self) -> list[Path]:
+        return list(above(self.directory / "file", self.top))
+
+
+def _dependencies(text: str) -> set[str]:
+    """Of a package.json, or what is like one."""
+    try:
+        package: Any = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return set()
+    names = ("dependencies", "devDependencies", "require", "require-dev")
+    found = [package.get(name) for name in names] if isinstance(package, Mapping) else []
+    return {name for one in found if isinstance(one, Mapping) for name in one}
+
+
+def _uses_ruff(project: FormattedProject) -> bool:
+    return (
+        project.has("ruff.toml", ".ruff.toml")
+        or project.says("[tool.ruff", "pyproject.toml")
+        or project.says("ruff", "requirements.txt", "pyproject.toml", "Pipfile")
+    )
+
+
+def _uses_black(project: FormattedProject) -> bool:
+    named = project.says("[tool.black]", "pyproject.toml") or project.says("black", "requirements.txt", "Pipfile")
+    return named and not _uses_ruff(project)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatterKind:
+    """`command`: its words, `$FILE` for the file. `is_used`: whether the project has chosen it. `unless`: those that come before
+    it, whatever is configured of them. `trial`: words that its program must take without an error."""
+
+    name: str
+    command: tuple[str, ...]
+    extensions: tuple[str, ...]
+    is_used: Callable[[FormattedProject], bool] = lambda project: True
+    unless: tuple["FormatterKind", ...] = ()
+    trial: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    is_configured: bool = False
+    """It is run whatever the project says, and where its program is not found, too: that it fails is told."""
+
+    def formats(self, path: Path) -> bool:
+        return path.name.endswith(self.extensions)
+
+
+def _kind(name: str, command: str, extensions: str, is_used: Callable[[FormattedProject], bool] | None = None) -> FormatterKind:
+    kind = FormatterKind(name, (*command.split(), "$FILE"), tuple(extensions.split()))
+    return replace(kind, is_used=is_used) if is_used else kind
+
+
+_RUFF = _kind("ruff", "ruff format", ".py .pyi", _uses_ruff)
+_BLACK = _kind("black", "black --quiet", ".py .pyi", _uses_black)
+_UV = replace(
+    _kind("uv", "uv format --", ".py .pyi"),
+    unless=(_RUFF, _BLACK),
+    trial=("format", "--", "--help"),
+    environment={"UV_OFFLINE": "1"},  # it would download ruff
+)
+
+WELL_KNOWN = (
+    _kind("gofmt", "gofmt -w", ".go"),
+    _kind("mix", "mix format", ".ex .exs .eex .heex .leex .neex .sface"),
+    _kind("prettier", "prettier --write", _WEB, lambda project: project.depends("prettier")),
+    _kind("oxfmt", "oxfmt", ".js .jsx .mjs .cjs .ts .tsx .mts .cts", lambda project: project.depends("oxfmt")),
+    _kind(
+        "biome",
+        "biome format --write",
+        _WEB,
+        lambda project: project.has("biome.json", "biome.jsonc", ".biome.json", ".biome.jsonc"),
+    ),
+    _kind("zig", "zig fmt", ".zig .zon"),
+    _kind(
+        "clang-format",
+        "clang-format -i",
+        ".c .cc .cpp .cxx .c++ .h .hh .hpp .hxx .h++ .ino .C .H",
+        lambda project: project.has(".clang-format"),
+    ),
+    _kind("ktlint", "ktlint -F", ".kt .kts"),
+    _RUFF,
+    _BLACK,
+    _kind("air", "air format", ".R", lambda project: project.has("air.toml", ".air.toml")),
+    _UV,
+    _kind("rubocop", "rubocop --autocorrect", ".rb .rake .gemspec .ru"),
+    _kind("standardrb", "standardrb --fix", ".rb .rake .gemspec .ru"),
+    _kind("htmlbeautifier", "htmlbeautifier", ".erb .html.erb"),
+    _kind("dart", "dart format", ".dart"),
+    _kind("ocamlformat", "ocamlformat -i", ".ml .mli", lambda project: project.has(".ocamlformat")),
+    _kind("terraform", "terraform fmt", ".tf .tfvars"),
+    _kind("latexindent", "latexindent -w -s", ".tex"),
+    _kind("gleam", "gleam format", ".gleam"),
+    _kind("shfmt", "shfmt -w", ".sh .bash"),
+    _kind("nixfmt", "nixfmt", ".nix"),
+    _kind("rustfmt", "rustfmt", ".rs"),
+    _kind("pint", "./vendor/bin/pint", ".php", lambda project: project.depends("laravel/pint", "composer.json")),
+    _kind("ormolu", "ormolu -i", ".hs"),
+    _kind("cljfmt", "cljfmt fix --quiet", ".clj .cljs .cljc .edn"),
+    _kind("dfmt", "dfmt -i", ".d"),
+)
+
+
+def configured(config: bool | Mapping[str, FormatterConfig] | None, flags: Flags) -> list[FormatterKind]:
+    """What there may be to run. `false`: nothing. oxfmt is used where its flag is set."""
+    if config is False:
+        return []
+    kinds = {kind.name: kind for kind in WELL_KNOWN}
+    if not flags.experimental_oxfmt:
+        kinds["oxfmt"] = replace(kinds["oxfmt"], is_used=lambda project: False)
+    for name, entry in (config if isinstance(config, Mapping) else {}).items():
+        if entry.disabled:
+            kinds.pop(name, None)
+        elif name in kinds or entry.command:
+            kinds[name] = _changed(kinds.get(name) or FormatterKind(name, (), ()), entry)
+    return list(kinds.values())
+
+
+def _changed(kind: FormatterKind, entry: FormatterConfig) -> FormatterKind:
+    kind = replace(kind, environment={**kind.environment, **entry.environment})
+    if entry.extensions is not None:
+        kind = replace(kind, extensions=tuple(entry.extensions))
+    if not entry.command:
+        return kind
+    return replace(kind, command=tuple(entry.command), unless=(), trial=(), is_configured=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FormatterRun:
+    """A formatter that a file is due to. `trial`: a command that has to succeed first."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    trial: Sequence[str] = ()
+
+
+class Formatters:
+    """`environment` is what programs see of this process's variables."""
+
+    def __init__(
+        self,
+        workspace: SandboxWorkspace,
+        sandbox: Sandbox,
+        environment: Mapping[str, str],
+        config: FormatterChoice,
+        flags: Flags = Flags(),
+    ) -> None:
+        self._workspace = workspace
+        self._sandbox = sandbox
+        self._environment = environment
+        self._config = config
+        self._flags = flags
+        self._tried: dict[str, bool] = {}
+        self._slow_until: dict[str, float] = {}
+        self._logged: set[str] = set()
+
+    @cached_property
+    def _kinds(self) -> list[FormatterKind]:
+        return configured(self._config, self._flags)
+
+    async def due(self, path: Path) -> list[FormatterRun]:
+        """Those of a file of the project, in their order."""
+        kinds = [kind for kind in self._kinds if kind.formats(path)]
+        found = await asyncio.to_thread(self._due, kinds, path) if kinds else []
+        return [formatter for formatter in found if await self._works(formatter)]
+
+    async def _works(self, formatter: FormatterRun) -> bool:
+        """Tried once."""
+        if formatter.trial and formatter.name not in self._tried:
+            trial = replace(formatter, command=formatter.trial)
+            self._tried[formatter.name] = await self.run(trial, self._workspace) is None
+        return self._tried.get(formatter.name, True)
+
+    async def run(self, formatter: FormatterRun, workspace: SandboxWorkspace) -> str | None:
+        """In the sandbox of whose file it is. The reason if it failed, None if not."""
+        if time.monotonic() < self._slow_until.get(formatter.name, 0):
+            return f"it took more than {FORMAT_SECONDS:g} seconds and is left out for a minute"
+        said = Transcript()
+        try:
+            program = await asyncio.to_thread(
+                self._sandbox.program, formatter.command, workspace, formatter.environment, shows_named=True
+            )
+            ended = await process.run(program, timeout=FORMAT_SECONDS, on_output=said.add)
+        except OSError as error:
+            return str(error)
+        if ended.timed_out:
+            self._slow_until[formatter.name] = time.monotonic() + PAUSE_SECONDS
+            return f"it took more than {FORMAT_SECONDS:g} seconds"
+        return None if ended.code == 0 else f"exit code {ended.code}: {_last(said.text())}"
+
+    def failed(self, formatter: FormatterRun, reason: str) -> None:
+        """Once for each in the log."""
+        if formatter.name not in self._logged:
+            self._logged.add(formatter.name)
+            log.warning("the formatter %s of %s failed; said once: %s", formatter.name, self._workspace.directory, reason)
+
+    async def statuses(self) -> list[FormatterStatus]:
+        """Runs nothing: what has not been tried yet counts as working."""
+        return await asyncio.to_thread(lambda: [self._status(kind) for kind in self._kinds])
+
+    def _status(self, kind: FormatterKind) -> FormatterStatus:
+        enabled = self._tried.get(kind.name, True) and self._command(kind) is not None
+        return FormatterStatus(name=kind.name, extensions=list(kind.extensions), enabled=enabled)
+
+    def _due(self, kinds: Sequence[FormatterKind], path: Path) -> list[FormatterRun]:
+        found = ((kind, self._command(kind)) for kind in kinds)
+        return [
+            FormatterRun(
+                kind.name,
+                [word.replace("$FILE", str(path)) for word in command],
+                {**self._environment, **kind.environment},
+                [command[0], *kind.trial] if kind.trial else (),
+            )
+            for kind, command in found
+            if command
+        ]
+
+    def _command(self, kind: FormatterKind) -> list[str] | None:
+        """None where the project does not use it, or the program is not there."""
+        *tops, directory = self._workspace.real_directories()
+        top = tops[0] if tops else directory  # outside git
+        if not kind.is_configured and not kind.is_used(FormattedProject(directory, top)):
+            return None
+        if any(self._command(other) for other in kind.unless):
+            return None
+        name, *arguments = kind.command
+        path = self._environment.get("PATH")
+        program = find_program(name, directory, top, path, is_configured=kind.is_configured)
+        return [program or name, *arguments] if program or kind.is_configured else None
+
+
+def _last(text: str) -> str:
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text[-_MAX_REASON:]).strip()

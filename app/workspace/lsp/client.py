@@ -1,0 +1,283 @@
+"""A language server's program, spoken to by pygls. What it prints is a stranger's: each message is bounded, reading them takes a
+part of the event loop's time, and it is answered no more than a server needs to know.
+
+pygls' protocol is made for servers: of its classes these leave out what a peer could do with it (`exit` would end this process).
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from cattrs import Converter
+from lsprotocol import converters, types
+from pygls.client import JsonRPCClient
+from pygls.exceptions import JsonRpcException
+from pygls.io_ import run_async
+from pygls.protocol import JsonRPCNotification, JsonRPCProtocol, JsonRPCRequestMessage, JsonRPCResponseMessage
+
+from app.project.sandbox.scope import Program
+from app.tools.process import end_group, marked, yield_processor
+from app.util import processes
+from app.util.bounds import AnswerPassedLimit, require_few_values
+from app.util.processes import PipeReader
+from app.util.tasks import forget_failure
+
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+MAX_UNREAD_BYTES = 8 * 1024 * 1024
+"""What a server may leave unread of what it is sent."""
+_MAX_HEADER_BYTES = 65536
+"""Of all lines between two messages."""
+_MAX_ITEMS = 100
+"""Of its configuration that a server may ask for at once."""
+_MAX_ERROR_CHARS = 500
+_SHARE = 4
+"""Reading a server's messages takes 1/(1 + _SHARE) of the loop's time at most."""
+_NOT_READ = logging.getLogger("pygls")
+_NOT_READ.setLevel(logging.CRITICAL + 1)  # it would log whatever a server says
+
+LspMessage = tuple[str, Any]
+"""A method and its parameters."""
+Diagnosed = Callable[[Any], None]
+
+
+class LspFailure(Exception):
+    """The server broke the protocol, or has ended. The message says how."""
+
+
+@cache
+def _converter() -> Converter:
+    """pygls' own makes a class of each object of a message that it does not know, named as the server wants."""
+    converter = converters.get_converter()
+    for kind in (JsonRPCRequestMessage, JsonRPCResponseMessage, JsonRPCNotification):
+        converter.register_structure_hook(kind, lambda message, kind: kind(**message))
+    return converter
+
+
+class _LspProtocol(JsonRPCProtocol):
+    """Takes messages that a handler is registered for, and answers to requests, as the JSON that they are: lsprotocol's types
+    refuse a whole message for one field that a server spells otherwise, as ruff's answer to `initialize`."""
+
+    def handle_message(self, message: Any) -> None:
+        if getattr(message, "method", None) != types.CANCEL_REQUEST:
+            super().handle_message(message)
+
+
+class _BoundedMessages:
+    """A program's output for pygls: no header, message or number of values beyond a bound, and none at once after the last. Its
+    coroutines raise LspFailure, AnswerPassedLimit."""
+
+    def __init__(self, output: asyncio.StreamReader, require_read: Callable[[], None]) -> None:
+        self._output = output
+        self._require_read = require_read
+        self._handed = 0.0
+        self._header_bytes = 0
+
+    async def readline(self) -> bytes:
+        if self._handed:
+            await asyncio.sleep(_SHARE * (time.perf_counter() - self._handed))
+            self._handed = 0.0
+        try:
+            line = await self._output.readline()
+        except ValueError:
+            line = bytes(_MAX_HEADER_BYTES + 1)
+        self._header_bytes += len(line)
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            raise LspFailure("it prints what is no message")
+        return line
+
+    async def readexactly(self, count: int) -> bytes:
+        self._header_bytes = 0
+        self._require_read()  # its requests are answered, too
+        if count > MAX_MESSAGE_BYTES:
+            raise LspFailure(f"it sent a message of more than {MAX_MESSAGE_BYTES} bytes")
+        body = await self._output.readexactly(count)
+        require_few_values(body)
+        self._handed = time.perf_counter()
+        return body
+
+
+class LspClient:
+    """A program that runs, made by `connected`."""
+
+    def __init__(self, stdin: asyncio.StreamWriter, output: asyncio.StreamReader, rpc: JsonRPCClient) -> None:
+        self._stdin = stdin
+        self._rpc = rpc
+        rpc.protocol.set_writer(stdin)
+        messages = _BoundedMessages(output, self._require_read)
+        reading = run_async(threading.Event(), messages, rpc.protocol, logger=_NOT_READ)
+        self._reading: asyncio.Task[None] = asyncio.create_task(reading, name="read a language server")
+        self._reading.add_done_callback(forget_failure)
+
+    async def request(self, method: str, params: Any) -> Any:
+        """The answer. Raises LspFailure for an error, and when the program has ended."""
+        self._require_read()
+        answer = self._rpc.protocol.send_request_async(method, params)
+        try:
+            await asyncio.wait({answer, self._reading}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise LspFailure("it has ended")
+            return answer.result()
+        except JsonRpcException as error:
+            raise LspFailure(str(error)[:_MAX_ERROR_CHARS]) from error
+        finally:
+            answer.cancel()
+
+    def notify(self, method: str, params: Any) -> None:
+        """Raises LspFailure for a server that does not read what it is sent."""
+        self._require_read()
+        if not self._stdin.is_closing():
+            self._rpc.protocol.notify(method, params)
+
+    def _require_read(self) -> None:
+        if self._stdin.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._reading.cancel()
+            raise LspFailure("it does not read what it is sent")
+
+    def close(self) -> None:
+        self._reading.cancel()
+        self._stdin.close()
+
+    async def ended(self) -> str:
+        """When the program has ended, or said what it must not: the reason."""
+        await asyncio.wait({self._reading})
+        error = None if self._reading.cancelled() else self._reading.exception()
+        if isinstance(error, LspFailure | AnswerPassedLimit):
+            return str(error)
+        return "it does not read what it is sent" if self._reading.cancelled() else "it ended"
+
+
+@asynccontextmanager
+async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Diagnosed) -> AsyncIterator[LspClient]:
+    """Runs the program during the block; then its process group is killed. `settings`: what it is told when it asks for its
+    configuration. Raises OSError."""
+    mark = processes.new()
+    async with _output() as (output, sink):
+        process = await asyncio.create_subprocess_exec(
+            *program.argv,
+            cwd=program.cwd,
+            env=marked(program.env, mark),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=sink,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        sink.close()
+        yield_processor(process.pid)
+        assert process.stdin is not None
+        client = LspClient(process.stdin, output, _rpc_client(settings, diagnosed))
+        try:
+            yield client
+        finally:
+            client.close()
+            await asyncio.shield(_end(program, process, mark))
+
+
+@asynccontextmanager
+async def _output() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
+    """What a program writes to, and what is read of it. Closed with the block, be it read or not."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as sink:
+        output = asyncio.StreamReader(limit=_MAX_HEADER_BYTES)
+        transport = PipeReader(read_end, asyncio.StreamReaderProtocol(output))
+        try:
+            yield output, sink
+        finally:
+            transport.close()
+
+
+async def _end(program: Program, process: asyncio.subprocess.Process, mark: str) -> None:
+    await end_group(process, program.is_confined)
+    if not program.is_confined:
+        await asyncio.to_thread(processes.end, lambda found: found == mark)
+
+
+def _rpc_client(settings: Mapping[str, Any], diagnosed: Diagnosed) -> JsonRPCClient:
+    rpc = JsonRPCClient(_LspProtocol, _converter)
+    rpc.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: diagnosed(params))  # is given an attribute
+
+    def configuration(params: Any) -> list[Mapping[str, Any]]:
+        return [settings for _ in params["items"][:_MAX_ITEMS]]
+
+    rpc.feature(types.WORKSPACE_CONFIGURATION)(configuration)
+
+    for method in (types.CLIENT_REGISTER_CAPABILITY, types.CLIENT_UNREGISTER_CAPABILITY, types.WINDOW_WORK_DONE_PROGRESS_CREATE):
+        rpc.feature(method)(lambda params: None)
+    return rpc
+
+
+def initialize(root: Path, settings: Mapping[str, Any]) -> LspMessage:
+    capabilities = {
+        "textDocument": {
+            "synchronization": {},
+            "publishDiagnostics": {"versionSupport": True},
+            "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
+        },
+        "workspace": {"configuration": True, "didChangeWatchedFiles": {"dynamicRegistration": True}},
+        "window": {"workDoneProgress": True},
+    }
+    workspace = {"rootUri": root.as_uri(), "workspaceFolders": [{"uri": root.as_uri(), "name": "workspace"}]}
+    params = {"processId": None, "capabilities": capabilities, **workspace, "initializationOptions": dict(settings)}
+    return types.INITIALIZE, params
+
+
+def after_initialize(settings: Mapping[str, Any]) -> list[LspMessage]:
+    changed = (types.WORKSPACE_DID_CHANGE_CONFIGURATION, {"settings": dict(settings)})
+    return [(types.INITIALIZED, {}), *([changed] if settings else [])]
+
+
+def change_of(uri: str, version: int, text: str, language: str) -> list[LspMessage]:
+    """What tells of a file's text; version 1 opens it."""
+    watched: dict[str, Any] = {"changes": [{"uri": uri, "type": types.FileChangeType.Changed.value}]}
+    document: dict[str, Any] = {"uri": uri, "version": version}
+    if version == 1:
+        told: LspMessage = types.TEXT_DOCUMENT_DID_OPEN, {"textDocument": {**document, "languageId": language, "text": text}}
+    else:
+        told = types.TEXT_DOCUMENT_DID_CHANGE, {"textDocument": document, "contentChanges": [{"text": text}]}
+    return [(types.WORKSPACE_DID_CHANGE_WATCHED_FILES, watched), told]
+
+
+def closing_of(uri: str) -> LspMessage:
+    return types.TEXT_DOCUMENT_DID_CLOSE, {"textDocument": {"uri": uri}}
+
+
+def diagnostics_of(uri: str) -> LspMessage:
+    return types.TEXT_DOCUMENT_DIAGNOSTIC, {"textDocument": {"uri": uri}}
+
+
+def symbols_of(uri: str) -> LspMessage:
+    return types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, {"textDocument": {"uri": uri}}
+
+
+def symbols_named(query: str) -> LspMessage:
+    return types.WORKSPACE_SYMBOL, {"query": query}
+
+
+_ABOUT_A_PLACE = {
+    "goToDefinition": types.TEXT_DOCUMENT_DEFINITION,
+    "findReferences": types.TEXT_DOCUMENT_REFERENCES,
+    "hover": types.TEXT_DOCUMENT_HOVER,
+    "goToImplementation": types.TEXT_DOCUMENT_IMPLEMENTATION,
+    "prepareCallHierarchy": types.TEXT_DOCUMENT_PREPARE_CALL_HIERARCHY,
+}
+_CALLS = {"incomingCalls": types.CALL_HIERARCHY_INCOMING_CALLS, "outgoingCalls": types.CALL_HIERARCHY_OUTGOING_CALLS}
+
+
+async def answer_to(client: LspClient, operation: str, uri: str, line: int, character: int) -> Any:
+    """One of OpenCode's operations; places count from 0. Raises LspFailure."""
+    if operation == "documentSymbol":
+        return await client.request(*symbols_of(uri))
+    if operation == "workspaceSymbol":
+        return await client.request(*symbols_named(""))
+    if operation in _CALLS:
+        items = await answer_to(client, "prepareCallHierarchy", uri, line, character)
+        return await client.request(_CALLS[operation], {"item": items[0]}) if isinstance(items, list) and items else []
+    place = {"textDocument": {"uri": uri}, "position": {"line": line, "character": character}}
+    context = {"context": {"includeDeclaration": True}} if operation == "findReferences" else {}
+    return await client.request(_ABOUT_A_PLACE[operation], {**place, **context})

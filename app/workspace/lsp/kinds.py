@@ -1,0 +1,271 @@
+"""The kinds of language servers: the well-known ones, and what a configuration makes of them. Nothing is ever downloaded."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.project.config.flags import Flags
+from app.schema.config import LspConfig
+from app.util.project_files import above, find_program, has_file, text_of
+
+Initialization = Callable[[Path, Path], Mapping[str, Any] | None]
+"""Of a root and the checkout's top. None: the server cannot work there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerKind:
+    """`commands`: the first whose program is there. `extensions`: of its files; none: all files. `markers`: the nearest directory
+    above a file that has one is its root; `name:text` for a file with this text. Without one it is the directory, or, if
+    `strict`, there is no server. `outer`: markers of what holds several projects, whose root comes first. `unless`: markers of
+    projects that another server is for."""
+
+    id: str
+    commands: tuple[tuple[str, ...], ...]
+    extensions: tuple[str, ...]
+    markers: tuple[str, ...] = ()
+    outer: tuple[str, ...] = ()
+    strict: bool = False
+    unless: tuple[str, ...] = ()
+    initialization: Initialization = lambda root, top: {}
+    env: Mapping[str, str] | None = None
+    is_configured: bool = False
+    """Its program is started where it is not found, too: that it fails is told."""
+
+    def serves(self, path: Path) -> bool:
+        return not self.extensions or path.suffix in self.extensions or path.name in self.extensions
+
+    def root_of(self, path: Path, directory: Path, top: Path) -> Path | None:
+        """None where it has nothing to do."""
+        places = list(above(path, directory if path.is_relative_to(directory) else top))
+        if any(_has(place, self.unless, top) for place in places):
+            return None
+        roots = (place for markers in (self.outer, self.markers) for place in places if _has(place, markers, top))
+        return next(roots, None if self.strict else directory)
+
+    def command(self, root: Path, top: Path, search_path: str | None) -> list[str] | None:
+        """With the program's absolute path. None where none is there."""
+        for name, *arguments in self.commands:
+            if program := find_program(name, root, top, search_path, is_configured=self.is_configured):
+                return [program, *arguments]
+        return [*self.commands[0]] if self.is_configured else None
+
+
+def _has(place: Path, markers: Sequence[str], top: Path) -> bool:
+    return any(_is_marked(place, *marker.partition(":"), top) for marker in markers)
+
+
+def _is_marked(place: Path, name: str, _: str, text: str, top: Path) -> bool:
+    return has_file(place, name, top) and (not text or text in text_of(place / name, top))
+
+
+def _python(root: Path, top: Path) -> Mapping[str, Any]:
+    """The project's own interpreter, whose packages the code imports."""
+    programs = (root / name / "bin/python" for name in (".venv", "venv"))
+    return next(({"pythonPath": str(path)} for path in programs if path.exists()), {})
+
+
+def _installed(module: str, root: Path, top: Path) -> Path | None:
+    """A file of what the project has in `node_modules`."""
+    found = (place / "node_modules" / module for place in above(root / "file", top))
+    return next((path for path in found if path.exists()), None)
+
+
+def _typescript(root: Path, top: Path) -> Mapping[str, Any] | None:
+    """The project's TypeScript, without which its server has nothing to ask."""
+    path = _installed("typescript/lib/tsserver.js", root, top)
+    return {"tsserver": {"path": str(path)}} if path else None
+
+
+def _astro(root: Path, top: Path) -> Mapping[str, Any] | None:
+    path = _installed("typescript/lib/tsserver.js", root, top)
+    return {"typescript": {"tsdk": str(path.parent)}} if path else None
+
+
+def _eslint(root: Path, top: Path) -> Mapping[str, Any] | None:
+    """The project's ESLint, and what an editor says to its server, which does nothing without."""
+    if not _installed("eslint/package.json", root, top):
+        return None
+    return {
+        "validate": "on",
+        "run": "onType",
+        "nodePath": "",
+        "quiet": False,
+        "onIgnoredFiles": "off",
+        "experimental": {"useFlatConfig": False},
+        "problems": {"shortenToSingleLine": False},
+        "rulesCustomizations": [],
+        "workingDirectory": {"mode": "location"},
+        "workspaceFolder": {"uri": root.as_uri(), "name": "workspace"},
+    }
+
+
+def _always(settings: Mapping[str, Any]) -> Initialization:
+    return lambda root, top: settings
+
+
+_LOCKS = ("package-lock.json", "bun.lockb", "bun.lock", "pnpm-lock.yaml", "yarn.lock")
+_DENO = ("deno.json", "deno.jsonc")
+_BIOME = ("biome.json", "biome.jsonc", ".biome.json", ".biome.jsonc")
+_PYTHON = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "Pipfile", "pyrightconfig.json")
+_RUFF = ("ruff.toml", ".ruff.toml", "pyproject.toml:[tool.ruff")
+_SCRIPTS = (".ts", ".tsx", ".js", ".jsx", ".mjs")
+_MODULES = (*_SCRIPTS, ".cjs", ".mts", ".cts")
+_COMPONENTS = (".vue", ".astro", ".svelte")
+_C = (".c", ".cpp", ".cc", ".cxx", ".c++", ".h", ".hpp", ".hh", ".hxx", ".h++")
+_BUILT = ("compile_commands.json", "compile_flags.txt", ".clangd", "CMakeLists.txt", "Makefile")
+_SOLUTION = ("*.sln", "*.slnx", "global.json")
+_JAVA = ("pom.xml", "build.gradle", "build.gradle.kts", ".project", ".classpath")
+_KOTLIN = ("gradlew", "build.gradle.kts", "build.gradle", "pom.xml")
+_LUA = (".luarc.json", ".luarc.jsonc", ".luacheckrc", ".stylua.toml", "stylua.toml", "selene.toml", "selene.yml")
+_CLOJURE = ("deps.edn", "project.clj", "shadow-cljs.edn", "bb.edn", "build.boot")
+_PIPES = "--stdio"
+_JULIA = ("julia", "--startup-file=no", "--history-file=no", "-e", "using LanguageServer; runserver()")
+_TERRAFORM = {"experimentalFeatures": {"prefillRequiredFields": True, "validateOnSave": True}}
+
+WELL_KNOWN = (
+    ServerKind("deno", (("deno", "lsp"),), _SCRIPTS, _DENO, strict=True),
+    ServerKind(
+        "typescript", (("typescript-language-server", _PIPES),), _MODULES, _LOCKS, unless=_DENO, initialization=_typescript
+    ),
+    ServerKind("vue", (("vue-language-server", _PIPES),), (".vue",), _LOCKS),
+    ServerKind("eslint", (("vscode-eslint-language-server", _PIPES),), (*_MODULES, ".vue"), _LOCKS, initialization=_eslint),
+    ServerKind(
+        "oxlint",
+        (("oxc_language_server",), ("oxlint", "--lsp")),
+        (*_MODULES, *_COMPONENTS),
+        (".oxlintrc.json", *_LOCKS, "package.json"),
+    ),
+    ServerKind(
+        "biome",
+        (("biome", "lsp-proxy", _PIPES),),
+        (*_MODULES, *_COMPONENTS, ".json", ".jsonc", ".css", ".graphql", ".gql", ".html"),
+        (*_BIOME, *_LOCKS),
+    ),
+    ServerKind("gopls", (("gopls",),), (".go",), ("go.mod", "go.sum"), outer=("go.work",)),
+    ServerKind("ruby-lsp", (("rubocop", "--lsp"),), (".rb", ".rake", ".gemspec", ".ru"), ("Gemfile",)),
+    ServerKind("ty", (("ty", "server"),), (".py", ".pyi"), (*_PYTHON, "ty.toml"), initialization=_python),
+    ServerKind(
+        "pyright",
+        (("pyright-langserver", _PIPES), ("basedpyright-langserver", _PIPES)),
+        (".py", ".pyi"),
+        _PYTHON,
+        initialization=_python,
+    ),
+    ServerKind("ruff", (("ruff", "server"),), (".py", ".pyi"), _RUFF, strict=True),
+    ServerKind("elixir-ls", (("elixir-ls",), ("language_server.sh",)), (".ex", ".exs"), ("mix.exs", "mix.lock")),
+    ServerKind("zls", (("zls",),), (".zig", ".zon"), ("build.zig",)),
+    ServerKind(
+        "csharp",
+        (("csharp-ls",), ("roslyn-language-server", _PIPES, "--autoLoadProjects")),
+        (".cs", ".csx"),
+        ("*.csproj", *_SOLUTION),
+    ),
+    ServerKind("fsharp", (("fsautocomplete",),), (".fs", ".fsi", ".fsx", ".fsscript"), ("*.fsproj", *_SOLUTION)),
+    ServerKind(
+        "sourcekit-lsp", (("sourcekit-lsp",),), (".swift", ".objc", ".objcpp"), ("Package.swift", "*.xcodeproj", "*.xcworkspace")
+    ),
+    ServerKind(
+        "rust", (("rust-analyzer",),), (".rs",), ("Cargo.toml", "Cargo.lock"), outer=("Cargo.toml:[workspace]",), strict=True
+    ),
+    ServerKind("clangd", (("clangd", "--background-index", "--clang-tidy"),), _C, _BUILT),
+    ServerKind("svelte", (("svelteserver", _PIPES),), (".svelte",), _LOCKS),
+    ServerKind("astro", (("astro-ls", _PIPES),), (".astro",), _LOCKS, initialization=_astro),
+    ServerKind("jdtls", (("jdtls",),), (".java",), _JAVA, strict=True),
+    ServerKind(
+        "kotlin-ls", (("kotlin-lsp", _PIPES),), (".kt", ".kts"), _KOTLIN, outer=("settings.gradle.kts", "settings.gradle")
+    ),
+    ServerKind("yaml-ls", (("yaml-language-server", _PIPES),), (".yaml", ".yml"), _LOCKS),
+    ServerKind("lua-ls", (("lua-language-server",),), (".lua",), _LUA),
+    ServerKind(
+        "php intelephense",
+        (("intelephense", _PIPES),),
+        (".php",),
+        ("composer.json", "composer.lock", ".php-version"),
+        initialization=_always({"telemetry": {"enabled": False}}),
+    ),
+    ServerKind("prisma", (("prisma", "language-server"),), (".prisma",), ("schema.prisma", "prisma/schema.prisma")),
+    ServerKind("dart", (("dart", "language-server", "--lsp"),), (".dart",), ("pubspec.yaml", "analysis_options.yaml")),
+    ServerKind("ocaml-lsp", (("ocamllsp",),), (".ml", ".mli"), ("dune-project", "dune-workspace", ".merlin", "opam")),
+    ServerKind("bash", (("bash-language-server", "start"),), (".sh", ".bash", ".zsh", ".ksh")),
+    ServerKind(
+        "terraform",
+        (("terraform-ls", "serve"),),
+        (".tf", ".tfvars"),
+        (".terraform.lock.hcl", "terraform.tfstate", "*.tf"),
+        initialization=_always(_TERRAFORM),
+    ),
+    ServerKind("texlab", (("texlab",),), (".tex", ".bib"), (".latexmkrc", "latexmkrc", ".texlabroot", "texlabroot")),
+    ServerKind("dockerfile", (("docker-langserver", _PIPES),), (".dockerfile", "Dockerfile")),
+    ServerKind("gleam", (("gleam", "lsp"),), (".gleam",), ("gleam.toml",)),
+    ServerKind("clojure-lsp", (("clojure-lsp", "listen"),), (".clj", ".cljs", ".cljc", ".edn"), _CLOJURE),
+    ServerKind("nixd", (("nixd",),), (".nix",), ("flake.nix",)),
+    ServerKind("tinymist", (("tinymist",),), (".typ", ".typc"), ("typst.toml",)),
+    ServerKind(
+        "haskell-language-server",
+        (("haskell-language-server-wrapper", "--lsp"),),
+        (".hs", ".lhs"),
+        ("stack.yaml", "cabal.project", "hie.yaml", "*.cabal"),
+    ),
+    ServerKind("julials", (_JULIA,), (".jl",), ("Project.toml", "Manifest.toml", "*.jl")),
+)
+
+_LANGUAGES = {
+    ".bash": "shellscript", ".c": "c", ".cc": "cpp", ".cjs": "javascript", ".clj": "clojure", ".cljc": "clojure",
+    ".cljs": "clojure", ".cs": "csharp", ".csx": "csharp", ".cts": "typescript", ".cxx": "cpp", ".edn": "clojure",
+    ".ex": "elixir", ".exs": "elixir", ".fs": "fsharp", ".fsi": "fsharp", ".fsx": "fsharp", ".gemspec": "ruby", ".h": "c",
+    ".hpp": "cpp", ".hs": "haskell", ".jl": "julia", ".js": "javascript", ".jsx": "javascriptreact", ".ksh": "shellscript",
+    ".kt": "kotlin", ".kts": "kotlin", ".lhs": "haskell", ".md": "markdown", ".mjs": "javascript", ".ml": "ocaml",
+    ".mli": "ocaml", ".mts": "typescript", ".py": "python", ".pyi": "python", ".rake": "ruby", ".rb": "ruby", ".rs": "rust",
+    ".ru": "ruby", ".sh": "shellscript", ".tex": "latex", ".tf": "terraform", ".tfvars": "terraform-vars", ".ts": "typescript",
+    ".tsx": "typescriptreact", ".typ": "typst", ".typc": "typst", ".yml": "yaml", ".zon": "zig", ".zsh": "shellscript",
+}  # fmt: skip
+"""Where a language's name is not the extension."""
+
+
+def language_of(path: Path) -> str:
+    """As LSP names it."""
+    return _LANGUAGES.get(path.suffix, path.suffix.removeprefix(".") or path.name.lower())
+
+
+def configured(config: bool | Mapping[str, LspConfig] | None, flags: Flags) -> list[ServerKind]:
+    """What there is to start. `false`: nothing. `ty` takes pyright's place where its flag is set."""
+    if config is False:
+        return []
+    known = {kind.id: kind for kind in WELL_KNOWN}
+    unwanted = "pyright" if flags.experimental_lsp_ty else "ty"
+    kinds = {name: kind for name, kind in known.items() if name != unwanted}
+    for name, entry in (config if isinstance(config, Mapping) else {}).items():
+        if entry.disabled or not entry.command:
+            kinds.pop(name, None)
+        else:
+            kinds[name] = _changed(known.get(name) or ServerKind(name, (), ()), entry, entry.command)
+    return list(kinds.values())
+
+
+def programs_found(
+    config: bool | Mapping[str, LspConfig] | None, flags: Flags, directory: Path, top: Path, search_path: str | None
+) -> dict[str, str | None]:
+    """By id the program of each server that files in a directory can start; None for a configured one that is not there."""
+    real, top = directory.resolve(), top.resolve()
+    found = {}
+    for kind in configured(config, flags):
+        root = kind.root_of(real / "file", real, top)
+        command = kind.command(root, top, search_path) if root else None
+        if root and command and kind.initialization(root, top) is not None:
+            found[kind.id] = command[0] if shutil.which(command[0], path=search_path) else None
+    return found
+
+
+def _changed(kind: ServerKind, entry: LspConfig, command: Sequence[str]) -> ServerKind:
+    return replace(
+        kind,
+        commands=(tuple(command),),
+        extensions=kind.extensions if entry.extensions is None else tuple(entry.extensions),
+        initialization=lambda root, top: entry.initialization or kind.initialization(root, top) or {},
+        env=entry.env,
+        is_configured=True,
+        strict=False,
+        unless=(),
+    )

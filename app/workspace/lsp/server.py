@@ -1,0 +1,270 @@
+"""One language server: a kind at a root, from the first file on, and how long a call waits for it."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from app.project.sandbox.scope import Program
+from app.schema.project import FileErrors
+from app.util.tasks import TaskSet
+from app.workspace.lsp.kinds import ServerKind, language_of
+from app.workspace.lsp.said import Diagnosis, asked, can_be_asked
+
+if TYPE_CHECKING:
+    from app.workspace.lsp.client import LspClient
+
+RESTARTS = 3
+START_SECONDS = 45.0
+_LAST_WORDS = 0.15
+"""Seconds without another word after which a server that names no versions has said all of a file."""
+_UNCHANGED = 1.0
+"""Seconds after an answer within which such a server speaks of a file, unless it has nothing new to say."""
+_MAX_TEXT = 2 * 1024 * 1024
+_MAX_OPEN = 100
+_MAX_FILES = 200
+_MAX_ASKED = 20
+"""Requests for errors that are not answered yet."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _SpokenFile:
+    """A file as the server was told of it. `published`: it has spoken of this version since; `is_exact`: and named it."""
+
+    version: int = 0
+    published: asyncio.Event = field(default_factory=asyncio.Event)
+    is_exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LspTarget:
+    """`program` makes what is started; it may block and raises OSError. `top`: of what the server may speak. `diagnosed`: told of
+    each file that it has spoken of. `changed`: when it is ready, and when it is not any more."""
+
+    kind: ServerKind
+    root: Path
+    top: Path
+    settings: Mapping[str, Any]
+    program: Callable[[], Program]
+    diagnosed: Callable[[Path], None]
+    changed: Callable[[], None]
+
+
+class LanguageServer:
+    """Runs at once, and again after a crash. A call that waited in vain is the last that waits, until the server has caught up:
+    it is `behind` till then."""
+
+    def __init__(self, target: LspTarget) -> None:
+        self.target = target
+        self.is_behind = False
+        self.has_failed = False
+        self._client: LspClient | None = None
+        self._module: ModuleType
+        self._settled_start = asyncio.Event()
+        """It is ready or has failed."""
+        self._files: OrderedDict[Path, _SpokenFile] = OrderedDict()
+        self._errors: OrderedDict[Path, FileErrors] = OrderedDict()
+        self._says_versions: bool | None = None
+        """None until it has published something."""
+        self._can_be_asked = False
+        self._asking = TaskSet()
+        self._task = asyncio.create_task(self._run(), name=f"language server {target.kind.id}")
+
+    @property
+    def is_ready(self) -> bool:
+        return self._client is not None
+
+    async def close(self) -> None:
+        """Returns when its processes have ended."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        await self._asking.cancel()
+
+    # What it is told and says.
+
+    async def check(self, path: Path, text: str, deadline: float) -> None:
+        """Returns when `errors` has those of the file, whose text is this now, or until `deadline`, of the loop's clock."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                if not self.is_behind:
+                    await self._settled_start.wait()
+                told = self._tell(path, text)
+                if told is not None and not self.is_behind:
+                    await self._spoken(path, told)
+        except TimeoutError:
+            self.is_behind = True
+
+    def errors(self) -> Mapping[Path, FileErrors]:
+        """Of all files that it has spoken of and that have some."""
+        return self._errors
+
+    async def symbols(self, query: str, deadline: float) -> Any:
+        """What it answers to `workspace/symbol`; None where it does not until `deadline`."""
+        return await self._answered(lambda client: client.request(*self._module.symbols_named(query)), deadline)
+
+    async def answer(self, operation: str, path: Path, text: str, place: tuple[int, int], deadline: float) -> Any:
+        """To an operation of the tool `lsp`, about a file with this text. None where it does not until `deadline`."""
+
+        async def ask(client: "LspClient") -> Any:
+            self._tell(path, text)
+            return await self._module.answer_to(client, operation, path.as_uri(), *place)
+
+        return await self._answered(ask, deadline)
+
+    async def _answered(self, ask: "Callable[[LspClient], Awaitable[Any]]", deadline: float) -> Any:
+        if self.is_behind:
+            return None
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._settled_start.wait()
+                return await ask(self._client) if self._client else None
+        except TimeoutError:
+            self.is_behind = True
+        except self._module.LspFailure as failure:
+            log.debug("the language server %s does not answer: %s", self.target.kind.id, failure)
+        return None
+
+    def _tell(self, path: Path, text: str) -> _SpokenFile | None:
+        """None if it is not ready, or the text too long for it."""
+        client = self._client
+        if client is None or len(text) > _MAX_TEXT:
+            return None
+        file = self._files.setdefault(path, _SpokenFile())
+        self._files.move_to_end(path)
+        file.version += 1
+        file.is_exact = False
+        file.published.clear()
+        self._errors.pop(path, None)
+        messages = self._module.change_of(path.as_uri(), file.version, text, language_of(path))
+        if len(self._files) > _MAX_OPEN:
+            messages.append(self._module.closing_of(self._files.popitem(last=False)[0].as_uri()))
+        with suppress(self._module.LspFailure):
+            for method, params in messages:
+                client.notify(method, params)
+        if self._can_be_asked and self._says_versions is None and len(self._asking) < _MAX_ASKED:
+            self._asking.start(self._ask_for_errors(client, path, file.version), "ask a language server for errors")
+        return file
+
+    async def _spoken(self, path: Path, file: _SpokenFile) -> None:
+        """Returns when it has said what it has to say of the file, or has ended."""
+        published = asyncio.create_task(file.published.wait())
+        unchanged = asyncio.create_task(self._has_nothing_new(path))
+        try:
+            await asyncio.wait({published, unchanged}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            published.cancel()
+            unchanged.cancel()
+        while file.published.is_set() and not file.is_exact:
+            file.published.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS):
+                    await file.published.wait()
+
+    async def _has_nothing_new(self, path: Path) -> None:
+        """Returns when it answers and yet says nothing of the file: some say nothing of one that was and stays without errors.
+        One that names versions speaks of each."""
+        client = self._client
+        assert client is not None
+        with suppress(self._module.LspFailure):
+            await client.request(*self._module.symbols_of(path.as_uri()))
+        if self._says_versions is False:
+            await asyncio.sleep(_UNCHANGED)
+        else:
+            await client.ended()
+
+    async def _ask_for_errors(self, client: "LspClient", path: Path, version: int) -> None:
+        """Some publish nothing and wait to be asked. Outlasts the call that waits: so does one that is behind catch up."""
+        uri = path.as_uri()
+        try:
+            answer = await client.request(*self._module.diagnostics_of(uri))
+        except self._module.LspFailure as failure:
+            log.debug("the language server %s does not tell errors: %s", self.target.kind.id, failure)
+            return
+        if said := asked(answer, uri, version):
+            self._take(path, said)
+
+    def _diagnosed(self, params: Any) -> None:
+        said = Diagnosis.of(params)
+        path = said.path if said else None
+        if said is None or path is None or not path.is_relative_to(self.target.top):
+            return
+        self._says_versions = said.version is not None
+        self._take(path, said)
+
+    def _take(self, path: Path, said: Diagnosis) -> None:
+        file = self._files.get(path)
+        if file is not None and said.version not in (None, file.version):
+            return  # of what the file was
+        self._keep(path, said.errors())
+        if file is not None:
+            file.is_exact = said.version is not None
+            file.published.set()
+            self.is_behind = False
+        self.target.diagnosed(path)
+
+    def _keep(self, path: Path, errors: FileErrors) -> None:
+        self._errors.pop(path, None)
+        if errors.total:
+            self._errors[path] = errors
+        if len(self._errors) > _MAX_FILES:
+            self._errors.popitem(last=False)
+
+    # How it runs.
+
+    async def _run(self) -> None:
+        kind, root = self.target.kind.id, self.target.root
+        self._module = await asyncio.to_thread(import_module, "app.workspace.lsp.client")
+        for left in range(RESTARTS, -1, -1):
+            reason = await self._serve()
+            log.warning("the language server %s of %s stopped: %s%s", kind, root, reason, "; started again" if left else "")
+        self.has_failed = True
+        self._settled_start.set()
+        self.target.changed()
+
+    async def _serve(self) -> str:
+        """Returns when it has ended: the reason."""
+        module, target = self._module, self.target
+        try:
+            program = await asyncio.to_thread(target.program)
+            async with module.connected(program, target.settings, self._diagnosed) as client:
+                async with asyncio.timeout(START_SECONDS):
+                    answer = await client.request(*module.initialize(target.root, target.settings))
+                self._can_be_asked = can_be_asked(answer)
+                for method, params in module.after_initialize(target.settings):
+                    client.notify(method, params)
+                self._is_ready(client)
+                return str(await client.ended())
+        except TimeoutError:
+            return f"it did not start within {START_SECONDS:g} seconds"
+        except (OSError, module.LspFailure) as error:
+            return str(error)
+        except Exception as error:
+            log.exception("the language server %s cannot be run", target.kind.id)
+            return str(error)
+        finally:
+            self._is_gone()
+
+    def _is_ready(self, client: "LspClient") -> None:
+        self._client = client
+        self.is_behind = False
+        self._settled_start.set()
+        self.target.changed()
+
+    def _is_gone(self) -> None:
+        was_ready, self._client = self._client is not None, None
+        files, self._files = self._files, OrderedDict()
+        self._errors.clear()
+        self._settled_start.clear()
+        for file in files.values():
+            file.is_exact = True  # nothing follows
+            file.published.set()
+        if was_ready:
+            self.target.changed()

@@ -1,0 +1,198 @@
+"""The language servers of one directory: none until a file is written or read that one of them is for."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from app.project.config.flags import Flags
+from app.project.sandbox.sandbox import Sandbox
+from app.project.sandbox.scope import Program, SandboxWorkspace
+from app.schema.config import LspConfig
+from app.schema.event import AnnouncedEvent, DiagnosedFile, EventLspClientDiagnostics, EventLspUpdated, Nothing
+from app.schema.project import FileErrors, LSPStatus, Symbol
+from app.util.tasks import TaskSet
+from app.workspace.lsp import said
+from app.workspace.lsp.kinds import ServerKind, configured
+from app.workspace.lsp.server import LanguageServer, LspTarget
+
+ANSWER_SECONDS = 3.0
+"""That a call waits for all servers together."""
+MAX_SERVERS = 10
+"""Of a directory: each nested project has its own."""
+LOOK_AGAIN_SECONDS = 10.0
+"""After which a server is looked for again where there was none."""
+_MAX_PLACES = 100
+_TOLD_AFTER = 0.1
+_MAX_TOLD = 20
+
+LspChoice = bool | Mapping[str, LspConfig] | None
+
+
+@dataclass(frozen=True)
+class LspSettings:
+    """What the servers of all directories share. `environment` is what programs see of this process's variables."""
+
+    environment: Mapping[str, str]
+    sandbox: Sandbox
+    announce: Callable[[str, AnnouncedEvent], Awaitable[None]]
+    flags: Flags = field(default_factory=Flags)
+
+
+class LanguageServers:
+    """Those of one configuration, `users` counts the instances that have started them."""
+
+    def __init__(self, workspace: SandboxWorkspace, settings: LspSettings, config: LspChoice) -> None:
+        self._workspace = workspace
+        self._settings = settings
+        self._config = config
+        self._users = 0
+        self._servers: dict[tuple[str, Path], LanguageServer] = {}
+        self._closing = TaskSet()
+        self._none_until: dict[tuple[Path, str], float] = {}
+        """By folder and extension: where there is no server."""
+        self._told: dict[tuple[str, Path], None] = {}
+
+    def serves(self, workspace: SandboxWorkspace, config: LspChoice) -> bool:
+        """Whether another configuration of the directory asks for the same."""
+        return (workspace, config) == (self._workspace, self._config)
+
+    def start(self) -> None:
+        self._users += 1
+
+    def stop(self) -> None:
+        """Ends them, unless another instance has started them. Returns at once."""
+        self._users -= 1
+        if self._users == 0:
+            servers, self._servers = self._servers, {}
+            for server in servers.values():
+                self._closing.start(server.close(), f"close language server {server.target.kind.id}")
+
+    async def stopped(self) -> None:
+        """Returns when no process is left of what was stopped."""
+        await self._closing.wait()
+
+    def is_for(self, path: Path) -> bool:
+        """Whether some server could be: cheap, and without a look at the disk."""
+        return any(kind.serves(path) for kind in self._kinds)
+
+    async def serving(self, path: Path) -> tuple[Path, list[LanguageServer]]:
+        """Those of a file, started, and its path without links."""
+        place, now = (path.parent, path.suffix), time.monotonic()
+        if not self._users or not self.is_for(path) or now < self._none_until.get(place, 0):
+            return path, []
+        real, targets = await asyncio.to_thread(self._found, path)
+        if not targets:
+            self._none_until = {place: now + LOOK_AGAIN_SECONDS, **dict(islice(self._none_until.items(), _MAX_PLACES))}
+        return real, [server for target in targets if (server := self._server(target))]
+
+    async def check(self, files: Mapping[Path, str]) -> dict[Path, FileErrors]:
+        """The errors of files that have these texts by now, and of others that have some, whichever server speaks of them."""
+        deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        names: dict[Path, Path] = {}
+        asked: dict[LanguageServer, list[Path]] = {}
+        for path in files:
+            real, servers = await self.serving(path)
+            names[real] = path
+            for server in servers:
+                asked.setdefault(server, []).append(real)
+        await asyncio.gather(
+            *(server.check(real, files[names[real]], deadline) for server, served in asked.items() for real in served)
+        )
+        found: dict[Path, FileErrors] = {}
+        for server in self._servers.values():
+            for real, errors in server.errors().items():
+                found.setdefault(names.get(real) or self._named(real), FileErrors()).add(errors)
+        return found
+
+    def _named(self, real: Path) -> Path:
+        """As the directory's own name spells it."""
+        held = self._workspace.directories()[-1]
+        return held.path / real.relative_to(held.real) if real.is_relative_to(held.real) else real
+
+    def statuses(self) -> list[LSPStatus]:
+        """Of those that are ready, or have failed."""
+        settled = [server for server in self._servers.values() if server.is_ready or server.has_failed]
+        return [self._status(server) for server in settled]
+
+    async def symbols(self, query: str) -> list[Symbol]:
+        """Of the project, as the servers that are ready find them: at most 10 of each."""
+        deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        ready = [server for server in self._servers.values() if server.is_ready and not server.is_behind]
+        answers = await asyncio.gather(*(server.symbols(query, deadline) for server in ready))
+        found = (said.symbols(answer, server.target.top) for server, answer in zip(ready, answers, strict=True))
+        return [symbol for symbols in found for symbol in symbols]
+
+    async def answers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
+        """To an operation of the tool `lsp`: what each server of the file says, those that say nothing left out. None where there
+        is no server for the file."""
+        real, servers = await self.serving(path)
+        deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
+        found = await asyncio.gather(*(server.answer(operation, real, text, place, deadline) for server in servers))
+        return [answer for answer in found if answer] if servers else None
+
+    async def symbol_length(self, path: Path, text: str, line: int) -> int | None:
+        """How many lines the symbol of a file has that begins at a line, which counts from 0. None where none does."""
+        answers = await self.answers("documentSymbol", path, text, (0, 0)) or ()
+        ranges = (found for answer in answers for found in said.ranges_of(answer))
+        return next((found.end.line - line + 1 for found in ranges if found.start.line == line), None)
+
+    def _status(self, server: LanguageServer) -> LSPStatus:
+        target, directory = server.target, self._workspace.directories()[-1].real
+        status = "connected" if server.is_ready else "error"
+        root = os.path.relpath(target.root, directory)
+        return LSPStatus(id=target.kind.id, name=target.kind.id, root="" if root == os.curdir else root, status=status)
+
+    @cached_property
+    def _kinds(self) -> list[ServerKind]:
+        return configured(self._config, self._settings.flags)
+
+    def _found(self, path: Path) -> tuple[Path, list[LspTarget]]:
+        """Looks at the disk."""
+        real = Path(os.path.realpath(path))
+        return real, [target for kind in self._kinds if kind.serves(real) and (target := self._target(kind, real))]
+
+    def _target(self, kind: ServerKind, path: Path) -> LspTarget | None:
+        *tops, directory = self._workspace.real_directories()
+        top = tops[0] if tops else directory  # outside git
+        root = kind.root_of(path, directory, top) if path.is_relative_to(top) else None
+        if root is None:
+            return None
+        command = kind.command(root, top, self._settings.environment.get("PATH"))
+        settings = kind.initialization(root, top)
+        if command is None or settings is None:
+            return None
+        program = partial(self._program, kind, command, root)
+        changed = partial(self._announce, EventLspUpdated(properties=Nothing()))
+        return LspTarget(kind, root, top, settings, program, partial(self._tell_diagnosed, kind.id), changed)
+
+    def _program(self, kind: ServerKind, command: Sequence[str], root: Path) -> Program:
+        env = {**self._settings.environment, **(kind.env or {})}
+        return self._settings.sandbox.program(command, self._workspace, env, cwd=root, shows_named=True)
+
+    def _server(self, target: LspTarget) -> LanguageServer | None:
+        key = (target.kind.id, target.root)
+        if key not in self._servers and len(self._servers) < MAX_SERVERS and self._users:
+            self._servers[key] = LanguageServer(target)
+        return self._servers.get(key)
+
+    def _announce(self, event: AnnouncedEvent) -> None:
+        self._settings.announce(str(self._workspace.directory), event)
+
+    def _tell_diagnosed(self, kind: str, path: Path) -> None:
+        """Soon, and not each time: a server may speak of a file ten times a second."""
+        if not self._told:
+            asyncio.get_running_loop().call_later(_TOLD_AFTER, self._tell_all)
+        if len(self._told) < _MAX_TOLD:
+            self._told[kind, path] = None
+
+    def _tell_all(self) -> None:
+        told, self._told = self._told, {}
+        for kind, path in told:
+            properties = DiagnosedFile(server_id=kind, path=str(path))
+            self._announce(EventLspClientDiagnostics(properties=properties))

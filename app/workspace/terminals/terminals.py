@@ -1,0 +1,208 @@
+"""The terminals of this server: made, listed, changed and ended. Each belongs to who made it.
+
+Their programs run here, so other servers of the database know nothing of them but their events.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from app.events.bus.base import Event
+from app.project.sandbox.scope import SandboxWorkspace
+from app.record.writer import Writer
+from app.schema.errors import BadRequest, NotFound, ServiceError, TooMany
+from app.schema.event import (
+    AnnouncedEvent,
+    EventPtyCreated,
+    EventPtyDeleted,
+    EventPtyExited,
+    EventPtyUpdated,
+    PtyExit,
+    PtyInfo,
+    PtyRef,
+)
+from app.schema.terminal import Pty, PtyInput, PtyUpdate
+from app.settings import Settings
+from app.users.users import Principal
+from app.util import ids
+from app.workspace.terminals.programs import TerminalPrograms
+from app.workspace.terminals.terminal import Terminal
+
+
+class PtyNotFound(NotFound):
+    tag = "PtyNotFoundError"
+
+    def __init__(self, pty_id: str, elsewhere: str = "") -> None:
+        super().__init__(f"There is no terminal {pty_id}{elsewhere}", ptyID=pty_id)
+        self.pty_id = pty_id
+
+
+class PtyForbidden(ServiceError):
+    status = 403
+    name = "PtyForbiddenError"
+    tag = "PtyForbiddenError"
+
+
+class TerminalsOff(PtyForbidden):
+    def __init__(self) -> None:
+        super().__init__("This server has no terminals (OPENSESSION_TERMINALS=off).")
+
+
+class NotTheirTerminal(PtyForbidden):
+    def __init__(self, pty_id: str) -> None:
+        super().__init__(f"Terminal {pty_id} is another user's: you may list and remove it, not type in it.")
+
+
+class TooManyTerminals(TooMany):
+    name = "TooManyTerminalsError"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"You have {most} terminals already (OPENSESSION_MAX_TERMINALS). Close one first.")
+
+
+MOST_EXITED = 20
+"""How many terminals stay listed when their programs have exited: of more, the oldest go."""
+_TITLE_CHARACTERS = 4
+
+
+class Terminals:
+    """`admits`: whether a user may work in a directory without symlinks. `elsewhere`: the end of the message about an unknown
+    terminal."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        programs: TerminalPrograms,
+        writer: Writer,
+        admits: Callable[[Principal, str], bool],
+        elsewhere: str = "",
+    ) -> None:
+        self._is_on = settings.terminals
+        self._most = settings.max_terminals
+        self._programs = programs
+        self._writer = writer
+        self._admits = admits
+        self._elsewhere = elsewhere
+        self._terminals: dict[str, Terminal] = {}
+        self._watching: dict[str, asyncio.Task[None]] = {}
+        self._creating = asyncio.Lock()
+
+    async def create(self, principal: Principal, wanted: PtyInput, workspace: SandboxWorkspace, *, stays: bool = False) -> Pty:
+        """`stays`: it is listed when its program has exited, until it is removed. Raises TerminalsOff, TooManyTerminals,
+        BadRequest, DirectoryForbidden."""
+        async with self._creating:
+            self._require_place(principal)
+            terminal = await self._started(principal, wanted, workspace, stays)
+            pty_id = terminal.info.id
+            self._terminals[pty_id] = terminal
+            self._watching[pty_id] = asyncio.create_task(self._until_exit(terminal), name=f"watch {pty_id}")
+        self._announce(terminal, EventPtyCreated(properties=PtyInfo(info=terminal.info)))
+        return terminal.info
+
+    def all(self, principal: Principal, directory: str) -> list[Pty]:
+        """Of a directory, the oldest first: those that the principal may see."""
+        found = (terminal for terminal in self._terminals.values() if terminal.directory == directory)
+        return [terminal.info for terminal in found if principal.may_see(terminal.owner)]
+
+    def get(self, principal: Principal, pty_id: str) -> Terminal:
+        """Raises TerminalsOff, PtyNotFound."""
+        if not self._is_on:
+            raise TerminalsOff
+        terminal = self._terminals.get(pty_id)
+        if terminal is None or not principal.may_see(terminal.owner):
+            raise PtyNotFound(pty_id, self._elsewhere)
+        return terminal
+
+    def own(self, principal: Principal, pty_id: str) -> Terminal:
+        """One that the principal may type in. Raises what `get` raises, and NotTheirTerminal."""
+        terminal = self.get(principal, pty_id)
+        if terminal.owner != principal.name:
+            raise NotTheirTerminal(pty_id)
+        return terminal
+
+    def update(self, principal: Principal, pty_id: str, wanted: PtyUpdate) -> Pty:
+        """Raises what `own` raises."""
+        terminal = self.own(principal, pty_id)
+        terminal.update(wanted)
+        self._announce(terminal, EventPtyUpdated(properties=PtyInfo(info=terminal.info)))
+        return terminal.info
+
+    async def remove(self, principal: Principal, pty_id: str) -> None:
+        """Its program is ended. Raises what `get` raises."""
+        await self._remove(self.get(principal, pty_id))
+
+    async def end_all(self, directory: str | None = None) -> None:
+        """Of a directory; None: of all."""
+        ended = [each for each in self._terminals.values() if directory in (None, each.directory)]
+        await asyncio.gather(*map(self._remove, ended))
+
+    async def close(self) -> None:
+        """Ends all; no more are made. Waits for those that are being removed already, too."""
+        self._is_on = False
+        async with self._creating:
+            await self.end_all()
+        if self._watching:
+            await asyncio.wait(self._watching.values())
+
+    async def _started(self, principal: Principal, wanted: PtyInput, workspace: SandboxWorkspace, stays: bool) -> Terminal:
+        def enters(real: str) -> bool:
+            return self._admits(principal, real)
+
+        made = await asyncio.to_thread(self._programs.make, wanted, workspace, enters)
+        pty_id = ids.ascending("pty")
+        info = Pty(
+            id=pty_id,
+            title=wanted.title or f"Terminal {pty_id[-_TITLE_CHARACTERS:]}",
+            command=made.command,
+            args=made.args,
+            cwd=str(made.cwd),
+            status="running",
+            pid=0,
+        )
+        terminal = Terminal(info, str(workspace.directory), principal.name, stays)
+        try:
+            await terminal.start(made.program)
+        except OSError as error:
+            raise BadRequest(f"{made.command} could not be started: {error}", ["command"], made.command) from error
+        return terminal
+
+    def _require_place(self, principal: Principal) -> None:
+        if not self._is_on:
+            raise TerminalsOff
+        running = sum(each.is_running and each.owner == principal.name for each in self._terminals.values())
+        if running >= self._most:
+            raise TooManyTerminals(self._most)
+
+    async def _until_exit(self, terminal: Terminal) -> None:
+        pty_id = terminal.info.id
+        code = await terminal.program.exited()
+        await terminal.program.end()
+        terminal.mark_exited(code)
+        del self._watching[pty_id]
+        if pty_id not in self._terminals:
+            return  # it was removed
+        if not terminal.stays:
+            del self._terminals[pty_id]
+        self._announce(terminal, EventPtyExited(properties=PtyExit(id=pty_id, exit_code=code)))
+        await self._remove_oldest_exited()
+
+    async def _remove_oldest_exited(self) -> None:
+        exited = [each for each in self._terminals.values() if not each.is_running]
+        for terminal in exited[: max(0, len(exited) - MOST_EXITED)]:
+            await self._remove(terminal)
+
+    async def _remove(self, terminal: Terminal) -> None:
+        """Returns when none of its processes is left, also if the caller is cancelled meanwhile."""
+        pty_id = terminal.info.id
+        if self._terminals.pop(pty_id, None) is None:
+            return
+        watching = self._watching.get(pty_id)
+        if watching is not None:
+            await asyncio.shield(terminal.program.end())
+            await asyncio.shield(watching)
+        self._announce(terminal, EventPtyDeleted(properties=PtyRef(id=pty_id)))
+
+    def _announce(self, terminal: Terminal, event: AnnouncedEvent) -> None:
+        """To its owner and to who sees everything. That the database cannot keep it changes nothing about the terminal."""
+        announced = replace(Event.of(event, terminal.directory), owner=terminal.owner)
+        self._writer.post(lambda tx: tx.announce(announced))

@@ -1,0 +1,225 @@
+"""Applies a patch to the files of a directory: all of it, or nothing.
+
+Git applies it in a folder aside, to copies of the files that it names; what comes of it is written to the directory as tools
+write. So neither the repository's configuration nor a symbolic link has a part in it. What the patch may touch is judged by what
+came of it, not by how it is spelt.
+"""
+
+import ast
+import asyncio
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from app.project.sandbox.git import Git
+from app.project.sandbox.sandbox import Sandbox
+from app.schema.errors import ServiceError
+from app.tools import text_file
+from app.tools.base import ToolError
+from app.tools.text_file import FileLocks, open_file, remove_folder
+from app.util.project_files import HeldDirectory
+from app.workspace.browse.reach import AllowedPaths
+from app.workspace.directories import BusyDirectories
+
+MAX_TOUCHED_BYTES = 64 * 1024 * 1024
+"""Of all files that a patch names, before it."""
+_NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
+_HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
+_WITHOUT_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
+
+
+class PatchRefused(ServiceError):
+    """Nothing was changed."""
+
+    status = 400
+    name = "VcsApplyError"
+
+    def __init__(self, message: str, reason: Literal["non-git", "not-clean"] = "not-clean") -> None:
+        super().__init__(message, reason=reason)
+
+
+@dataclass(frozen=True)
+class _FileState:
+    data: bytes
+    is_executable: bool
+
+
+_FileStates = Mapping[str, _FileState]
+"""By their names, which are from the top of the checkout on."""
+
+
+class Patching:
+    def __init__(self, busy: BusyDirectories, locks: FileLocks, sandbox: Sandbox) -> None:
+        self._busy = busy
+        self._locks = locks
+        self._sandbox = sandbox
+
+    async def apply(self, allowed: AllowedPaths, patch: str) -> None:
+        """Names in the patch are from the top of the checkout on. Raises PatchRefused, DirectoryBusy."""
+        if not allowed.is_git:
+            raise PatchRefused("The directory is in no git checkout: a patch is applied to one", "non-git")
+        await self._busy.require_idle(allowed.worktree)
+        checkout, data = allowed.top, patch.encode("utf-8", "surrogateescape")
+        names = [name for name in _candidates(data) if _is_below(name, allowed)]
+        async with self._locks.hold_all(checkout.path / name for name in names):
+            before = await asyncio.to_thread(_read, checkout, names)
+            after = await _applied(self._sandbox, before, data)
+            changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+            _require_touchable(changed, names, allowed)
+            await text_file.finish_in_thread(_write, checkout, changed, before, after)
+
+
+def _candidates(patch: bytes) -> list[str]:
+    """What the patch may be about, with and without a first folder such as `a/`: a name too much does no harm."""
+    heads = [half for head in _HEADS.findall(patch) for half in (head[: len(head) // 2], head[len(head) // 2 + 1 :])]
+    spelt = [os.fsdecode(_unquoted(name)) for name in [*_NAMES.findall(patch), *heads]]
+    return sorted({name for spelling in spelt for name in (spelling, spelling.partition("/")[2]) if name})
+
+
+def _unquoted(name: bytes) -> bytes:
+    if not name.startswith(b'"'):
+        return name
+    with suppress(SyntaxError, ValueError, AttributeError):
+        return bytes(ast.literal_eval(name.decode("latin-1")).encode("latin-1"))
+    return name
+
+
+def _is_below(name: str, allowed: AllowedPaths) -> bool:
+    """Whether a name from the top of the checkout on is a file of the request's directory, and nothing of git's own."""
+    parts = name.split("/")
+    if "\0" in name or any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
+        return False
+    full = allowed.top.real / name
+    return allowed.real_directory in full.parents and allowed.includes(str(full))
+
+
+def _require_touchable(changed: Sequence[str], names: Collection[str], allowed: AllowedPaths) -> None:
+    if not changed:
+        raise PatchRefused("The patch changes no file")
+    for name in changed:
+        if not _is_below(name, allowed):
+            raise PatchRefused(f"The patch names {name}, which is not in {allowed.directory}")
+        if name not in names:
+            raise PatchRefused(f"The patch spells {name} in a way that is not understood: make it with `git diff`")
+
+
+def _read(checkout: HeldDirectory, names: Iterable[str]) -> dict[str, _FileState]:
+    """The regular files among the names, reached through no link. Raises PatchRefused if they are too large."""
+    found: dict[str, _FileState] = {}
+    left = MAX_TOUCHED_BYTES
+    for name in names:
+        state = _state(checkout.path / name, checkout, left)
+        if state is not None:
+            found[name] = state
+            left -= len(state.data)
+    return found
+
+
+def _state(path: Path, root: HeldDirectory, max_bytes: int = MAX_TOUCHED_BYTES) -> _FileState | None:
+    try:
+        descriptor = open_file(path, root)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise PatchRefused(f"The files that the patch names have more than {MAX_TOUCHED_BYTES} bytes: split it")
+    return _FileState(data, bool(status.st_mode & stat.S_IXUSR))
+
+
+async def _applied(sandbox: Sandbox, files: _FileStates, patch: bytes) -> dict[str, _FileState]:
+    """What becomes of the files. Raises PatchRefused."""
+    with tempfile.TemporaryDirectory(prefix="opensession-patch-") as folder:
+        await asyncio.to_thread(_put, Path(folder), files)
+        env = {**_WITHOUT_CONFIGURATION, "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)}
+        git = Git(sandbox, HeldDirectory(Path(folder)))
+        result = await git.run("apply", "--whitespace=nowarn", env=env, stdin=patch)
+        if not result.ok:
+            raise PatchRefused(f"The patch can't be applied: {result.stderr}")
+        return await asyncio.to_thread(lambda: dict(_taken(Path(folder))))
+
+
+def _put(folder: Path, files: _FileStates) -> None:
+    for name, state in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(state.data)
+        path.chmod(0o755 if state.is_executable else 0o644)
+
+
+def _taken(folder: Path) -> Iterator[tuple[str, _FileState]]:
+    for place, folders, files in os.walk(folder):
+        for name in [*folders, *files]:
+            path = Path(place, name)
+            if path.is_symlink():
+                raise PatchRefused(f"The patch makes {path.relative_to(folder)} a symbolic link: make it by hand")
+            if path.is_file():
+                state = _FileState(path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+                yield str(path.relative_to(folder)), state
+
+
+def _write(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates, after: _FileStates) -> None:
+    """Raises PatchRefused; what was written until then is undone."""
+    try:
+        for name in changed:
+            if _state(checkout.path / name, checkout) != before.get(name) or (
+                name not in before and _exists(checkout.path / name, checkout)
+            ):
+                raise PatchRefused(f"{name} is there already, or was changed meanwhile")
+        _place(checkout, changed, after)
+    except ToolError as error:
+        raise PatchRefused(f"The patch can't be applied: {error}{_undo(checkout, changed, before)}") from error
+
+
+def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) -> str:
+    """What to tell if that fails."""
+    try:
+        _place(checkout, changed, before)
+    except ToolError as error:
+        return f" What was written could not be undone: {error}"
+    return ""
+
+
+def _place(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
+    """Makes the named files what they are in `files`: those that are not there go first, as a folder may take a file's place."""
+    for name in names:
+        if name not in files and _exists(checkout.path / name, checkout):
+            text_file.delete(checkout.path / name, checkout)
+            _remove_empty_folders(checkout.path / name, checkout)
+    for name in names:
+        if name in files:
+            text_file.write(checkout.path / name, files[name].data, root=checkout)
+            _set_executable(checkout.path / name, checkout, files[name].is_executable)
+
+
+def _exists(path: Path, root: HeldDirectory) -> bool:
+    """Raises ToolError for what lies behind a link."""
+    return text_file.stamp(path, root) is not None
+
+
+def _set_executable(path: Path, root: HeldDirectory, is_executable: bool) -> None:
+    descriptor = open_file(path, root)
+    try:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+        if bool(mode & stat.S_IXUSR) != is_executable:
+            readers = (mode & 0o444) >> 2
+            os.fchmod(descriptor, mode | readers if is_executable else mode & ~0o111)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_empty_folders(path: Path, root: HeldDirectory) -> None:
+    with suppress(OSError):  # not empty
+        for folder in path.parents:
+            if folder == root.path:
+                return
+            remove_folder(folder, root)

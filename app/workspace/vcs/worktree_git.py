@@ -1,0 +1,107 @@
+"""Worktrees as git keeps them: a folder in the repository's `worktrees`, and a `.git` file in the worktree that names it.
+
+Commands write both, so each is believed only where it names the other. What is removed is what was made, never through a link.
+"""
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from app.project.sandbox.git import Git, GitResult, git_of
+from app.project.sandbox.git_repository import GitRepository, repository_of
+from app.tools.text_file import open_file, status_of
+
+BRANCH_PREFIX = "opencode/"
+_CHECKOUT_SECONDS = 600
+_MAX_NAME_BYTES = 4096
+
+
+def branch_of(directory: Path) -> str:
+    return BRANCH_PREFIX + directory.name
+
+
+async def is_free(git: Git, directory: Path) -> bool:
+    """Whether a worktree can be made there, on the branch of its name."""
+    taken = await git.run("show-ref", "--verify", "--quiet", f"refs/heads/{branch_of(directory)}")
+    return not taken.ok and not os.path.lexists(directory)  # noqa: ASYNC240
+
+
+async def add(git: Git, directory: Path) -> GitResult:
+    """A new branch at HEAD, in an empty directory that is there; the files come by `reset`."""
+    made = git.seeing(directory)
+    return await made.run("worktree", "add", "--no-checkout", "-b", branch_of(directory), directory, "HEAD")
+
+
+def of_worktree(git: Git, worktree: Path) -> Git | None:
+    """Git for a worktree of the repository of `git`. None if it is none, or is none any more."""
+    found = _repository_of(worktree)
+    if found is None or git.repository is None or found.common_dir != git.repository.common_dir or not found.is_linked:
+        return None
+    with suppress(OSError):
+        return git_of(git.sandbox, found, git.walls)
+    return None
+
+
+async def reset(git: Git, commit: str = "HEAD") -> GitResult:
+    env = await git.without_filters()
+    return await git.run("reset", "--hard", "--no-recurse-submodules", commit, env=env, timeout=_CHECKOUT_SECONDS)
+
+
+async def clean(git: Git) -> GitResult:
+    """Ignored files too, and repositories in it."""
+    return await git.run("clean", "-ffdx", "--quiet", timeout=_CHECKOUT_SECONDS)
+
+
+def forget(git: Git, worktree: Path) -> None:
+    """Removes what the repository has of a worktree, whose files may be gone. Raises OSError, also where a link stands in the
+    way, and for a worktree that `git worktree lock` keeps."""
+    assert git.repository is not None
+    store = git.repository.common_dir
+    with suppress(FileNotFoundError), _opened(store / "worktrees", store) as entries:
+        for name in os.listdir(entries):  # noqa: PTH208  a descriptor
+            if not _is_of(store / "worktrees" / name, store, worktree):
+                continue
+            if status_of(store / "worktrees" / name / "locked", store) is not None:
+                raise OSError(errno.EBUSY, "it is locked (see `git worktree unlock`)", str(worktree))
+            shutil.rmtree(name, dir_fd=entries)
+
+
+async def remove_branch(git: Git, worktree: Path) -> GitResult:
+    """The one that it was made with. It works in the repository itself: the worktree of `git` may be the one that was removed."""
+    assert git.repository is not None
+    store = git.repository.common_dir
+    holder = git.besides[0] if git.besides else git.directory
+    bare = replace(git, directory=holder, besides=(), repository=GitRepository(holder.real, store, store))
+    return await bare.run("branch", "-D", branch_of(worktree))
+
+
+def _repository_of(worktree: Path) -> GitRepository | None:
+    try:
+        is_file = stat.S_ISREG((worktree / ".git").lstat().st_mode)
+    except OSError:
+        return None
+    return repository_of(worktree) if is_file else None
+
+
+@contextmanager
+def _opened(folder: Path, root: Path) -> Iterator[int]:
+    descriptor = open_file(folder, root)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_of(entry: Path, root: Path, worktree: Path) -> bool:
+    try:
+        descriptor = open_file(entry / "gitdir", root)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        named = os.fsdecode(file.read(_MAX_NAME_BYTES).strip()) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+    return named == str(worktree / ".git")

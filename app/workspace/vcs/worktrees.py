@@ -1,0 +1,241 @@
+"""Worktrees: made of a project's repository in the data directory, each on a branch of its own. And a directory made a
+repository.
+
+A worktree is there when its request is answered; its files, then the start commands, follow, and events tell of it. Only
+worktrees that this server made are reset and removed.
+"""
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.project.location import Location
+from app.project.registry import Projects
+from app.project.sandbox.git import NOT_STARTED, Git, GitResult
+from app.project.sandbox.sandbox import Sandbox
+from app.record.postgres import Locks
+from app.schema.errors import ServiceError
+from app.schema.event import AnnouncedEvent, EventWorktreeFailed, EventWorktreeReady, WorktreeFailure, WorktreeName
+from app.schema.project import CreatedWorktree, WorktreeCreateInput
+from app.sessions.fork import make_slug
+from app.sessions.summary import SessionTasks
+from app.tools.process import run
+from app.tools.transcript import Transcript
+from app.workspace.directories import BusyDirectories, Disposal
+from app.workspace.instances import Instances
+from app.workspace.vcs import worktree_git
+from app.workspace.vcs.comparison import GitFailed, default_branch
+from app.workspace.workspace import Workspace
+from app.workspace.workspaces import WorktreePlaces
+
+log = logging.getLogger(__name__)
+
+START_COMMAND_SECONDS = 1800.0
+_OUTPUT_BYTES = 4096
+
+
+class WorktreeNotGit(ServiceError):
+    status = 400
+    name = "WorktreeNotGitError"
+
+
+class WorktreeNameTaken(ServiceError):
+    status = 400
+    name = "WorktreeNameGenerationFailedError"
+
+
+class WorktreeNotCreated(ServiceError):
+    status = 400
+    name = "WorktreeCreateFailedError"
+
+
+class WorktreeNotRemoved(ServiceError):
+    status = 400
+    name = "WorktreeRemoveFailedError"
+
+
+class WorktreeNotReset(ServiceError):
+    status = 400
+    name = "WorktreeResetFailedError"
+
+
+async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
+    """Makes a directory that is in no repository one. It is closed on all servers, to be opened anew. Raises DirectoryBusy,
+    GitFailed."""
+    directory = workspace.location.directory
+    if workspace.location.is_git:
+        return
+    await busy.require_idle(directory)
+    entry = workspace.directories[-1].path / ".git"
+    if os.path.lexists(entry):  # noqa: ASYNC240
+        raise GitFailed("git init", f"{entry} is there, and is no repository that is used here")
+    made = await Git(sandbox, workspace.directories[-1]).run("init", "--quiet", "--template=")
+    if not made.ok:
+        raise GitFailed("git init", made.stderr)
+    await disposal.directory(directory)
+
+
+MayEnter = Callable[[str], bool]
+"""Whether who asks may work in a directory."""
+
+MAX_NAME = 64
+_TRIES = 26
+
+
+@dataclass(frozen=True)
+class CommandSettings:
+    """How start commands are run: in the sandbox, as all commands."""
+
+    instances: Instances
+    shell: str
+    environment: Mapping[str, str]
+    sandbox: Sandbox
+
+
+class Worktrees:
+    def __init__(
+        self,
+        places: WorktreePlaces,
+        projects: Projects,
+        busy: BusyDirectories,
+        disposal: Disposal,
+        tasks: SessionTasks,
+        commands: CommandSettings,
+        locks: Locks,
+        announce: Callable[[str, AnnouncedEvent], Awaitable[None]],
+    ) -> None:
+        self._places = places
+        self._projects = projects
+        self._busy = busy
+        self._disposal = disposal
+        self._tasks = tasks
+        self._commands = commands
+        self.locks = locks
+        self._announce = announce
+
+    async def list(self, location: Location) -> list[str]:
+        """The project's checkouts but the main one."""
+        project = await self._projects.get(location.project_id)
+        return await asyncio.to_thread(lambda: [path for path in project.sandboxes if os.path.isdir(path)])  # noqa: PTH112
+
+    async def create(self, location: Location, wanted: WorktreeCreateInput) -> CreatedWorktree:
+        """Raises WorktreeNotGit, WorktreeNotCreated, WorktreeNameTaken."""
+        git = location.git
+        if git is None:
+            raise WorktreeNotGit("A worktree is made of a git repository: make the directory one by `git init`")
+        async with self.locks.lock(f"worktrees {location.project_id}"):
+            directory = await self._free_directory(location, git, wanted.name or "")
+            directory.mkdir(parents=True, mode=0o700)
+            self._places.add(directory, self._places.origin(location.worktree) or location.worktree)
+            added = await worktree_git.add(git, directory)
+            if not added.ok:
+                self._places.remove(directory)
+                raise WorktreeNotCreated(added.stderr)
+            await self._projects.add_checkout(location.project_id, str(directory))
+        self._tasks.start(str(directory), "worktree", self._prepare(location, git, directory, wanted.start_command))
+        return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
+
+    async def reset(self, location: Location, directory: str, may_enter: MayEnter) -> None:
+        """To the default branch's commit, with nothing besides. Raises WorktreeNotReset, DirectoryBusy."""
+        worktree = self._own(location, directory, may_enter)
+        git = worktree_git.of_worktree(location.git, worktree) if location.git and worktree else None
+        if worktree is None or git is None:
+            raise WorktreeNotReset(f"{directory} is no worktree that this server made of this project")
+        default = await default_branch(git)
+        if default is None:
+            raise WorktreeNotReset("The repository has no default branch: no remote names one, and there is no main or master")
+        await self._busy.require_idle(str(worktree))
+        await self._tasks.cancel(str(worktree))
+        for done in (await worktree_git.reset(git, default.ref), await worktree_git.clean(git)):
+            if not done.ok:
+                raise WorktreeNotReset(done.stderr)
+        self._tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
+
+    async def remove(self, location: Location, directory: str, may_enter: MayEnter) -> None:
+        """With its branch; one that is gone already is removed. Raises WorktreeNotRemoved, DirectoryBusy."""
+        worktree, git = self._own(location, directory, may_enter), location.git
+        if worktree is None or git is None or (worktree.exists() and worktree_git.of_worktree(git, worktree) is None):
+            raise WorktreeNotRemoved(
+                f"{directory} is no worktree that this server made of this project: use `git worktree remove`"
+            )
+        await self._busy.require_idle(str(worktree))
+        origin = self._places.origin(str(worktree)) or location.worktree
+        self._places.forget(worktree)  # no turn begins there from now on
+        try:
+            await self._remove(location, git, worktree)
+        except BaseException:
+            if worktree.exists():
+                self._places.add(worktree, origin)
+            raise
+
+    async def _remove(self, location: Location, git: Git, worktree: Path) -> None:
+        """Raises WorktreeNotRemoved, StorageError."""
+        await self._tasks.cancel(str(worktree))
+        await self._disposal.directory(str(worktree))
+        async with self.locks.lock(f"worktrees {location.project_id}"):
+            try:
+                await asyncio.to_thread(worktree_git.forget, git, worktree)
+            except OSError as error:
+                raise WorktreeNotRemoved(f"{worktree} is not removed: {error.strerror}") from error
+            await asyncio.to_thread(self._places.remove, worktree)
+            await worktree_git.remove_branch(git, worktree)
+            await self._projects.remove_checkout(location.project_id, str(worktree))
+
+    def _own(self, location: Location, directory: str, may_enter: MayEnter) -> Path | None:
+        """The place of a worktree of this project that this server made, or could have made and is not there."""
+        place = Path(os.path.normpath(directory))
+        if not location.is_git:
+            return None
+        is_named = re.fullmatch(r"[a-z0-9][a-z0-9-]*", place.name) is not None
+        if not is_named or place.parent != self._places.of_project(location.project_id):
+            return None
+        is_nobodys = self._places.origin(str(place)) is None and not place.exists()
+        return place if is_nobodys or may_enter(str(place)) else None
+
+    async def _free_directory(self, location: Location, git: Git, name: str) -> Path:
+        wanted = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_NAME].strip("-")
+        folder = self._places.of_project(location.project_id)
+        for number in range(_TRIES):
+            words = [wanted, make_slug()] if wanted and number else [wanted or make_slug()]
+            directory = folder / "-".join(words)
+            if await worktree_git.is_free(git, directory):
+                return directory
+        raise WorktreeNameTaken("No name is free for the worktree: choose another one")
+
+    async def _prepare(self, location: Location, git: Git, directory: Path, command: str | None) -> None:
+        own = worktree_git.of_worktree(git, directory)
+        filled = await worktree_git.reset(own) if own else GitResult(NOT_STARTED, b"", "it was changed meanwhile")
+        if filled.ok:
+            ready = WorktreeName(name=directory.name, branch=worktree_git.branch_of(directory))
+            await self._announce(str(directory), EventWorktreeReady(properties=ready))
+            await self._run_start_commands(location, directory, command)
+        else:
+            await self._announce_failure(directory, filled)
+
+    async def _announce_failure(self, directory: Path, filled: GitResult) -> None:
+        failure = WorktreeFailure(message=filled.stderr or "The files could not be checked out")
+        await self._announce(str(directory), EventWorktreeFailed(properties=failure))
+
+    async def _run_start_commands(self, location: Location, directory: Path, command: str | None) -> None:
+        project = await self._projects.get(location.project_id)
+        configured = project.commands.start if project.commands else None
+        for each in (configured, command):
+            if each and each.strip():
+                await self._run(directory, each)
+
+    async def _run(self, directory: Path, command: str) -> None:
+        """One that fails is logged: the worktree can be used all the same."""
+        how, output = self._commands, Transcript(_OUTPUT_BYTES)
+        workspace = (await how.instances.get(str(directory))).sandbox_workspace
+        try:
+            program = await asyncio.to_thread(how.sandbox.program, [how.shell, "-c", command], workspace, how.environment)
+            ended = await run(program, timeout=START_COMMAND_SECONDS, on_output=output.add)
+        except (OSError, ValueError) as error:
+            log.warning("the start command of %s could not be run: %s", directory, error)
+            return
+        if ended.code != 0:
+            log.warning("the start command of %s failed with %s: %s", directory, ended.code, output.text())

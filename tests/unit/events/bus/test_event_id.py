@@ -1,0 +1,51 @@
+"""The ids that clients remember events by."""
+
+import pytest
+from bus_parts import named
+
+from app.events.bus.base import NEVER_GIVEN, EventId, read_cursor
+from app.users.tokens import UserCursors
+
+
+def wire(event_id: EventId) -> str:
+    return event_id.wire(None).decode()
+
+
+def test_an_event_of_the_journal_has_the_same_id_each_time() -> None:
+    assert wire(EventId(7)) == wire(named("t", seq=7).id()) == "evt_00000000000070000000000000"
+
+
+def test_ids_ascend_in_the_order_in_which_events_are_sent() -> None:
+    sent = [make(seq) for seq in (7, 8, 10**15) for make in (EventId, EventId.behind, EventId.behind)]
+    texts = [wire(event_id) for event_id in sent]
+    assert sorted(set(texts)) == texts
+    assert {len(text) for text in texts} == {30}
+
+
+@pytest.mark.parametrize("seq", [0, 1, 255, 10**15])
+def test_who_remembers_an_event_resumes_behind_it(seq: int) -> None:
+    for event_id in (EventId(seq), EventId.behind(seq)):
+        assert read_cursor(wire(event_id)) == seq
+    assert read_cursor(str(seq)) == seq
+
+
+@pytest.mark.parametrize("made_up", ["", "evt_", "evt_1", f"evt_{0:026}x", f"evt_{0:025}Z", "-1"])
+def test_an_id_that_was_never_given_reads_as_too_old(made_up: str) -> None:
+    assert read_cursor(made_up) == NEVER_GIVEN
+
+
+def test_an_event_that_is_not_of_the_journal_is_behind_what_was_sent_before_it() -> None:
+    heartbeat, greeting = named("t", journaled=False), named("t", journaled=False, seq=9)
+    assert heartbeat.id(5).seq == 5
+    assert greeting.id(5).seq == 9 and greeting.id(5) != greeting.id(5)
+    assert EventId.behind(-1).seq == 0 and len(wire(EventId.behind(2**62))) == 30
+
+
+def test_a_users_ids_are_sealed_and_those_of_the_journal_do_not_change() -> None:
+    cursors = UserCursors((b"k" * 32,), "anna")
+    first, second = EventId(7).wire(cursors), EventId(7).wire(cursors)
+    assert first == second and first.startswith(b"evt_") and cursors.open(first.decode()) == 7
+    moment, later = EventId.behind(7).wire(cursors), EventId.behind(7).wire(cursors)
+    assert len({first, moment, later}) == 3 and cursors.open(later.decode()) == 7
+    assert read_cursor(first.decode()) == NEVER_GIVEN
+    assert UserCursors((b"k" * 32,), "bert").open(first.decode()) == NEVER_GIVEN

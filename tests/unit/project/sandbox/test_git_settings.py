@@ -1,0 +1,55 @@
+"""Which files the user's git configuration is made of."""
+
+from pathlib import Path
+
+from app.project.sandbox.machine import find_facts, git_files
+
+
+def written(home: Path, **files: str) -> None:
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+
+
+def names(home: Path, environment: dict[str, str] | None = None) -> set[str]:
+    found = git_files(home, {"GIT_CONFIG_SYSTEM": "/dev/null", **(environment or {})})
+    return {str(path.relative_to(home)) for path in found}
+
+
+FIRST = """
+[include]
+    path = a
+[includeIf "gitdir:~/work/"]
+    path = "~/b" ; and
+[user]
+    name = x
+[core] excludesfile=~/c # c
+"""
+SECOND = "[commit]\ntemplate = ~/d\n[include]path=e"
+
+
+def test_files_are_found_by_way_of_others(tmp_path: Path) -> None:
+    written(tmp_path, **{".gitconfig": FIRST, "a": SECOND, "b": "", "c": "", "d": "", "e": ""})
+    assert names(tmp_path) == {".gitconfig", "a", "b", "c", "d", "e"}
+
+
+def test_there_is_an_end(tmp_path: Path) -> None:
+    """Also of files that name each other, of one that never ends, and of a large one."""
+    written(
+        tmp_path,
+        **{".gitconfig": "[include]\npath=a\npath=/dev/zero\npath=missing\npath=large\n", "a": "[include]\npath=.gitconfig\n"},
+    )
+    (tmp_path / "large").write_bytes(b"\n" * 2_000_000)
+    assert names(tmp_path) == {".gitconfig", "a", "large"}
+
+
+def test_another_global_file_takes_the_place(tmp_path: Path) -> None:
+    written(tmp_path, **{".gitconfig": "", "own": "", ".config/git/ignore": ""})
+    assert names(tmp_path, {"GIT_CONFIG_GLOBAL": str(tmp_path / "own")}) == {"own", ".config/git/ignore"}
+
+
+def test_keys_and_the_servers_files_are_not_among_what_is_shown(tmp_path: Path) -> None:
+    text = "[include]\npath = .ssh/config\npath = data/auth.json\npath = plain\n[core]\nexcludesFile = ~/.netrc\n"
+    written(tmp_path, **{".gitconfig": text, ".ssh/config": "", "data/auth.json": "", "plain": "", ".netrc": ""})
+    shown = find_facts(tmp_path, tmp_path / "data", [], {}).git_files
+    assert {path.name for path in shown if path.is_relative_to(tmp_path)} == {".gitconfig", "plain"}

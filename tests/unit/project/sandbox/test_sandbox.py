@@ -1,0 +1,183 @@
+"""Commands in the sandbox of this machine."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from confined import SECRET, Confined
+from sandboxed import needs_sandbox
+
+from app.project.sandbox.machine import SandboxUnusable
+from app.project.sandbox.sandbox import OFF, open_sandbox, remove_unused
+from app.project.sandbox.scope import private_directory
+from app.settings import Settings
+
+pytestmark = needs_sandbox
+
+
+async def test_the_project_is_there_with_all_that_is_in_it(confined: Confined) -> None:
+    (confined.project / "a").write_text("text")
+    ended = await confined.run("cat a; echo made > b; pwd")
+    assert ended.output == f"text{confined.project}\n" and ended.code == 0
+    assert (confined.project / "b").read_text() == "made\n"
+
+
+async def test_nothing_outside_is_read(confined: Confined) -> None:
+    named = " ".join(f"'{path}'" for path in confined.secrets)
+    ended = await confined.run(f"cat {named}; cd /; grep -rs {SECRET} {confined.base} ~ /tmp /var /srv /run; true")
+    assert SECRET not in ended.output
+    assert ended.output.count("No such file") == len(confined.secrets)
+
+
+async def test_a_write_outside_is_the_commands_own_error(confined: Confined) -> None:
+    ended = await confined.run(f"echo x > /etc/made; echo x > /made; echo x > {confined.base}/made")
+    assert ended.output.count("Read-only file system") + ended.output.count("No such file") == 3, ended.output
+    assert not (confined.base / "made").exists() and not Path("/made").exists()
+
+
+async def test_home_and_tmp_are_kept_from_call_to_call_and_are_not_the_users(confined: Confined) -> None:
+    await confined.run("echo kept > ~/.rc; echo kept > /tmp/of_the_sandbox")
+    assert (await confined.run("cat ~/.rc /tmp/of_the_sandbox")).output == "kept\nkept\n"
+    assert not (confined.base / "home" / ".rc").exists() and not Path("/tmp/of_the_sandbox").exists()
+
+
+async def test_what_is_granted_is_open_for_that_command(confined: Confined) -> None:
+    notes = confined.base / "home" / "notes"
+    command = f"cat {notes}; echo more >> {notes}"
+    assert SECRET in (await confined.run(command, granted=[notes])).output
+    assert notes.read_text() == f"{SECRET}\nmore\n"
+    assert SECRET not in (await confined.run(command)).output
+    beside = confined.base / "beside" / "file"
+    assert (await confined.run(f"sed -i s/{SECRET}/changed/ {beside}", granted=[beside])).code == 0
+    assert beside.read_text() == "changed\n"
+
+
+async def test_a_new_file_in_home_is_granted_without_the_keys_there(confined: Confined) -> None:
+    new = confined.base / "home" / "new"
+    ended = await confined.run(f"touch {new}; cat ~/.ssh/id_rsa", granted=[new])
+    assert new.exists() and SECRET not in ended.output
+
+
+async def test_the_servers_own_files_are_never_granted(confined: Confined) -> None:
+    data = confined.base / "data"
+    ended = await confined.run(f"cat {data}/auth.json; ls {data}/*", granted=[data, data / "auth.json", confined.base])
+    assert SECRET not in ended.output and "auth.json\n" not in ended.output
+
+
+async def test_a_kept_output_can_be_read(confined: Confined) -> None:
+    output = confined.base / "data" / "tool-output" / "tool_1"
+    output.parent.mkdir()
+    output.write_text("long output\n")
+    (output.parent / "tool_2").write_text(SECRET)
+    ended = await confined.run(f"cat {output.parent}/*", granted=[output])
+    assert ended.output == "long output\n"
+
+
+async def test_directories_of_the_configuration_are_open(confined: Confined) -> None:
+    for name in ("read", "write"):
+        (confined.base / name).mkdir()
+        (confined.base / name / "a").write_text(name)
+    workspace = confined.workspace(read=[str(confined.base / "read")], write=[str(confined.base / "write")])
+    script = f"cd {confined.base}; cat read/a write/a; touch write/b; touch read/b"
+    ended = await confined.run(script, workspace=workspace)
+    assert ended.output.startswith("readwrite") and "Read-only file system" in ended.output
+    assert (confined.base / "write" / "b").exists()
+
+
+async def test_without_network_there_is_a_loopback_of_its_own(confined: Confined) -> None:
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connect = f"(: </dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo connected || echo not"
+    assert (await confined.run(connect)).output == "connected\n"
+    alone = confined.workspace(network=False)
+    assert (await confined.run(connect, workspace=alone)).output == "not\n"
+    listen = "import socket as s; here = s.create_server(('127.0.0.1', 0)); s.create_connection(here.getsockname()); print('own')"
+    assert (await confined.run(f'python3 -c "{listen}"', workspace=alone)).output == "own\n"
+    server.close()
+
+
+async def test_it_sees_no_process_of_others_and_has_no_right_to_mount(confined: Confined) -> None:
+    script = "ls -d /proc/[0-9]* | wc -l; mount -t tmpfs x /tmp || echo refused; grep NoNewPrivs /proc/self/status"
+    ended = await confined.run(script)
+    lines = ended.output.splitlines()
+    assert int(lines[0]) < 10 and "refused" in lines and "NoNewPrivs:\t1" in lines
+
+
+async def test_what_left_the_group_ends_with_the_command(confined: Confined) -> None:
+    await confined.run("setsid sh -c 'trap \"\" TERM HUP; exec sleep 3611' >/dev/null 2>&1 & touch up")
+    assert (confined.project / "up").exists() and sleeping(3611) == []
+
+
+async def test_a_background_process_may_write_its_last_words(confined: Confined) -> None:
+    assert (await confined.run("(sleep 0.02; echo late) & echo early")).output == "early\nlate\n"
+
+
+async def test_a_command_may_clean_up_when_it_is_stopped(confined: Confined) -> None:
+    ended = await confined.run("trap 'echo cleaned; exit 0' TERM; echo up; while :; do sleep 0.01; done", timeout=1)
+    assert (ended.output == "up\ncleaned\n" and ended.code is None) or ended.code == 0
+
+
+async def test_an_abort_ends_all_of_it(confined: Confined) -> None:
+    script = "trap '' TERM; setsid sleep 3612 & touch up; while :; do sleep 0.05; done"
+    running = asyncio.create_task(confined.run(script))
+    async with asyncio.timeout(60):
+        while not (confined.project / "up").exists():
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert sleeping(3612) == []
+
+
+def sleeping(seconds: int) -> list[int]:
+    wanted = ["sleep", str(seconds)]
+    return [each.pid for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == wanted and each.status() != "zombie"]
+
+
+def test_it_can_be_switched_off_and_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not open_sandbox(Settings(data_dir=tmp_path, sandbox="off")).is_on
+    assert open_sandbox(Settings(data_dir=tmp_path, sandbox="require")).is_on
+    assert not OFF.is_on
+    monkeypatch.setenv("PATH", str(tmp_path))
+    without = open_sandbox(Settings(data_dir=tmp_path))
+    assert not without.is_on and "not installed" in without.state
+    with pytest.raises(SandboxUnusable, match=r"OPENSESSION_SANDBOX=require.*not installed"):
+        open_sandbox(Settings(data_dir=tmp_path, sandbox="require"))
+
+
+def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confined) -> None:
+    used, unused = (confined.workspace_of(confined.base / name) for name in ("used", "unused"))
+    for workspace in (used, unused):
+        workspace.directory.mkdir()
+        confined.sandbox.program(["true"], workspace, {})
+    data = confined.base / "data"
+    old = private_directory(data, unused.directory)
+    for path in (old / "home", old / "tmp", old):
+        os.utime(path, (0, 0))
+    remove_unused(data, time.time())
+    assert list((data / "sandbox").iterdir()) == [private_directory(data, used.directory)]
+
+
+def test_what_is_no_home_keeps_none_from_being_removed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "sandbox" / name / "home").mkdir(parents=True)
+    for name in (".DS_Store", "0", "~"):
+        (tmp_path / "sandbox" / name).touch()
+    (tmp_path / "sandbox" / "dangling").symlink_to("nowhere")
+    remove_unused(tmp_path, time.time() + 30 * 24 * 3600)
+    assert {path.name for path in (tmp_path / "sandbox").iterdir()} == {".DS_Store", "0", "~", "dangling"}
+
+
+async def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
+    beside, key = confined.base / "beside" / "file", confined.base / "home" / ".ssh" / "id_rsa"
+    program = confined.sandbox.program(["/bin/cat", str(beside), str(key)], confined.workspace(), {}, shows_named=True)
+    process = await asyncio.create_subprocess_exec(
+        *program.argv, cwd=program.cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await process.communicate()
+    assert output.decode().count(SECRET) == 1 and str(key) in errors.decode()
+    write = confined.sandbox.program(["/bin/sh", "-c", 'echo x > "$0"', str(beside)], confined.workspace(), {}, shows_named=True)
+    assert await (await asyncio.create_subprocess_exec(*write.argv, cwd=write.cwd, stderr=asyncio.subprocess.DEVNULL)).wait() != 0

@@ -1,0 +1,57 @@
+"""A project with real git in it, or a directory without git, and snapshots of it."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from git_files import git, server_git, server_git_outside
+
+from app.project.snapshot.snapshots import Snapshots, snapshot_dir
+
+
+class Project:
+    has_git = True
+
+    def __init__(self, base: Path, *, has_git: bool = True) -> None:
+        self.root = base / "project"
+        self.data = base / "data"
+        self.root.mkdir(parents=True)
+        self.has_git = has_git
+        if has_git:
+            self.git("init", "--quiet", "--initial-branch=main")
+
+    def git(self, *args: str) -> str:
+        return git(self.root, *args)
+
+    def write(self, path: str, content: str | bytes = "") -> Path:
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content.encode() if isinstance(content, str) else content)
+        return target
+
+    def snapshots(self, directory: Path | None = None, exclude: tuple[Path, ...] = (), max_bytes: int | None = None) -> Snapshots:
+        git_dir = snapshot_dir(self.data, "global", self.root)
+        git = server_git(self.root) if self.has_git else server_git_outside(self.root)
+        return Snapshots(git_dir, git, directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
+
+    def relative(self, paths: list[Path]) -> set[str]:
+        return {str(path.relative_to(self.root)) for path in paths}
+
+
+@contextmanager
+def counted_git(tmp_path: Path) -> Iterator[Callable[[], int]]:
+    """A `git` on PATH that counts how often it is run."""
+    log = tmp_path / "log"
+    log.write_text("")
+    wrapper = tmp_path / "bin" / "git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\necho run >> "{log}"\nexec "{shutil.which("git")}" "$@"\n')
+    wrapper.chmod(0o755)
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{wrapper.parent}:{path}"
+    try:
+        yield lambda: len(log.read_text().splitlines())
+    finally:
+        os.environ["PATH"] = path

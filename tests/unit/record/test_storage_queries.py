@@ -1,0 +1,111 @@
+"""What the readers ask: sessions of a project, messages in their order, the journal."""
+
+from typing import Any
+
+from sqlalchemy import text as sql
+from storage_parts import Storage, event, message_row, part_row, put_lease, session_row, writing
+
+from app.record.maintenance import database_bytes
+from app.record.repositories import directory_rows, journal_rows, message_rows
+from app.record.repositories.message_rows import StoredMessages
+from app.record.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
+
+
+async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
+    """`session=[row…], message=[…], part=[…]`."""
+    for kind, of_kind in rows.items():
+        writes = [(getattr(storage.sql, f"put_{kind}"), of_kind)]
+        await storage.writer.commit(writing(*writes))
+
+
+async def asked(storage: Storage, query: Any, *args: Any) -> Any:
+    return await storage.database.read(lambda connection: query(connection, *args))
+
+
+def ids(stored: StoredMessages) -> list[str]:
+    return [row.id for row in stored.messages]
+
+
+async def test_one_id_may_stand_in_two_sessions(storage: Storage) -> None:
+    await put(storage, session=[session_row("ses_1"), session_row("ses_2")])
+    await put(storage, message=[message_row("msg_1", "ses_1", body="1"), message_row("msg_1", "ses_2", body="2")])
+    await put(storage, part=[part_row("prt_1", session_id="ses_1", body="1"), part_row("prt_1", session_id="ses_2", body="2")])
+    for session, body in (("ses_1", "1"), ("ses_2", "2")):
+        stored = await asked(storage, message_rows.some_messages, session, ["msg_1"])
+        assert [row.body for row in (*stored.messages, *stored.parts)] == [body, body]
+
+
+async def test_the_model_is_told_from_the_newest_finished_compaction_on(storage: Storage) -> None:
+    await put(storage, session=[session_row()])
+    summary = {"role": "assistant", "boundary": True}
+    rows = [
+        message_row("msg_1"),
+        message_row("msg_2"),
+        message_row("msg_3", parent_id="msg_2", **summary),
+        message_row("msg_4"),
+        message_row("msg_5", parent_id="msg_4", role="assistant"),
+    ]
+    await put(storage, message=rows)
+    assert ids(await asked(storage, message_rows.live_messages, "ses_1")) == ["msg_2", "msg_3", "msg_4", "msg_5"]
+    await put(storage, message=[message_row("msg_6", parent_id="msg_4", **summary)])
+    assert ids(await asked(storage, message_rows.live_messages, "ses_1")) == ["msg_4", "msg_5", "msg_6"]
+
+
+OF_SESSION = {
+    "todo": {"session_id": "ses_1", "body": "[]"},
+    "diff": {"session_id": "ses_1", "body": "[]"},
+    "share": {"session_id": "ses_1", "id": "sh", "secret": "s", "created": 1},
+    "request": {"id": "per_1", "kind": "permission", "session_id": "ses_1", "directory": "/d", "body": "{}"},
+    "approval": {"project_id": "p", "permission": "bash", "pattern": "*", "session_id": "ses_1"},
+}
+
+
+async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None:
+    await put(storage, session=[session_row()], message=[message_row("msg_1")], part=[part_row("prt_1")])
+    await put(storage, **{kind: [row] for kind, row in OF_SESSION.items()})
+    await storage.database.write(lambda c: put_lease(c, "ses_1", "me", 1))
+    gone = [{"gone": "ses_1"}]
+    await storage.writer.commit(writing((storage.sql.delete_approvals, gone), (storage.sql.delete_session, gone)))
+    left = {
+        table.name: await storage.count(table)
+        for table in (SESSION, MESSAGE, PART, TODO, DIFF, SHARE, PENDING_REQUEST, APPROVAL, LEASE)
+    }
+    assert set(left.values()) == {0}, left
+
+
+async def announced(storage: Storage, count: int, directory: str = "/d", text: str = "") -> None:
+    await storage.writer.commit(writing(events=[event(text or f"{directory}{n}", directory=directory) for n in range(count)]))
+
+
+async def trim(storage: Storage, keep_events: int, keep_bytes: int, older_than: int) -> None:
+    upto = await asked(storage, journal_rows.journal_end, keep_events, keep_bytes, older_than)
+    await storage.database.write(lambda connection: journal_rows.trim_journal(connection, upto))
+
+
+async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: Storage) -> None:
+    await announced(storage, 10)
+    await trim(storage, 3, 10**9, 0)
+    assert await asked(storage, journal_rows.journal_span) == (8, 10)
+    await trim(storage, 3, 10**9, 2**60)
+    assert await asked(storage, journal_rows.journal_span) == (11, 10)
+    await announced(storage, 1)
+    assert await asked(storage, journal_rows.journal_span) == (11, 11)
+
+
+async def test_trimming_reads_no_payload(storage: Storage) -> None:
+    if storage.database.dialect == "sqlite":
+        query = sql(f"EXPLAIN QUERY PLAN {journal_rows._TOO_MANY_BYTES.compile(storage.database.engine)}".replace("?", ":keep"))
+        plan = await storage.database.read(lambda c: c.execute(query, {"keep": 1}).all())
+        assert any("COVERING INDEX event_by_time" in row[-1] for row in plan), plan
+
+
+async def test_what_a_project_takes_is_counted_in_bytes(storage: Storage) -> None:
+    await put(
+        storage,
+        session=[session_row("ses_mine"), session_row("ses_theirs", project_id="other")],
+        message=[message_row("msg_1", "ses_mine", body="ü" * 100), message_row("msg_2", "ses_theirs", body="x" * 50)],
+        part=[part_row("prt_1", "msg_1", "ses_mine", body="x" * 30)],
+    )
+    assert await asked(storage, directory_rows.project_bytes, "p") == 230
+    assert await asked(storage, directory_rows.project_bytes, "nobody") == 0
+    assert await asked(storage, database_bytes) > 230

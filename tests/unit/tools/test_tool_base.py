@@ -1,0 +1,82 @@
+"""What a tool tells of its arguments: by a Pydantic model, or by a JSON schema from elsewhere."""
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.schema.permission import EDITING_TOOLS
+from app.tools import toolbox
+from app.tools.base import ExternalTool, Tool, ToolContext, ToolResult, load_description
+from app.tools.builtin.conversation import InvalidTool
+from app.tools.builtin.edit import TextEdit
+
+BUILTIN = [found for name, found in vars(toolbox).items() if name.endswith("Tool") and name != "Tool"]
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+class Weather(ExternalTool):
+    async def execute(self, args: object, ctx: ToolContext) -> ToolResult:
+        return ToolResult(title="", output="sunny")
+
+
+def test_every_tool_that_asks_for_edits_is_known_to_edit_files() -> None:
+    """A rule that denies edits hides it, and a revert knows its files."""
+    asking = {tool.id for tool in BUILTIN if re.search("FileEditor|_edit_permission", inspect.getsource(tool))}
+    assert asking == {tool.id for tool in BUILTIN if tool.edits_files} == EDITING_TOOLS - {"patch"}
+
+
+def arguments(schema: dict[str, Any]) -> str:
+    required = schema.get("required", ())
+    return " ".join(name if name in required else f"{name}?" for name in schema.get("properties", {}))
+
+
+ARGUMENTS = {
+    "apply_patch": "patchText",
+    "bash": "command timeout? workdir? description",
+    "batch": "tool_calls",
+    "invalid": "tool error",
+    "question": "questions",
+    "skill": "name",
+    "task": "description prompt subagent_type session_id? command?",
+    "todoread": "",
+    "todowrite": "todos",
+    "edit": "oldString newString replaceAll? filePath",
+    "multiedit": "filePath edits",
+    "write": "content filePath",
+    "glob": "pattern path?",
+    "grep": "pattern path? include?",
+    "list": "path? ignore?",
+    "lsp": "operation filePath line character",
+    "read": "filePath offset? limit?",
+    "webfetch": "url format? timeout?",
+}
+
+
+@pytest.mark.parametrize("tool", BUILTIN, ids=lambda tool: tool.id)
+def test_a_tool_is_described_with_its_arguments_in_opencodes_names(tool: type[Tool[Any]]) -> None:
+    schema = tool.parameters.model_json_schema(by_alias=True)
+    assert load_description(tool.id)
+    assert arguments(schema) == ARGUMENTS[tool.id]
+    assert all(field.get("description") for field in schema.get("properties", {}).values())
+
+
+def test_an_edit_of_many_has_the_arguments_of_one() -> None:
+    assert arguments(TextEdit.model_json_schema(by_alias=True)) == "oldString newString replaceAll?"
+
+
+def test_a_tools_schema_is_its_models() -> None:
+    assert set(InvalidTool().schema()["properties"]) == {"tool", "error"}
+
+
+def test_a_foreign_tool_hands_its_json_schema_on_unchanged() -> None:
+    tool = Weather("weather", "Tells the weather", SCHEMA)
+    assert (tool.id, tool.description(), tool.schema()) == ("weather", "Tells the weather", SCHEMA)
+
+
+def test_a_foreign_tool_takes_any_object() -> None:
+    assert Weather.parameters.model_validate({"city": 1, "more": [None]}).root == {"city": 1, "more": [None]}
+    with pytest.raises(ValidationError):
+        Weather.parameters.model_validate(["no object"])

@@ -1,0 +1,128 @@
+import time
+
+import pytest
+
+from app.tools.patch import AddFile, Chunk, DeleteFile, PatchError, PatchLine, UpdateFile, apply_chunks, parse
+
+
+def envelope(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def updated(content: str, *lines: str) -> str:
+    [change] = parse(envelope("*** Update File: f", *lines))
+    assert isinstance(change, UpdateFile)
+    return apply_chunks(content, change.chunks, "f")
+
+
+class TestParse:
+    def test_every_kind_of_change(self) -> None:
+        patch = envelope(
+            "*** Add File: new.txt",
+            "+one",
+            "+",
+            "+two",
+            "*** Delete File: old.txt",
+            "",
+            "*** Update File: a.txt",
+            "*** Move to: b.txt",
+            "@@ def f():",
+            " kept",
+            "-gone",
+            "+come",
+        )
+        assert parse(patch) == [
+            AddFile("new.txt", "one\n\ntwo\n"),
+            DeleteFile("old.txt"),
+            UpdateFile(
+                "a.txt",
+                "b.txt",
+                [Chunk(["def f():"], [PatchLine(" ", "kept"), PatchLine("-", "gone"), PatchLine("+", "come")])],
+            ),
+        ]
+
+    def test_a_path_may_hold_colons_and_spaces(self) -> None:
+        assert parse(envelope("*** Add File: a: b: c.txt", "+x")) == [AddFile("a: b: c.txt", "x\n")]
+
+    def test_an_empty_new_file(self) -> None:
+        assert parse(envelope("*** Add File: a")) == [AddFile("a", "")]
+
+    @pytest.mark.parametrize("shell", ["cat <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", '<<"PATCH"\n{}\nPATCH'])
+    def test_a_heredoc_around_it_is_taken_off(self, shell: str) -> None:
+        assert parse(shell.format(envelope("*** Delete File: a"))) == [DeleteFile("a")]
+
+    def test_words_around_the_envelope_are_left_out(self) -> None:
+        assert parse("Here you are:\n" + envelope("*** Delete File: a") + "\nDone.") == [DeleteFile("a")]
+
+    def test_crlf(self) -> None:
+        assert parse(envelope("*** Add File: a", "+x").replace("\n", "\r\n")) == [AddFile("a", "x\n")]
+
+    def test_nothing_in_it(self) -> None:
+        assert parse(envelope()) == []
+
+    def test_chunks_are_distinguished_by_their_marker(self) -> None:
+        [change] = parse(envelope("*** Update File: f", "@@", "-a", "+b", "@@ class C", "@@ def g", "-c"))
+        assert isinstance(change, UpdateFile)
+        assert [chunk.contexts for chunk in change.chunks] == [[], ["class C", "def g"]]
+
+    @pytest.mark.parametrize(
+        ("patch", "message"),
+        [
+            ("no patch at all", "must start with"),
+            ("*** Begin Patch\n*** Delete File: a", "must start with"),
+            ("*** End Patch\n*** Begin Patch", "must start with"),
+            (envelope("rubbish"), "line 1 .*'rubbish'"),
+            (envelope("*** Rename File: a"), "line 1"),
+            (envelope("*** Add File:"), "no file is named"),
+            (envelope("*** Add File: a", "text without plus"), "line 2 .*starts with \\+"),
+            (envelope("*** Update File: a", "@@", "text without mark"), "line 3"),
+            (envelope("*** Update File: a"), "changes nothing"),
+        ],
+    )
+    def test_what_cannot_be_read_is_named(self, patch: str, message: str) -> None:
+        with pytest.raises(PatchError, match=message):
+            parse(patch)
+
+
+APPLIED = {
+    "a line": ("a\nb\nc\n", ["@@", " a", "-b", "+B"], "a\nB\nc\n"),
+    "without a marker": ("a\nb\n", ["-b", "+B"], "a\nB\n"),
+    "chunks follow each other": ("x\na\nx\nb\nx\n", ["@@", "-x", "+1", "@@", " b", "-x", "+3"], "1\na\nx\nb\n3\n"),
+    "a context": ("f\n  x\ng\n  x\n", ["@@ g", "-  x", "+  y"], "f\n  x\ng\n  y\n"),
+    "nested contexts": ("A\nf\nx\nB\nf\nx\n", ["@@ B", "@@ f", "-x", "+y"], "A\nf\nx\nB\nf\ny\n"),
+    "additions alone go to the end": ("a\nb\n", ["@@", "+c", "@@", "-a", "+A"], "A\nb\nc\n"),
+    "an empty file": ("", ["@@", "+c"], "c\n"),
+    "the end is preferred": ("x\na\nx\n", ["@@", "-x", "+y", "*** End of File"], "x\na\ny\n"),
+    "right-trimmed": ("a  \n", ["@@", "-a", "+new"], "new\n"),
+    "trimmed": ("   a\n", ["@@", "-a", "+new"], "new\n"),
+    "punctuation": ("it’s – “so”…\n", ["@@", '-it\'s - "so"...', "+new"], "new\n"),
+    "a literal match before a loose one": ("  a\na\n", ["@@", "-a", "+b"], "  a\nb\n"),
+    "kept lines stay as the file has them": ("a \t\nb\n", ["@@", " a", "-b", "+c"], "a \t\nc\n"),
+    "blank lines before the next section": ("a\nb\n", ["@@", "-a", "+A", "", ""], "A\nb\n"),
+    "no final newline": ("a\nb", ["@@", "-b", "+c"], "a\nc"),
+    "no final newline before an addition": ("a\nb", ["@@", "+c"], "a\nb\nc"),
+    "CRLF": ("a\r\nb\r\n", ["@@", " a", "-b", "+c", "+d"], "a\r\nc\r\nd\r\n"),
+    "CRLF without a final one": ("a\r\nb", ["@@", "+c"], "a\r\nb\r\nc"),
+    "everything is removed": ("a\nb\n", ["@@", "-a", "-b"], ""),
+}
+
+
+class TestApply:
+    @pytest.mark.parametrize(("content", "lines", "outcome"), APPLIED.values(), ids=list(APPLIED))
+    def test_an_update(self, content: str, lines: list[str], outcome: str) -> None:
+        assert updated(content, *lines) == outcome
+
+    def test_lines_that_are_not_there(self) -> None:
+        with pytest.raises(PatchError, match="not found in f:\nmissing\nlines"):
+            updated("a\n", "@@", "-missing", "-lines", "+x")
+
+    def test_context_that_is_not_there(self) -> None:
+        with pytest.raises(PatchError, match="'def g'"):
+            updated("a\n", "@@ def g", "-a")
+
+    def test_many_chunks_of_a_long_file(self) -> None:
+        content = "".join(f"line {number}\n" for number in range(100_000))
+        lines = [text for number in range(0, 100_000, 100) for text in ("@@", f"-line {number}", "+changed")]
+        start = time.process_time()
+        assert updated(content, *lines).count("changed\n") == 1_000
+        assert time.process_time() - start < 10

@@ -1,0 +1,104 @@
+"""A turn that does nothing but remember: what the tools' tests run against."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.schema.permission import Answer, QuestionInfo
+from app.schema.project import FileErrors
+from app.schema.session import Todo
+from app.tools.base import EditorText, FileFormatter, LanguageQuestion, SubagentRequest, ToolContext, ToolPermission, ToolResult
+
+MakeContext = Callable[..., ToolContext]
+
+
+class FakeHost:
+    """Records what a tool asks of its turn. Set `refuse` to an exception to refuse every permission,
+    `answers` for the questions, `buffers` for an editor's files, `subagent` and `calls` for what subagents and other tools give
+    back.
+    """
+
+    def __init__(self) -> None:
+        self.asks: list[ToolPermission] = []
+        self.updates: list[dict[str, Any]] = []
+        self.edited: list[Path] = []
+        self.buffers: dict[Path, str] | None = None
+        self.on_editor: Callable[[Path], None] = lambda path: None
+        self.due: list[FileFormatter] = []
+        self.errors: dict[Path, FileErrors] = {}
+        self.instructions: dict[str, str] = {}
+        self.stored_todos: list[Todo] = []
+        self.questions: list[list[QuestionInfo]] = []
+        self.answers: list[Answer] | Exception = []
+        self.subagents: list[SubagentRequest] = []
+        self.subagent: ToolResult | Exception = ToolResult("subagent", "done")
+        self.called: list[tuple[str, dict[str, Any]]] = []
+        self.calls: dict[str, ToolResult | Exception] = {}
+        self.refuse: Exception | None = None
+        self.on_ask: Callable[[ToolPermission], None] = lambda ask: None
+
+    @property
+    def permissions(self) -> list[str]:
+        return [ask.permission for ask in self.asks]
+
+    async def require_permission(self, needed: ToolPermission) -> None:
+        self.asks.append(needed)
+        self.on_ask(needed)
+        if self.refuse is not None:
+            raise self.refuse
+
+    async def approved_directories(self) -> list[Path]:
+        return []
+
+    async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+        self.updates.append({"title": title, "metadata": metadata})
+
+    async def ask_questions(self, questions: list[QuestionInfo]) -> list[Answer]:
+        self.questions.append(questions)
+        if isinstance(self.answers, Exception):
+            raise self.answers
+        return self.answers
+
+    async def run_subagent(self, request: SubagentRequest) -> ToolResult:
+        self.subagents.append(request)
+        if isinstance(self.subagent, Exception):
+            raise self.subagent
+        return self.subagent
+
+    async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        self.called.append((tool, arguments))
+        result = self.calls.get(tool, ToolResult(tool, f"{tool} ran"))
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def todos(self) -> list[Todo]:
+        return self.stored_todos
+
+    async def set_todos(self, todos: list[Todo]) -> None:
+        self.stored_todos = todos
+
+    async def instructions_near(self, path: Path) -> dict[str, str]:
+        return self.instructions
+
+    async def file_edited(self, path: Path) -> None:
+        self.edited.append(path)
+
+    async def editor(self) -> EditorText | None:
+        return None if self.buffers is None else self._shown_in_editor
+
+    async def _shown_in_editor(self, path: Path) -> str | None:
+        self.on_editor(path)
+        return (self.buffers or {}).get(path)
+
+    async def formatters(self, path: Path) -> list[FileFormatter]:
+        return self.due
+
+    async def file_read(self, path: Path) -> None:
+        pass
+
+    async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
+        return None
+
+    async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
+        return self.errors

@@ -1,0 +1,283 @@
+"""`opensession backup` and `restore` without a server: what is refused, what is found damaged, what is kept."""
+
+import io
+import json
+import shutil
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from older_database import upgrade_to
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+from app import cli
+from app.record.engine import make_engine
+from app.record.migrate import HEAD, revision, upgrade
+from app.transfer.backup.manifest import FORMAT, MANIFEST
+from app.util.data_files import ServerLocks
+
+SECRET = {"anthropic": {"type": "api", "key": "k"}}
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "backups" / "monday.tar.gz"
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data directory that is set, with a database, keys, an output and what belongs in no backup."""
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o700)
+    make_database(directory)
+    put(directory / "auth.json", json.dumps(SECRET), 0o600)
+    put(directory / "audit.log", "{}\n", 0o640)
+    put(directory / "tool-output" / "tool_1", "long", 0o600)
+    for name in ("auth.lock", ".auth-x", "volume", "servers/a.lock", "sandbox/home/cache", "before-restore-1/auth.json"):
+        put(directory / name, "", 0o600)
+    use(directory, monkeypatch)
+    return directory
+
+
+def use(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(directory))
+
+
+def put(path: Path, content: str, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    path.chmod(mode)
+
+
+def make_database(directory: Path, to: str = HEAD) -> None:
+    engine = make_engine(f"sqlite:///{directory / 'opensession.db'}")
+    upgrade_to(engine, to)
+    engine.dispose()
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.app, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def done(*words: str | Path) -> str:
+    code, output = run(*words)
+    assert code == 0, output
+    return output
+
+
+def refused(*words: str | Path) -> str:
+    code, output = run(*words)
+    assert code == 1, output
+    return output
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {str(path.relative_to(directory)): stat.S_IMODE(path.stat().st_mode) for path in directory.rglob("*")}
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def archive_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for member, content in members:
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "elsewhere"
+
+
+def test_what_belongs_to_it_is_restored_with_its_modes(
+    data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done("backup", target)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+    use(elsewhere, monkeypatch)
+    done("restore", target)
+    assert modes(elsewhere) == {
+        "audit.log": 0o640,
+        "auth.json": 0o600,
+        "opensession.db": 0o600,
+        "tool-output": stat.S_IMODE((data / "tool-output").stat().st_mode),
+        "tool-output/tool_1": 0o600,
+    }
+    assert json.loads((elsewhere / "auth.json").read_text()) == SECRET
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["tool", "auth", "audit.log", "data/tool", "data/own", "data/auth.jso"])
+def test_a_database_of_any_name_keeps_nothing_else_out(
+    name: str, data: Path, elsewhere: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside the data directory, or in it."""
+    place = data / name.removeprefix("data/") if name.startswith("data/") else elsewhere / name
+    place.parent.mkdir(exist_ok=True)
+    (data / "opensession.db").rename(place)
+    beside = place.with_name(place.name + "-wal")
+    beside.touch()
+    monkeypatch.setenv("OPENSESSION_DATABASE_URL", f"sqlite:///{place}")
+    done("backup", target)
+    monkeypatch.delenv("OPENSESSION_DATABASE_URL")
+    use(elsewhere / "restored", monkeypatch)
+    done("restore", target)
+    restored = contents(elsewhere / "restored")
+    assert {"auth.json", "audit.log", "tool-output/tool_1", "opensession.db"} <= restored.keys()
+    assert restored.keys().isdisjoint({place.name, beside.name} - {"audit.log"})
+
+
+def test_a_directory_that_is_not_empty_is_left_alone_without_force(data: Path, target: Path) -> None:
+    done("backup", target)
+    put(data / "auth.json", "{}", 0o600)
+    (data / "audit.log").unlink()
+    put(data / "tokens.json", "{}", 0o600)
+    before = contents(data)
+    assert "is not empty" in refused("restore", target)
+    assert contents(data) == before
+    output = done("restore", target, "--force")
+    aside = next(path for path in data.glob("before-restore-2*"))
+    assert aside.name in output
+    assert (aside / "auth.json").read_text() == "{}"
+    assert (aside / "tokens.json").exists()
+    assert (data / "auth.json").read_text() == json.dumps(SECRET)
+    assert (data / "audit.log").exists() and not (data / "tokens.json").exists()
+
+
+def test_the_wal_of_the_database_before_goes_with_it(data: Path, target: Path) -> None:
+    """Beside the restored database it would destroy it."""
+    done("backup", target)
+    put(data / "opensession.db-wal", "old", 0o600)
+    done("restore", target, "--force")
+    assert not (data / "opensession.db-wal").exists()
+
+
+def test_a_foreign_directory_is_refused_even_with_force(
+    data: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done("backup", target)
+    home = tmp_path / "documents"
+    put(home / "letter.txt", "Dear", 0o600)
+    use(home, monkeypatch)
+    assert "is no data directory" in refused("restore", target, "--force")
+    assert contents(home) == {"letter.txt": b"Dear"}
+
+
+def test_an_existing_target_is_not_overwritten(data: Path, target: Path) -> None:
+    done("backup", target)
+    assert "exists already" in refused("backup", target)
+    assert "in the data directory" in refused("backup", data / target.name)
+
+
+def test_a_server_at_work_is_refused(data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done("backup", target)
+    use(elsewhere, monkeypatch)
+    locks = ServerLocks(elsewhere / "servers")
+    locks.hold("one")
+    assert "stop it first" in refused("restore", target)
+    locks.release()
+    done("restore", target)
+
+
+def test_nothing_to_back_up(elsewhere: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(elsewhere, monkeypatch)
+    assert "nothing to back up" in refused("backup", target)
+    assert not elsewhere.exists() and not target.parent.exists()
+
+
+# Damage.
+
+
+def test_a_damaged_archive_restores_nothing(data: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "backup.tar.gz"
+    done("backup", archive)
+    whole = archive.read_bytes()
+    use(elsewhere, monkeypatch)
+    for position in range(0, len(whole), max(1, len(whole) // 40)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x10
+        archive.write_bytes(damaged)
+        code, output = run("restore", archive)
+        if code == 0:  # a byte of the gzip header or of the padding: nothing that was backed up has changed
+            assert json.loads((elsewhere / "auth.json").read_text()) == SECRET
+            shutil.rmtree(elsewhere)
+        else:
+            assert "damaged" in output or "Use another" in output
+            assert list(elsewhere.iterdir()) == []
+    archive.write_bytes(whole[: len(whole) // 2])
+    assert "damaged" in refused("restore", archive)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "data/../../evil", "data//tmp/evil", "evil"])
+def test_an_archive_that_leads_outside_is_refused(
+    name: str, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = archive_of(tmp_path / "evil.tar.gz", (tarfile.TarInfo(name), b"evil"))
+    use(elsewhere, monkeypatch)
+    refused("restore", archive)
+    assert list(elsewhere.iterdir()) == [] and not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_links_in_an_archive_are_refused(kind: bytes, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = tarfile.TarInfo("data/tool-output")
+    member.type, member.linkname = kind, str(tmp_path)
+    use(elsewhere, monkeypatch)
+    assert "which no backup has" in refused("restore", archive_of(tmp_path / "links.tar.gz", (member, b"")))
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (None, "is no backup, or is not whole"),
+        (b"{}", "manifest.json cannot be read"),
+        ({"format": 1}, "has format 1"),
+        ({"revision": "9999"}, "use a newer opensession"),
+        ({"revision": "0001x"}, "which no version of opensession has"),
+        ({"database": "postgresql"}, "is of a server with postgresql"),
+    ],
+)
+def test_a_manifest_that_this_version_cannot_work_with_is_refused(
+    manifest: object, message: str, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = {"format": FORMAT, "version": "0", "created": 1, "database": "sqlite", "revision": HEAD}
+    content = json.dumps({**sound, **manifest}).encode() if isinstance(manifest, dict) else manifest
+    members = [] if content is None else [(tarfile.TarInfo(MANIFEST), content)]
+    use(elsewhere, monkeypatch)
+    assert message in refused("restore", archive_of(tmp_path / "backup.tar.gz", *members))  # type: ignore[arg-type]
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_an_older_database_is_migrated(data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "opensession.db").unlink()
+    make_database(data, "0007")
+    engine = make_engine(f"sqlite:///{data / 'opensession.db'}")
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO session (id, project_id, directory, title_folded, updated, body) "
+                "VALUES ('ses_1', 'p', '/', '', 1, '{}')"
+            )
+        )
+    engine.dispose()
+    assert "schema 0007" in done("backup", target)
+    use(elsewhere, monkeypatch)
+    done("restore", target)
+    assert [path.name for path in elsewhere.glob("opensession.db*")] == ["opensession.db"]
+    engine = make_engine(f"sqlite:///{elsewhere / 'opensession.db'}")
+    with engine.connect() as connection:
+        assert revision(connection) == HEAD
+        assert connection.execute(text("SELECT id FROM session")).scalars().all() == ["ses_1"]
+    upgrade(engine)
+    engine.dispose()

@@ -1,0 +1,163 @@
+"""What was checked is what is read, also when links change in between."""
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from git_files import server_git
+
+from app.project.location import Location
+from app.util.project_files import HeldDirectory, path_of
+from app.workspace.browse.content import list_directory, read, view_file
+from app.workspace.browse.reach import AllowedPaths, FileForbidden
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path.resolve() / "project"
+    (directory / "sub").mkdir(parents=True)
+    (directory / "sub/a.txt").write_text("inside\n")
+    (directory.parent / "secret.txt").write_text("secret\n")
+    return directory
+
+
+def reach_of(directory: Path, worktree: str = "/", allowed: Path | None = None) -> AllowedPaths:
+    location = Location(str(directory), "global", worktree, is_git=False)
+    top = directory if worktree == "/" else Path(worktree)
+    held = [HeldDirectory(top), HeldDirectory(directory)]
+    return AllowedPaths(location, held, lambda real: allowed is None or Path(real).is_relative_to(allowed))
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "sub/../../secret.txt", "/etc/passwd", "link", "folder/secret.txt", "../none"])
+def test_nothing_outside_is_read(project: Path, name: str) -> None:
+    (project / "link").symlink_to(project.parent / "secret.txt")
+    (project / "folder").symlink_to(project.parent)
+    with pytest.raises(FileForbidden):
+        read(reach_of(project), name)
+
+
+@pytest.mark.parametrize("name", ["sub/a.txt", "./sub/../sub/a.txt", "link", "folder/a.txt"])
+def test_links_within_the_project_are_followed(project: Path, name: str) -> None:
+    (project / "link").symlink_to("sub/a.txt")
+    (project / "folder").symlink_to(project / "sub")
+    assert read(reach_of(project), name) == b"inside\n"
+    assert read(reach_of(project), str(project / name)) == b"inside\n"
+
+
+def test_a_worktree_that_the_server_may_not_work_in_stays_closed(project: Path) -> None:
+    below = project / "sub"
+    assert read(reach_of(below, str(project.parent)), "../../secret.txt") == b"secret\n"
+    with pytest.raises(FileForbidden):
+        read(reach_of(below, str(project.parent), allowed=project), "../../secret.txt")
+
+
+class Swapped(AllowedPaths):
+    """Right after the path was checked, somebody puts a link in the place of a folder on it."""
+
+    def real(self, name: str) -> str:
+        real = super().real(name)
+        folder = Path(real).parent
+        folder.rename(folder.with_name("moved"))
+        folder.symlink_to(folder.parent.parent)
+        return real
+
+
+def test_a_link_put_there_after_the_check_leads_nowhere(project: Path) -> None:
+    (project / "sub/secret.txt").write_text("harmless\n")
+    swapped = Swapped(Location(str(project), "global", "/", is_git=False), [HeldDirectory(project)], lambda real: True)
+    with pytest.raises(FileForbidden):
+        read(swapped, "sub/secret.txt")
+
+
+@contextmanager
+def swapping(folder: Path, link: Path) -> Iterator[None]:
+    """Meanwhile `folder` is over and over changed for a link and back."""
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            folder.rename(folder.with_name("aside"))
+            os.symlink(link, folder)
+            folder.unlink()
+            folder.with_name("aside").rename(folder)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+async def test_a_folder_that_is_swapped_all_the_time_never_shows_what_is_outside(project: Path) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (outside / "a.txt").write_text("secret\n")
+    (outside / "secret.txt").touch()
+    seen: set[str] = set()
+    looks, deadline = 0, time.monotonic() + 60
+    with swapping(project / "sub", outside):
+        while (looks < 300 or not {"inside\n", "refused"} <= seen) and time.monotonic() < deadline:
+            looks += 1
+            seen |= await looked_at(project)
+    assert {"inside\n", "refused"} <= seen <= {"inside\n", "", "a.txt", "refused"}
+
+
+async def looked_at(project: Path) -> set[str]:
+    try:
+        text = (read(reach_of(project), "sub/a.txt") or b"").decode()
+        return {text, *(node.name for node in await list_directory(reach_of(project), "sub"))}
+    except FileForbidden:
+        return {"refused"}
+
+
+def repository(directory: Path, name: str, committed: str, changed: str) -> None:
+    file = directory / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(committed)
+    for command in (["init", "-q"], ["add", name], ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"]):
+        subprocess.run(["git", *command], cwd=directory, check=True)
+    file.write_text(changed)
+
+
+class SwappedAfterReading(Swapped):
+    """The same, once the text was read and before git is asked."""
+
+    def __init__(self, location: Location) -> None:
+        super().__init__(location, [HeldDirectory(Path(location.directory))], lambda real: True)
+        self._looks = 0
+
+    def real(self, name: str) -> str:
+        self._looks += 1
+        return super().real(name) if self._looks == 2 else AllowedPaths.real(self, name)
+
+
+async def test_the_difference_is_of_the_file_that_was_read(tmp_path: Path) -> None:
+    outside = tmp_path.resolve()
+    project = outside / "project"
+    repository(outside, "a.txt", "secret\n", "more secret\n")
+    repository(project, "sub/a.txt", "inside\n", "inside, too\n")
+    location = Location(str(project), "id", str(project), is_git=True, git=server_git(project))
+    viewed = await view_file(SwappedAfterReading(location), "sub/a.txt")
+    assert viewed.content == "inside, too"
+    assert "secret" not in (viewed.diff or "")
+
+
+def test_a_descriptor_tells_where_its_file_is(project: Path) -> None:
+    (project / "link").symlink_to("sub/a.txt")
+    descriptor = os.open(project / "link", os.O_RDONLY)
+    assert path_of(descriptor) == str(project / "sub/a.txt")
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("name", ["none.txt", "sub", "sub/a.txt/x", "x" * 300, "pipe", "loop"])
+def test_what_is_no_file_is_absent(project: Path, name: str) -> None:
+    os.mkfifo(project / "pipe")
+    (project / "loop").symlink_to("loop")
+    assert read(reach_of(project), name) is None
