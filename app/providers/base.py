@@ -232,19 +232,12 @@ class Finish:
     metadata: Metadata | None = None
 
 
-StreamEvent = (
-    StreamStart
-    | TextStart
-    | TextDelta
-    | TextEnd
-    | ReasoningStart
-    | ReasoningDelta
-    | ReasoningEnd
-    | ToolInputStart
-    | ToolCall
-    | InvalidToolCall
-    | Finish
+BlockOrCall = (
+    StreamStart | TextStart | TextEnd | ReasoningStart | ReasoningEnd | ToolInputStart | ToolCall | InvalidToolCall | Finish
 )
+"""Of a stream, but for the deltas."""
+
+StreamEvent = BlockOrCall | TextDelta | ReasoningDelta
 
 
 Ask = Callable[[ModelRequest], AsyncGenerator[StreamEvent, None]]

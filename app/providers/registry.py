@@ -19,6 +19,7 @@ from app.providers.base import (
     AnswerTooLarge,
     ApiFailure,
     Ask,
+    BlockOrCall,
     ContextOverflow,
     FileBlock,
     Finish,
@@ -71,7 +72,10 @@ async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> Async
     size = blocks = calls = 0
     async with aclosing(ask(request)) as events:
         async for event in events:
-            size += _size(event)
+            if isinstance(event, TextDelta | ReasoningDelta):
+                size += len(event.text.encode(errors="replace"))
+            else:
+                size += _size(event)
             blocks += isinstance(event, _BLOCK_STARTS)
             calls += isinstance(event, ToolInputStart)
             if size > most_bytes:
@@ -93,10 +97,8 @@ def _block_size(block: Block) -> int:
             return _length(block.text)
 
 
-def _size(event: StreamEvent) -> int:
+def _size(event: BlockOrCall) -> int:
     match event:
-        case TextDelta() | ReasoningDelta():
-            return _length(event.text)
         case ToolInputStart():
             return _length(event.call_id) + _length(event.tool)
         case ToolCall():

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from app.providers.base import (
     AnswerTooLarge,
+    BlockOrCall,
     ContextOverflow,
     Finish,
     FinishReason,
@@ -39,11 +40,6 @@ from app.turn.turn_context import StepTrees, TurnContext
 from app.util import clock
 
 log = logging.getLogger(__name__)
-
-BlockOrCall = (
-    TextStart | TextEnd | ReasoningStart | ReasoningEnd | ToolInputStart | ToolCall | InvalidToolCall | StreamStart | Finish
-)
-"""Of a stream, but for the deltas."""
 
 LAST_SNAPSHOT_TIMEOUT_SECONDS = 0.7
 """How long a failed or aborted step waits for its last snapshot."""
