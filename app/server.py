@@ -14,8 +14,8 @@ from app.events.bus.base import Event
 from app.events.bus.memory import MemoryBus
 from app.events.bus.shared import SharedBus
 from app.events.telemetry.telemetry import open_telemetry
-from app.permissions.pending.editor_files import EditorFiles
-from app.permissions.question.service import Questions
+from app.permissions.editor_files import EditorFiles
+from app.permissions.questions import Questions
 from app.permissions.service import Permissions
 from app.project.config.flags import Flags
 from app.project.config.well_known import Organisations
@@ -39,7 +39,7 @@ from app.sessions.replicas import HealthCheck, Replicas
 from app.sessions.revert import Reverts
 from app.sessions.service import SessionService
 from app.sessions.share import Shares
-from app.sessions.steering.service import ControlQueues, Steering
+from app.sessions.steering import ControlQueues, Steering
 from app.sessions.store import Store
 from app.sessions.summary import SessionTasks, Summaries
 from app.sessions.usage import ProjectQuota

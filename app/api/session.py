@@ -49,7 +49,7 @@ from app.server import Server
 from app.sessions.share import shares_automatically
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.users import Principal
-from app.workspace.agents.definitions import find as find_agent
+from app.workspace.agents import find as find_agent
 
 routes = router("/session", 400, tags=["session"])
 actions = router("/session/{sessionID}", 400, 404, tags=["session"])

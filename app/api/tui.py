@@ -26,7 +26,7 @@ from app.schema.terminal import (
     Toast,
     ToastShow,
 )
-from app.sessions.steering import service
+from app.sessions import steering as service
 
 routes = router("/tui", 400, 403, tags=["tui"])
 routers = (routes,)

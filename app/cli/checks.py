@@ -43,7 +43,7 @@ from app.util.data_files import volume_id
 from app.util.environment import minimal
 from app.util.git_obstacles import obstacle
 from app.util.project_files import HeldDirectory
-from app.workspace.formatters.formatters import Formatters
+from app.workspace.formatters import Formatters
 from app.workspace.lsp.kinds import programs_found
 
 _PRIVATE_FILES = ("auth.json", "opensession.db")

@@ -21,7 +21,7 @@ import orjson
 from app.events.bus.base import Event
 from app.events.telemetry.observer import NOBODY, Observer
 from app.permissions import rules
-from app.permissions.pending.requests import (
+from app.permissions.pending_requests import (
     LeaseOfRun,
     PendingRequest,
     PendingRequests,

@@ -26,7 +26,7 @@ from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
-from app.workspace.agents.definitions import prompt_text
+from app.workspace.agents import prompt_text
 
 NO_SUMMARY = "The model returned no summary. The conversation goes on with its whole history."
 NO_HELP = "The conversation does not fit the model's context window even after it was compacted."

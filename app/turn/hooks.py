@@ -20,7 +20,7 @@ from app.schema.permission import Action, PermissionRequest
 from app.tools.base import ToolError, ToolResult
 from app.tools.plugins.runner import HookFailed, HookRunner
 from app.util import ids
-from app.workspace.agents.definitions import find as find_agent
+from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 Json = dict[str, Any]

@@ -27,7 +27,7 @@ from app.turn import hooks
 from app.turn.context.history import to_model_messages
 from app.turn.context.window import request_options
 from app.util import ids
-from app.workspace.agents.definitions import prompt_text
+from app.workspace.agents import prompt_text
 from app.workspace.instance import Instance
 
 log = logging.getLogger(__name__)

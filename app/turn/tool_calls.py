@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from pydantic import ValidationError
 
 from app.events.telemetry.observer import ToolCallEnd, ToolCallRecord
-from app.permissions.question.service import QuestionRejected
+from app.permissions.questions import QuestionRejected
 from app.permissions.service import PermissionCheck, PermissionNotGranted, PermissionRejected
 from app.providers.base import InvalidToolCall, ToolCall, ToolSpec
 from app.record.engine import StorageError

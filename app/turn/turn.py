@@ -27,8 +27,8 @@ from app.turn.step import Step
 from app.turn.tool_calls import ToolCalls
 from app.turn.turn_context import StepTrees, TurnContext, prompt_without_diffs
 from app.util import ids
-from app.workspace.agents.definitions import find as find_agent
-from app.workspace.agents.definitions import prompt_text, subagents_for
+from app.workspace.agents import find as find_agent
+from app.workspace.agents import prompt_text, subagents_for
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from app.events.telemetry.observer import NOBODY, Observer, TurnRecord
-from app.permissions.pending.editor_files import EditorFiles
-from app.permissions.question.service import Questions
+from app.permissions.editor_files import EditorFiles
+from app.permissions.questions import Questions
 from app.permissions.service import Permissions
 from app.schema.errors import MessageError, NotFound
 from app.schema.message import AssistantMessage, AssistantTime, MessagePath, MessageWithParts, UserMessage, UserTime

@@ -25,7 +25,7 @@ from app.tools.plugins.loading import ExtensionStatus
 from app.tools.plugins.runner import HookRunner
 from app.util.project_files import ProjectBounds
 from app.util.tasks import TaskSet
-from app.workspace.formatters.formatters import Formatters
+from app.workspace.formatters import Formatters
 from app.workspace.lsp.servers import LanguageServers
 
 log = logging.getLogger(__name__)

@@ -27,8 +27,8 @@ from app.tools.plugins.loading import Plugins
 from app.users.accounts import ModelAccount, ModelAccounts
 from app.users.users import OPERATOR, Principal
 from app.util.tasks import TaskSet
-from app.workspace.agents.definitions import define
-from app.workspace.formatters.formatters import Formatters
+from app.workspace.agents import define
+from app.workspace.formatters import Formatters
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources, Trees
 from app.workspace.lsp.servers import LanguageServers, LspSettings
 from app.workspace.workspace import Workspace

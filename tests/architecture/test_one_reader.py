@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from source_trees import APP, trees_below
 
-ROOMS = ("project", "turn/context", "workspace/agents", "workspace/lsp", "workspace/formatters", "tools/plugins")
+ROOMS = ("project", "turn/context", "workspace/lsp", "tools/plugins")
 METHODS = {"open", "read_text", "read_bytes", "fdopen", "scandir", "iterdir", "listdir", "glob", "iglob", "rglob"}
 OPENERS = {"open(", *(f".{name}(" for name in METHODS)}
 OTHERS = {
-    "workspace/agents/definitions.py": "prompts of this package",
+    "workspace/agents.py": "prompts of this package",
     "project/config/keys.py": "templates of this package",
     "project/config/loader.py": "key bindings of this package",
     "project/config/patch.py": "writes, in a folder that the reader has opened",

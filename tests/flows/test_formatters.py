@@ -12,7 +12,7 @@ from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
 from turns import call, configured, say, tools
 
-from app.workspace.formatters import formatters
+from app.workspace import formatters
 
 FAKE = Path(__file__).parents[1] / "support" / "fake_formatter.py"
 

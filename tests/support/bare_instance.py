@@ -13,7 +13,7 @@ from app.schema.config import Config
 from app.tools.mcp.servers import McpServers, McpSettings
 from app.tools.mcp.values import CredentialStore
 from app.util.tasks import TaskSet
-from app.workspace.formatters.formatters import Formatters
+from app.workspace.formatters import Formatters
 from app.workspace.instance import Instance, InstanceExtensions, InstanceModels, Resources
 from app.workspace.lsp.servers import LanguageServers, LspSettings
 

@@ -8,7 +8,7 @@ from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
 from app.api.roles import ANSWERS, READS, WRITES
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
-from app.permissions.pending.requests import PendingRequest, PendingRequests, R, T
+from app.permissions.pending_requests import PendingRequest, PendingRequests, R, T
 from app.permissions.service import SavedApproval
 from app.schema.base import PermissionID, Wire
 from app.schema.permission import Action, AnswerInput, PermissionV2Request, QuestionRequest, ReplyInput

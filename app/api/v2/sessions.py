@@ -47,7 +47,7 @@ from app.schema.timeline import (
 from app.sessions.revert_target import revert_state
 from app.sessions.timeline.entries import session_info
 from app.sessions.timeline.events import LARGEST
-from app.workspace.agents.definitions import find as find_agent
+from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 routes = router("/session", tags=["session"])

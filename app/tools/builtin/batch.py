@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.permissions.question.service import QuestionRejected
+from app.permissions.questions import QuestionRejected
 from app.permissions.service import PermissionRejected
 from app.schema.base import Wire
 from app.tools.base import Tool, ToolContext, ToolError, ToolResult

@@ -34,7 +34,7 @@ from app.schema.part import (
     ToolPart,
 )
 from app.util import ids
-from app.workspace.agents.definitions import prompt_text
+from app.workspace.agents import prompt_text
 
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"

@@ -30,7 +30,7 @@ from app.util.project_files import (
     read_bytes,
     warn_once,
 )
-from app.workspace.agents.definitions import prompt_text
+from app.workspace.agents import prompt_text
 from app.workspace.instance import Instance
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
 from app.turn.intake.user_message import default_model_of
 from app.util import ids
-from app.workspace.agents.definitions import default_agent, find
-from app.workspace.agents.definitions import find as find_agent
+from app.workspace.agents import default_agent, find
+from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 

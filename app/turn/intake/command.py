@@ -19,8 +19,8 @@ from app.tools.process import run as run_process
 from app.tools.transcript import Transcript
 from app.turn.intake.user_message import default_model_of
 from app.util import environment
-from app.workspace.agents.definitions import default_agent
-from app.workspace.agents.definitions import find as find_agent
+from app.workspace.agents import default_agent
+from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 _TOKEN = re.compile(r'\[Image \d+\]|"[^"]*"|\'[^\']*\'|[^\s"\']+')

@@ -15,8 +15,8 @@ from urllib.parse import SplitResult, parse_qs, unquote, unquote_to_bytes, urlsp
 
 import orjson
 
-from app.permissions.pending.editor_files import EditorFiles
-from app.permissions.question.service import QuestionRejected
+from app.permissions.editor_files import EditorFiles
+from app.permissions.questions import QuestionRejected
 from app.permissions.rules import evaluate
 from app.schema.errors import BadRequest, unknown
 from app.schema.event import ErrorOfSession, EventSessionError

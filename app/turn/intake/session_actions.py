@@ -37,8 +37,8 @@ from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import require_readable
 from app.turn.turn_context import TurnContext
 from app.util import clock, ids
-from app.workspace.agents.definitions import default_agent, prompt_text
-from app.workspace.agents.definitions import find as find_agent
+from app.workspace.agents import default_agent, prompt_text
+from app.workspace.agents import find as find_agent
 from app.workspace.instance import Instance
 
 INIT = "init"

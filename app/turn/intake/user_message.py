@@ -27,7 +27,7 @@ from app.tools.structured_output import UnusableSchema, check_schema
 from app.turn import hooks
 from app.turn.intake.prompt_parts import PromptParts
 from app.util import clock, ids
-from app.workspace.agents.definitions import default_agent, find
+from app.workspace.agents import default_agent, find
 from app.workspace.instance import Instance
 
 MOST_RETRIES = 10

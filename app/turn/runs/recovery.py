@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.permissions.pending.requests import PendingRequests
+from app.permissions.pending_requests import PendingRequests
 from app.record.repositories import message_rows, session_rows, work_rows
 from app.schema.errors import MessageError, ServiceError
 from app.schema.message import AssistantMessage, MessagePath, MessageWithParts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.permissions.question.service import QuestionRejected
+from app.permissions.questions import QuestionRejected
 from app.permissions.service import PermissionDenied, PermissionRejected
 from app.schema.model import Agent, Skill
 from app.schema.session import Todo

@@ -36,7 +36,7 @@ from app.schema.message import MessageWithParts
 from app.schema.part import AgentPart, PatchPart, SnapshotPart
 from app.turn.context.history import SUBTASK_RUN, to_model_messages
 from app.turn.ends import TurnFailure, aborted, to_message_error
-from app.workspace.agents.definitions import prompt_text
+from app.workspace.agents import prompt_text
 
 SAME = model("small-1")
 OTHER = model("large-1")

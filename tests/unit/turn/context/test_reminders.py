@@ -3,7 +3,7 @@ from conversation import agent, assistant, file, text, user
 from app.schema.message import MessageWithParts
 from app.schema.part import TextPart
 from app.turn.context.history import remind
-from app.workspace.agents.definitions import prompt_text
+from app.workspace.agents import prompt_text
 
 
 def texts(message: MessageWithParts) -> list[str]:

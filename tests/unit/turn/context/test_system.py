@@ -6,7 +6,7 @@ from conversation import agent, model, user
 from app.project.location import Location
 from app.turn.context.system import assemble, environment, family_prompt
 from app.util import clock
-from app.workspace.agents.definitions import prompt_text
+from app.workspace.agents import prompt_text
 
 
 def question(system: str | None = None):  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ from app.project.config.flags import Flags
 from app.project.sandbox.sandbox import OFF
 from app.project.sandbox.scope import SandboxWorkspace
 from app.schema.config import FormatterConfig
-from app.workspace.formatters.formatters import Formatters
+from app.workspace.formatters import Formatters
 
 OXFMT = Flags(experimental_oxfmt=True)
 FORMATS = '#!/bin/sh\n[ "$UV_OFFLINE" = 1 ] || exit 9\n'

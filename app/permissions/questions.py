@@ -4,7 +4,7 @@ import orjson
 
 from app.events.bus.base import Event
 from app.events.telemetry.observer import NOBODY, Observer
-from app.permissions.pending.requests import LeaseOfRun, PendingRequest, PendingRequests, RequestKind, Resolution
+from app.permissions.pending_requests import LeaseOfRun, PendingRequest, PendingRequests, RequestKind, Resolution
 from app.record.engine import Database
 from app.record.writer import Writer
 from app.schema.event import (

@@ -9,8 +9,8 @@ import pytest
 from storage_parts import HeldDatabase, Storage, open_storage_at, session_row, writing
 
 from app.events.bus.base import Event
-from app.permissions.pending import requests
-from app.permissions.pending.requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
+from app.permissions import pending_requests as requests
+from app.permissions.pending_requests import PendingRequest, PendingRequests, RequestKind, RequestNotPending, Resolution
 from app.record.engine import StorageError
 from app.record.tables import APPROVAL, PENDING_REQUEST
 from app.schema.permission import QuestionRequest

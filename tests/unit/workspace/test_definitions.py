@@ -7,7 +7,7 @@ from app.permissions.rules import evaluate
 from app.schema.config import Config
 from app.schema.errors import BadRequest
 from app.schema.model import Agent
-from app.workspace.agents.definitions import default_agent, define, find, prompt_text, subagents_for
+from app.workspace.agents import default_agent, define, find, prompt_text, subagents_for
 
 OUTPUTS = Path("/data/tool-output")
 

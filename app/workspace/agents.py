@@ -27,7 +27,7 @@ _WITH_PROMPT = {"explore", "compaction", "title", "summary"}
 
 @cache
 def prompt_text(name: str) -> str:
-    return (resources.files("app.workspace.agents") / "prompts" / f"{name}.txt").read_text("utf-8").strip()
+    return (resources.files("app.workspace") / "prompts" / f"{name}.txt").read_text("utf-8").strip()
 
 
 def _rules(permission: str, **by_pattern: Action) -> Ruleset:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from app.permissions.pending import editor_files
-from app.permissions.pending.editor_files import EditorFiles, EditorsReleased
+from app.permissions import editor_files
+from app.permissions.editor_files import EditorFiles, EditorsReleased
 
 FILE = Path("/project/a.txt")
 
