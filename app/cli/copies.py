@@ -19,8 +19,6 @@ from app.project.snapshot.lock import SnapshotFailed
 from app.schema.errors import ServiceError
 from app.settings import Settings
 from app.tools.web import PinnedRequests
-from app.transfer.backup.manifest import DATABASE
-from app.transfer.importing import UnreadableSource, read_source
 from app.transfer.opencode.database import NewerOpenCode, NoOpenCodeData, default_directory, readers_of
 from app.util.data_files import ServerLocks
 
@@ -96,6 +94,7 @@ def import_document(
     source: DocumentSource, new_ids: IdsOption = ImportedIds.KEEP, attach: Attach = None, where: Where = None
 ) -> None:
     """Store an export, of `opensession export` or `opencode export`, in this directory: all of it or nothing."""
+    from app.transfer.importing import UnreadableSource, read_source
 
     given = settings()
     requests = PinnedRequests(allow_private=given.allow_private_addresses)
@@ -153,6 +152,7 @@ def restore(source: BackupSource, force: Force = False) -> None:
     """Restore a backup into the data directory, which is empty, with no server running. Killed, it is finished or undone by the
     next start."""
     from app.cli.render import progress_bars
+    from app.transfer.backup.manifest import DATABASE
     from app.transfer.backup.restoring import restore as restore_backup
 
     here = settings()

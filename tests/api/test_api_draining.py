@@ -13,6 +13,7 @@ SERVED = {
     ("POST", "/session/{sessionID}/abort"),
     ("POST", "/permission/{requestID}/reply"),
     ("POST", "/session/{sessionID}/permissions/{permissionID}"),
+    ("POST", "/session/{sessionID}/editor"),
     ("POST", "/question/{requestID}/reply"),
     ("POST", "/question/{requestID}/reject"),
     ("POST", "/auth/event-token"),

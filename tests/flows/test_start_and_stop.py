@@ -12,18 +12,19 @@ from running_server import clean_environment, free_port, this_checkout
 
 INTERRUPTED = """
 import os, signal
-from app import cli, server
+from app import cli
+from app.workspace.workspaces import Workspaces
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what starts the tests may have it ignored
 
-look_for_users = server.Server._look_for_users
+start = Workspaces.start
 
 async def interrupted(started):
     for _ in range({times}):
         os.kill(os.getpid(), signal.{name})
-    await look_for_users(started)
+    await start(started)
 
-server.Server._look_for_users = interrupted
+Workspaces.start = interrupted
 cli.main()
 """
 

@@ -140,6 +140,8 @@ def serving_again(
 
 
 def stop(process: psutil.Popen) -> None:
+    if process.poll() is not None:
+        return
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

@@ -11,12 +11,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from app.record.postgres import Locks
 from app.schema.errors import ServiceError
 from app.util.tasks import forget_failure
+
+if TYPE_CHECKING:  # commands import this before they know whether a database is needed
+    from app.record.postgres import Locks
 
 T = TypeVar("T")
 
@@ -65,7 +67,7 @@ class CoalescedRun(Generic[T]):
 
 
 class RepositoryLock:
-    def __init__(self, file: Path, name: str, locks: Locks | None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, file: Path, name: str, locks: "Locks | None", timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """`locks` are those of the database: where servers share it, the lock is its lock of this name."""
         self._file = file
         self._name = name
@@ -91,7 +93,7 @@ class RepositoryLock:
             finally:
                 os.close(descriptor)
 
-    async def _take_named(self, locks: Locks, stack: AsyncExitStack) -> None:
+    async def _take_named(self, locks: "Locks", stack: AsyncExitStack) -> None:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 await stack.enter_async_context(locks.lock(self._name))
@@ -122,11 +124,11 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def repository_lock(git_dir: Path, locks: Locks | None) -> RepositoryLock:
+def repository_lock(git_dir: Path, locks: "Locks | None") -> RepositoryLock:
     return RepositoryLock(git_dir / "opensession.lock", f"snapshots {git_dir}", locks)
 
 
-def collection_lock(git_dir: Path, locks: Locks, timeout_seconds: float = COLLECTION_TIMEOUT_SECONDS) -> RepositoryLock:
+def collection_lock(git_dir: Path, locks: "Locks", timeout_seconds: float = COLLECTION_TIMEOUT_SECONDS) -> RepositoryLock:
     """Held while objects are packed or deleted, and by who needs them to stay where they are, be it another process. Git refuses
     to collect while another server does."""
     return RepositoryLock(git_dir / "opensession-collect.lock", f"collect {git_dir}", locks, timeout_seconds)
