@@ -15,7 +15,7 @@ from app.schema.errors import BadRequest
 from app.schema.session import Session
 from app.server import Server
 from app.tools.search import SearchPlace
-from app.users.users import Principal
+from app.users.principal import Principal
 from app.workspace.instance import Instance
 from app.workspace.workspace import Workspace
 

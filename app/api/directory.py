@@ -23,7 +23,7 @@ from app.schema.project import Project, ProjectCommands, ProjectDirectory, Proje
 from app.server import Server
 from app.tools.plugins.loading import ExtensionStatus
 from app.turn.intake.command import all_commands
-from app.users.users import Principal
+from app.users.principal import Principal
 from app.util import environment
 from app.util.secrets import masked
 from app.workspace.vcs.worktrees import init_repository

@@ -34,7 +34,7 @@ from app.schema.errors import ServiceError, TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
 from app.server import Server
 from app.sessions.replay import ReplayPage
-from app.users.users import Principal
+from app.users.principal import Principal
 
 log = logging.getLogger(__name__)
 

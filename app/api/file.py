@@ -47,7 +47,7 @@ from app.schema.project import (
 from app.schema.session import FoundParts
 from app.server import Server
 from app.sessions.search import MAX_WORDS, find_parts, words_of
-from app.users.users import Principal
+from app.users.principal import Principal
 from app.workspace.browse.content import list_directory, view_file
 from app.workspace.browse.reach import AllowedPaths, folder_nodes, folders_towards
 from app.workspace.browse.search import FileSearch, best, find_text

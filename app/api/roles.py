@@ -17,7 +17,7 @@ from app.api.audit import WHO
 from app.events.telemetry.log_lines import SESSION_OF_LINES
 from app.schema.errors import DirectoryForbidden, NotFound, ServiceError, TooMany
 from app.server import Server
-from app.users.users import OPERATOR, Principal, Role
+from app.users.principal import OPERATOR, Principal, Role
 
 if TYPE_CHECKING:
     from app.server import Server

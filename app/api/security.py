@@ -23,7 +23,7 @@ from app.api.errors import Refusal, storage_refusal
 from app.api.roles import PRINCIPAL
 from app.record.engine import StorageError
 from app.users.login import ANYBODY, AcceptedLogin, Login, LoginDenied
-from app.users.users import OPERATOR
+from app.users.principal import OPERATOR
 from app.util.shared_threads import WORKING_FOR, Owner
 
 # The body of a request as it comes.

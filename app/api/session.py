@@ -48,7 +48,7 @@ from app.schema.session import (
 from app.server import Server
 from app.sessions.share import shares_automatically
 from app.users.oidc import PREFIX as OIDC_PREFIX
-from app.users.users import Principal
+from app.users.principal import Principal
 from app.workspace.agents import find as find_agent
 
 routes = router("/session", 400, tags=["session"])

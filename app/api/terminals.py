@@ -25,7 +25,7 @@ from app.schema.errors import ServiceError
 from app.schema.terminal import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.server import Server
 from app.users.login import TICKET_SECONDS
-from app.users.users import Principal
+from app.users.principal import Principal
 from app.workspace.terminals.programs import installed_shells
 from app.workspace.terminals.terminal import InputFull, OutputPosition, Terminal
 from app.workspace.workspace import Workspace

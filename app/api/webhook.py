@@ -12,7 +12,7 @@ from app.record.repositories.webhook_rows import KEEP_DELIVERIES
 from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookInput, WebhookPatch
 from app.server import Server
 from app.transfer.webhooks.service import WebhookScope
-from app.users.users import Principal
+from app.users.principal import Principal
 
 routes = router("/webhook", tags=["webhook"])
 of_one = router("/webhook/{webhookID}", 400, 404, tags=["webhook"])

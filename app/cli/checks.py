@@ -28,7 +28,6 @@ from app.project.sandbox.scope import SandboxWorkspace
 from app.project.snapshot import maintenance as snapshots
 from app.project.snapshot.snapshots import Snapshots, snapshot_dir
 from app.record import maintenance
-from app.record import maintenance as database
 from app.record.engine import Connection, DatabaseUnusable, Engine, StorageError, make_engine, require_writable, transaction
 from app.record.maintenance import Finding
 from app.record.migrate import HEAD, revision
@@ -54,7 +53,7 @@ async def examine(settings: Settings, directory: Path) -> list[Finding]:
     try:
         require_writable(settings.data_dir)
         engine = make_engine(settings.resolved_database_url)
-        stored = database.check(engine)
+        stored = maintenance.check(engine)
     except DatabaseUnusable as error:
         return [*await _versions(), Finding("data directory", "fault", str(error))]
     servers: list[Finding] = []

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli.support import database_must_do, fail, settings
-from app.record.maintenance import Finding
 from app.schema.session import PruneReport, UsageReport, UsageTotal
 from app.settings import Settings
 from app.util import clock
 from app.util.data_files import ServerLocks
 
 if TYPE_CHECKING:
+    from app.record.maintenance import Finding
     from app.turn.runs.retention import Retention
 
 _COLUMNS = ("input", "output", "reasoning", "cache read", "cache write", "cost", "turns", "tool calls")
@@ -160,7 +160,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show(finding: Finding, repair: bool) -> bool:
+def _show(finding: "Finding", repair: bool) -> bool:
     """Prints the finding; returns whether it was repaired."""
     is_repaired = repair and finding.act is not None
     if is_repaired and finding.act:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from app.cli.support import database_must_do, fail, settings
+from app.users.principal import Role
 from app.users.tokens import ServerSecret, TokenNameTaken, TokenStore
-from app.users.users import Role
 
 if TYPE_CHECKING:
     from app.record.engine import Database

@@ -14,8 +14,9 @@ from app.record.engine import Database
 from app.record.repositories import account_rows
 from app.record.statements import statements
 from app.schema.model import Auth
+from app.users.principal import Principal, Role
 from app.users.tokens import ServerSecret
-from app.users.users import Principal, Role, Users
+from app.users.users import Users
 from app.util import clock
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,9 @@ from urllib.parse import parse_qs
 from app.record.engine import StorageError
 from app.users.oidc import PREFIX as OIDC_PREFIX
 from app.users.oidc import OidcLogins, is_jwt
+from app.users.principal import OPERATOR, Principal
 from app.users.tokens import EventTokens, MemoryEventTokens, OneTimeTokens, TokenEntry, TokenStore
-from app.users.users import OPERATOR, Principal, Users
+from app.users.users import Users
 from app.util.secrets import one_line
 from app.util.tasks import FailureLog
 

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from app.users.users import Principal, Role, Users, highest_role
+from app.users.principal import Principal, Role, highest_role
+from app.users.users import Users
 from app.util.bounds import IDENTITY, body_of, require_few_values, require_identity
 from app.util.tasks import FailureLog
 

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import orjson
 
 from app.events.bus.base import NEVER_GIVEN, PREFIX
-from app.record.writer import Tx, Writer
-from app.users.users import OPERATOR, Principal, Role
+from app.users.principal import OPERATOR, Principal, Role
 from app.util import clock
 from app.util.data_files import PrivateFileStamp, PrivateJson
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
+
+    from app.record.writer import Tx, Writer
 
 
 # The server's own secret, of which users' keys are encrypted and event ids are sealed.
@@ -275,7 +276,7 @@ class MemoryEventTokens:
 class StoredEventTokens:
     """Of all servers of a database, by its clock. It has the hashes alone."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: "Writer") -> None:
         self._writer = writer
 
     async def issue(self, principal: Principal = OPERATOR) -> tuple[str, int]:
@@ -283,7 +284,7 @@ class StoredEventTokens:
         token = secrets.token_urlsafe(32)
         row = {"hash": _hash(token), "principal": orjson.dumps(principal).decode()}
 
-        def issue(tx: Tx) -> None:
+        def issue(tx: "Tx") -> None:
             tx.execute(tx.sql.delete_old_event_tokens, {"lifetime": LIFETIME_MS})
             tx.execute(tx.sql.put_event_token, row)
 

@@ -13,7 +13,7 @@ from app.schema.event import EventGlobalDisposed, EventServerInstanceDisposed, O
 from app.sessions.live import LiveSessions
 from app.tools.mcp import signing_in
 from app.tools.mcp.servers import CODE, OWN_STATES
-from app.users.users import is_within
+from app.users.principal import is_within
 from app.util.tasks import TaskSet, every
 from app.workspace.instances import Instances
 from app.workspace.terminals.terminals import Terminals

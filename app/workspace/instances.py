@@ -25,7 +25,7 @@ from app.tools.mcp.servers import McpServers, McpSettings
 from app.tools.plugins.host import PluginHost
 from app.tools.plugins.loading import Plugins
 from app.users.accounts import ModelAccount, ModelAccounts
-from app.users.users import OPERATOR, Principal
+from app.users.principal import OPERATOR, Principal
 from app.util.tasks import TaskSet
 from app.workspace.agents import define
 from app.workspace.formatters import Formatters

@@ -15,7 +15,7 @@ from app.project.sandbox.scope import Walls
 from app.record.directory_state import DirectoryStates
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.event import BranchName, EventVcsBranchUpdated
-from app.users.users import Principal, is_within, may_enter, roots_of
+from app.users.principal import Principal, is_within, may_enter, roots_of
 from app.util.project_files import HeldDirectory, ProjectBounds
 from app.util.shared_threads import work_in
 from app.workspace.workspace import Workspace, WorkspaceSettings

@@ -21,8 +21,9 @@ from app.api.json_route import router
 from app.api.roles import Permitted
 from app.main import create_app
 from app.settings import Settings
+from app.users.principal import Role
 from app.users.tokens import TokenStore
-from app.users.users import Role, User
+from app.users.users import User
 from app.util import clock
 
 SECRET = "marked-secret-of-anna"

@@ -19,7 +19,7 @@ from turns import until
 from user_logins import add_user, bearer, user
 
 from app.users import tokens
-from app.users.users import OPERATOR
+from app.users.principal import OPERATOR
 from app.workspace.terminals.terminal import INPUT_BYTES
 from app.workspace.terminals.terminals import MOST_EXITED
 

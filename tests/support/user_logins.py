@@ -9,8 +9,9 @@ import httpx2
 from running_app import RunningApp
 
 from app.api.client.asgi_transport import StreamingTransport
+from app.users.principal import Role
 from app.users.tokens import TokenStore
-from app.users.users import Role, User
+from app.users.users import User
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -20,8 +20,9 @@ from app.sessions.live_parts import SessionPublisher
 from app.tools.web import PinnedRequests
 from app.transfer.webhooks.message import SendResult, WebhookMessage
 from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices
+from app.users.principal import OPERATOR, Principal
 from app.users.tokens import EventCursors, ServerSecret
-from app.users.users import OPERATOR, Principal, Users
+from app.users.users import Users
 from app.util import clock
 
 PATIENCE = 60.0

@@ -24,7 +24,7 @@ def test_every_event_is_described() -> None:
 
 def test_the_events_of_a_session_are_those_that_are_made() -> None:
     """By their names in the modules that make them; a delta is named after the kind of its part."""
-    files = (ROOT / "app" / "timeline").glob("*.py")
+    files = (ROOT / "app" / "sessions" / "timeline").glob("*.py")
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
     words = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     made = {node.args[2].value for node in nodes if is_happening(node)}  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from app.schema.base import Wire
 from app.schema.errors import BadRequest
 from app.schema.terminal import Pty, PtyInput, PtyTicket, PtyUpdate
 from app.server import Server
-from app.users.users import Principal
+from app.users.principal import Principal
 from app.workspace.browse.content import list_directory, read
 
 routes = router("", ForbiddenError, tags=["fs"])

@@ -3,7 +3,7 @@
 It is a client of the server, as `opensession run` is. `agent.py` answers the editor's requests; begin there. What comes back goes
 one way: `directory_feed.py` reads a directory's events, `editor_session.py` hands each session its own, `transcript.py` and
 `tool_view.py` decide what the editor is told of it, `turns.py` how a prompt ended. `asks.py` is what the agent asks the user,
-`prompt_parts.py` what the user sends, `choices.py` modes, models and commands, `editor_mcp.py` the editor's MCP servers.
+`prompt_parts.py` what the user sends, `choices.py` modes, models, commands and the editor's MCP servers.
 `stdio.py` serves the editor and reads and writes the lines, `server_calls.py` starts the server behind the first answer. The
 protocol's library is imported with the command, never with a server.
 """

@@ -36,9 +36,17 @@ from acp.schema import (
 
 from app import __version__
 from app.cli.acp.asks import KINDS_ALONE
-from app.cli.acp.choices import MODE, DirectoryChoices, SessionChoices
+from app.cli.acp.choices import (
+    MODE,
+    OTHERS_TOOLS,
+    DirectoryChoices,
+    EditorMcpServer,
+    SessionChoices,
+    mcp_config,
+    mcp_name,
+    mcp_rules,
+)
 from app.cli.acp.directory_feed import DirectoryFeed
-from app.cli.acp.editor_mcp import OTHERS_TOOLS, EditorMcpServer, mcp_config, mcp_name, mcp_rules
 from app.cli.acp.editor_session import EditorSession, session_of
 from app.cli.acp.server_calls import INTERNAL, NOT_FOUND, ServerCalls
 

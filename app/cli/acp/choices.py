@@ -1,4 +1,5 @@
-"""What an editor may choose for a session: the agent (as a mode and as an option), the model, its variant; and its commands."""
+"""What an editor may choose for a session: the agent (as a mode and as an option), the model, its variant; its
+commands; and the MCP servers that the editor gives to it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,12 +8,16 @@ from typing import Any
 
 from acp import RequestError
 from acp.schema import (
+    AcpMcpServer,
     AvailableCommand,
     AvailableCommandInput,
+    HttpMcpServer,
+    McpServerStdio,
     SessionConfigOptionSelect,
     SessionConfigSelectOption,
     SessionMode,
     SessionModeState,
+    SseMcpServer,
     UnstructuredCommandInput,
 )
 
@@ -166,3 +171,41 @@ def _offered_command(command: Json) -> AvailableCommand:
 def _input(command: Json) -> AvailableCommandInput | None:
     takes_arguments = command.get("hints") or "$ARGUMENTS" in command["template"]
     return AvailableCommandInput(UnstructuredCommandInput(hint="arguments")) if takes_arguments else None
+
+
+# The MCP servers that an editor gives to a session. A server's are of a directory, so each has a name of its session's own, and
+# rules keep the others' tools from it.
+
+EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
+
+_MARK = "-acp-"
+
+OTHERS_TOOLS: Json = {"permission": f"*{_MARK}*", "pattern": "*", "action": "deny"}
+"""The rule of every session that an editor makes."""
+
+
+def mcp_name(name: str, session_id: str) -> str:
+    return f"{name}{_MARK}{session_id[-8:]}"
+
+
+def mcp_config(server: EditorMcpServer) -> Json:
+    """Raises RequestError for one that only the editor reaches."""
+    match server:
+        case McpServerStdio():
+            environment = {variable.name: variable.value for variable in server.env}
+            return {"type": "local", "command": [server.command, *server.args], "environment": environment}
+        case HttpMcpServer() | SseMcpServer():
+            return {"type": "remote", "url": server.url, "headers": {header.name: header.value for header in server.headers}}
+    raise RequestError.invalid_params({"details": f"The MCP server {server.name} has a transport that is not offered"})
+
+
+def mcp_rules(session_id: str, agent: Json) -> list[Json]:
+    """Of the tools of editors' servers the session has its own alone, as far as the agent's rules for all tools go."""
+    own = {"permission": f"*{_MARK}{session_id[-8:]}_*", "pattern": "*", "action": _action_for_all(agent)}
+    return [OTHERS_TOOLS, own]
+
+
+def _action_for_all(agent: Json) -> str:
+    """Of its last rule for every permission."""
+    found = [rule["action"] for rule in agent.get("permission") or [] if rule["permission"] == "*" and rule["pattern"] == "*"]
+    return str(found[-1]) if found else "ask"

@@ -15,8 +15,8 @@ from app.schema.webhook import NewWebhook, Webhook, WebhookDelivery, WebhookFail
 from app.tools.web import AddressDenied, PinnedRequests
 from app.transfer.webhooks.message import WebhookMessage, WebhookSender, is_secret, message, message_id, new_secret, problem
 from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices, delivery_row
+from app.users.principal import Principal, Role
 from app.users.tokens import ServerSecret
-from app.users.users import Principal, Role
 from app.util import clock, ids
 
 RESOLVE_SECONDS = 5.0

@@ -22,8 +22,9 @@ from app.record.writer import Tx, Writer
 from app.schema.event import EventServerResync, EventWebhookDisabled, WebhookRef
 from app.transfer.webhooks.message import SendResult, WebhookMessage, WebhookSender, matches, message, message_id
 from app.users.oidc import PREFIX as OIDC_PREFIX
+from app.users.principal import OPERATOR, Principal, Role
 from app.users.tokens import EventCursors
-from app.users.users import OPERATOR, Principal, Role, Users
+from app.users.users import Users
 from app.util import clock
 from app.util.tasks import FailureLog
 

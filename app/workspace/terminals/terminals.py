@@ -23,7 +23,7 @@ from app.schema.event import (
 )
 from app.schema.terminal import Pty, PtyInput, PtyUpdate
 from app.settings import Settings
-from app.users.users import Principal
+from app.users.principal import Principal
 from app.util import ids
 from app.workspace.terminals.programs import TerminalPrograms
 from app.workspace.terminals.terminal import Terminal

@@ -11,8 +11,9 @@ from app.main import create_app
 from app.record.engine import Database
 from app.settings import Settings
 from app.users.login import AcceptedLogin, Login, LoginDenied
+from app.users.principal import Principal, Role
 from app.users.tokens import TokenStore
-from app.users.users import Principal, Role, Users
+from app.users.users import Users
 
 NOBODY = {"method": "GET", "path": "/session", "query_string": b"", "client": None}
 

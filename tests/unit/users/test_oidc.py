@@ -11,7 +11,8 @@ from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 from app.record.engine import Database
 from app.record.migrate import upgrade
 from app.users.oidc import LEEWAY_SECONDS, OidcLogins, OidcSettings, ProviderKeys
-from app.users.users import Principal, Role, User, Users
+from app.users.principal import Principal, Role
+from app.users.users import User, Users
 
 ROLES = "realm_access.roles"
 

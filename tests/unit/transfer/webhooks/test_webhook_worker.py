@@ -18,7 +18,8 @@ from app.schema.terminal import PromptText
 from app.sessions.replay import KEEP_EVENTS, Replay
 from app.transfer.webhooks.message import MAX_BODY_BYTES
 from app.transfer.webhooks.worker import STORE_SKIPPED
-from app.users.users import Role, User
+from app.users.principal import Role
+from app.users.users import User
 
 DAY = 24 * 3600.0
 

@@ -1,0 +1,75 @@
+"""Who makes a request, and what that lets them see and do. Pure.
+
+    admin   everything
+    member  their own sessions, in their roots
+    viewer  sees everything, changes nothing
+
+A read-only token lets its user see what they see, and change nothing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    ADMIN = "admin"
+    MEMBER = "member"
+    VIEWER = "viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """`name` owns what the principal creates. `roots`: directories without symlinks; none: those of the server."""
+
+    name: str
+    role: Role
+    read_only: bool = False
+    roots: tuple[str, ...] = ()
+
+    @property
+    def may_see_all(self) -> bool:
+        return self.role is not Role.MEMBER
+
+    @property
+    def may_write(self) -> bool:
+        return not self.read_only and self.role is not Role.VIEWER
+
+    @property
+    def may_manage(self) -> bool:
+        return not self.read_only and self.role is Role.ADMIN
+
+    @property
+    def visible_owner(self) -> str | None:
+        """Whose sessions the principal sees; None for everybody's."""
+        return None if self.may_see_all else self.name
+
+    def may_see(self, owner: str) -> bool:
+        return self.may_see_all or (owner != "" and owner == self.name)
+
+
+OPERATOR = Principal("", Role.ADMIN)
+"""Whoever uses a server without users, has its password, or a token that belongs to no user."""
+
+
+def highest_role(names: Iterable[object]) -> Role | None:
+    found = set(names)
+    return next((role for role in Role if role.value in found), None)
+
+
+def is_within(path: str, roots: Iterable[str]) -> bool:
+    """Of a path without symlinks."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def roots_of(principal: Principal, server_roots: Iterable[str], user_roots: Iterable[str]) -> list[str]:
+    """The directories that the principal may work below. `user_roots`: those of all users."""
+    return [*server_roots, *user_roots] if principal.may_see_all else [*(principal.roots or server_roots)]
+
+
+def may_enter(principal: Principal, path: str, server_roots: Iterable[str], user_roots: Iterable[str]) -> bool:
+    """Whether a path without symlinks is one that the principal may work in. A member without roots works where the server
+    does, but for what is another user's."""
+    if not is_within(path, roots_of(principal, server_roots, user_roots)):
+        return False
+    return principal.may_see_all or bool(principal.roots) or not is_within(path, user_roots)
