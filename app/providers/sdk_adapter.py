@@ -305,10 +305,6 @@ class SdkAdapter(ABC, Generic[Client]):
         """How the SDK's HTTP client is made. It keeps no cookies: sessions and users share it."""
         from http.cookiejar import CookieJar, DefaultCookiePolicy
 
-        import httpx2
-
-        from app.providers.sdk_adapter import bound
-
         return {
             "timeout": httpx2.Timeout(None, connect=CONNECT_SECONDS, read=self._idle_seconds),
             "limits": httpx2.Limits(max_keepalive_connections=_MOST_IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE_SECONDS),
@@ -360,7 +356,6 @@ def _object(event: object, url: str) -> Payload:
 async def _drain(events: AsyncIterator[object]) -> None:
     """Reads the rest after the last event, so that the connection can be reused. Errors are ignored: the answer is complete."""
     import anyio
-    import httpx2
 
     with suppress(TimeoutError, httpx2.HTTPError, ssl.SSLError, anyio.EndOfStream):
         async with asyncio.timeout(_DRAIN_SECONDS):

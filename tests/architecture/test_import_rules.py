@@ -3,7 +3,10 @@
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +45,13 @@ def empty_copy(directory: Path) -> Path:
         copy.touch()
     (directory / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     return directory
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = grimp.build_graph("app", exclude_type_checking_imports=True, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert len(imports) > 300
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
 
 def test_the_import_rules_hold() -> None:
