@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from command_tricks import FILE_TOOLS, FORBIDDEN, GUARDED_EDITS, GUARDED_READS, ORDINARY, OUTSIDE
+from command_tricks import FORBIDDEN, ORDINARY
 from figures import Figure
 from long_form import LONG
+from path_tricks import FILE_TOOLS, GUARDED_EDITS, GUARDED_READS, OUTSIDE
 from running_app import RunningApp, running_app
 from trick_ground import SECRET, Location, model_for
 from turns import bash, pending, say, talking, tools, until

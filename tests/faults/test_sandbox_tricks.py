@@ -11,10 +11,11 @@ from pathlib import Path
 import httpx2
 import psutil
 import pytest
-from command_tricks import FORBIDDEN, ORDINARY, OUTSIDE
+from command_tricks import FORBIDDEN, ORDINARY
 from confined import Confined
 from figures import Figure
 from long_form import LONG
+from path_tricks import OUTSIDE
 from running_app import running_app
 from running_server import serving, this_checkout
 from sandboxed import needs_sandbox

@@ -1,5 +1,4 @@
-"""All that is asked of SQLite is asked of a real PostgreSQL: the storage's own tests again, then the schema, servers that share
-the database, and whole turns."""
+"""What SQLite is asked, a real PostgreSQL is: the storage's own tests again, the schema, servers that share it, whole turns."""
 
 import asyncio
 import json
@@ -289,8 +288,7 @@ async def test_the_journal_counts_on_over_all_servers(storage: Storage, other: S
         back = [other.writer.post(event_change(round_, other, session_id)) for session_id in reversed(ids)]
         await asyncio.gather(*forth, *back)
     one, two = ([one.seq or 0 for one in server.bus.events] for server in (storage, other))
-    assert one == sorted(one) and two == sorted(two)
-    assert sorted(one + two) == list(range(1, 201))
+    assert one == sorted(one) and two == sorted(two) and sorted(one + two) == list(range(1, 201))
     assert await storage.count(EVENT) == 200
 
 
