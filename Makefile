@@ -34,7 +34,7 @@ test-all: $(VENV)/.dev ## Run all tests, those of processes, browsers and faults
 	@$(PYTEST) $(SPREAD) $(ARGS)
 
 faults: $(VENV)/.dev ## Run the fault and abuse tests in their long form (ARGS="-k kill")
-	@OPENSESSION_LONG=1 $(PYTEST) -o faulthandler_timeout=3600 -o timeout=0 tests/faults tests/replicas tests/flows/test_revert_stateful.py tests/clients/test_run_attach.py tests/clients/test_web_app.py tests/clients/test_openchamber.py tests/clients/test_beside_opencode.py tests/clients/test_every_method_beside.py tests/clients/test_language_servers_beside.py tests/clients/test_neovim_plugins.py tests/clients/test_acpx.py tests/clients/test_codecompanion.py tests/clients/test_acp_beside.py $(ARGS)
+	@OPENSESSION_LONG=1 $(PYTEST) -o faulthandler_timeout=3600 -o timeout=0 tests/faults tests/replicas tests/flows/test_revert_stateful.py tests/clients/test_run_attach.py tests/clients/test_web_app.py tests/clients/test_openchamber.py tests/clients/test_beside_opencode.py tests/clients/test_every_method_beside.py tests/clients/test_language_servers_beside.py tests/clients/test_neovim_plugins.py tests/clients/test_acpx.py tests/clients/test_codecompanion.py tests/clients/test_acp_beside.py tests/clients/test_acp_toad.py tests/clients/test_acp_cost.py $(ARGS)
 
 check: $(VENV)/.dev ## Lint, formatting, strict types, import rules
 	@$(BIN)/ruff check .
