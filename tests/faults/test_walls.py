@@ -121,12 +121,13 @@ async def test_variables_of_terminals_are_obeyed_inside_alone(ground: Ground) ->
 
 async def begun(place: Path, variables: Mapping[str, str]) -> None:
     """The program has its variables. One that these keep from working has not; it has had its time."""
-    until = time.monotonic() + 1.5
+    wanted = [f"{name}={value}" for name, value in variables.items() if name not in ("SHELLOPTS", "n")]
+    seen, until = "", time.monotonic() + 1.5
     while time.monotonic() < until:
-        if (place / "seen.txt").exists() and (seen := (place / "seen.txt").read_text()):
-            assert all(f"{name}={value}" in seen for name, value in variables.items() if name not in ("SHELLOPTS", "n"))
+        if (place / "seen.txt").exists() and all(line in (seen := (place / "seen.txt").read_text()) for line in wanted):
             return
         await asyncio.sleep(0.02)
+    assert seen == ""
 
 
 # The kernel's settings.
