@@ -57,6 +57,8 @@ def desk(tmp_path: Path) -> ToadDesk:
 
 
 def prompt(shown: Terminal, text: str) -> None:
+    """When the place to write is there again: a question's answers take its place."""
+    shown.wait_for("How can I help you today?")
     shown.type(text)
     shown.wait_for(text)
     shown.press("Enter")
