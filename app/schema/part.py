@@ -73,7 +73,7 @@ class FilePart(FileContent, PartIdentity):
     pass
 
 
-MOST_OF_EDITOR = 10 * 1024 * 1024
+MAX_EDITOR_CHARACTERS = 10 * 1024 * 1024
 
 
 class EditorFile(Wire):
@@ -87,7 +87,7 @@ class EditorFileText(Wire):
     """`text`: all of it; None where the editor cannot tell."""
 
     id: str
-    text: Annotated[str, Field(max_length=MOST_OF_EDITOR)] | None = None
+    text: Annotated[str, Field(max_length=MAX_EDITOR_CHARACTERS)] | None = None
 
 
 # The four states of a tool call: pending → running → completed | error.

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
@@ -193,7 +192,7 @@ class ToolCalls:
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that are offered to the model."""
-        return tuple(_spec(tool) for tool in self._tools.values() if tool.id != INVALID)
+        return tuple(ToolSpec(tool.id, tool.description(), tool.schema()) for tool in self._tools.values() if tool.id != INVALID)
 
     def start(self, call: ToolCall) -> None:
         name = self._repaired(call.tool)
@@ -336,17 +335,6 @@ class ToolCalls:
 
 def _log_timeout(part: ToolPart, what: str) -> None:
     log.warning("the call %s of tool %s timed out: %s", part.call_id, part.tool, what)
-
-
-def _spec(tool: Tool[Any]) -> ToolSpec:
-    spec = _SPECS.get(tool)
-    if spec is None:
-        spec = _SPECS[tool] = ToolSpec(tool.id, tool.description(), tool.schema())
-    return spec
-
-
-_SPECS: WeakKeyDictionary[Tool[Any], ToolSpec] = WeakKeyDictionary()
-"""What the model is told of a tool does not change: it is made once."""
 
 
 def _explained(tool: str, error: ValidationError) -> str:

@@ -108,11 +108,7 @@ class Prompts:
         async with live.messages:
             if prepared.message is not None and prompt.when_busy in ("reject", "queue"):
                 await self._require_idle(live)
-            location, acquire = instance.location, None
-            if wants_answer and not live.is_unfinished:  # the turn that it starts then needs no commit of its own for it
-                acquire = partial(self._leases.acquire_free, session_id=session_id, status=busy_in(location.directory))
-            change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
-            storing = self._store.post(session_id, location.directory, change)
+            storing = self._post(instance, live, prepared, queued_id, rules_from_tools)
             storing.add_done_callback(start)
             known = (await asyncio.shield(storing)).known
             message = prepared.message
@@ -121,10 +117,18 @@ class Prompts:
                 message = await self._store.message(session_id, prompt.message_id)
                 if wants_answer and await self._is_unanswered(live, prompt.message_id):
                     run = self.turns.start(session_id, instance, nested=nested)
-            running = live.works[0] if live.works else None
-            if isinstance(running, TurnWork) and isinstance(message.info, UserMessage):
-                running.tighten(message.info.deadline)
+            _bring_forward(live, message)
         return AcceptedPrompt(message, known, run)
+
+    def _post(
+        self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, rules_from_tools: bool
+    ) -> asyncio.Future[StoredPrompt]:
+        """With the lease where the prompt begins a turn, which then needs no commit of its own for it."""
+        location, acquire = instance.location, None
+        if not prepared.input.no_reply and not live.is_unfinished:
+            acquire = partial(self._leases.acquire_free, session_id=live.id, status=busy_in(location.directory))
+        change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
+        return self._store.post(live.id, location.directory, change)
 
     async def _require_idle(self, live: LiveSession) -> None:
         if live.is_unfinished or await self._leases.is_held_elsewhere(live.id):
@@ -253,6 +257,13 @@ class _Progress:
             "sessionId": self._session_id,
             "model": self._model.wire(),
         }
+
+
+def _bring_forward(live: LiveSession, message: MessageWithParts) -> None:
+    """The turn that runs ends by the prompt's deadline too."""
+    running = live.works[0] if live.works else None
+    if isinstance(running, TurnWork) and isinstance(message.info, UserMessage):
+        running.tighten(message.info.deadline)
 
 
 def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
