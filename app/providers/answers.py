@@ -1,4 +1,5 @@
-"""What the answers of all wire formats are put together of: JSON as servers write it, open blocks, the arguments of calls."""
+"""What the answers of all wire formats are put together of: JSON as servers write it, open blocks, the arguments of calls; and
+how large an answer may be."""
 
 import json
 from dataclasses import dataclass
@@ -8,12 +9,14 @@ import orjson
 
 from app.providers.base import (
     AnswerTooLarge,
+    Finish,
     InvalidToolCall,
     Metadata,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     StreamEvent,
+    StreamStart,
     TextDelta,
     TextEnd,
     TextStart,
@@ -184,3 +187,59 @@ class ToolInputs:
     def finish_all(self) -> list[ToolCall | InvalidToolCall]:
         """All calls that have started."""
         return [self.finish(key) for key, call in tuple(self._open.items()) if call.tool]
+
+
+# How large an answer may be.
+
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+"""Ten times what models write at most; while it is stored and told, an answer takes many times its size."""
+MAX_BLOCKS = 1000
+"""Of text and reasoning."""
+MAX_CALLS = 200
+
+
+class AnswerSize:
+    """Of an answer so far: `most_bytes` of text, reasoning and arguments."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = min(most_bytes, MAX_ANSWER_BYTES)
+        self._bytes = self._blocks = self._calls = 0
+
+    def add(self, event: StreamEvent) -> None:
+        """Raises AnswerTooLarge."""
+        self._bytes += _size(event)
+        self._blocks += isinstance(event, TextStart | ReasoningStart)
+        self._calls += isinstance(event, ToolInputStart)
+        if self._bytes > self._most_bytes:
+            raise AnswerTooLarge(f"The answer has more than {self._most_bytes} bytes of text, reasoning and arguments")
+        if self._blocks > MAX_BLOCKS:
+            raise AnswerTooLarge(f"The answer has more than {MAX_BLOCKS} blocks of text and reasoning")
+        if self._calls > MAX_CALLS:
+            raise AnswerTooLarge(f"The answer has more than {MAX_CALLS} tool calls")
+
+
+def _size(event: StreamEvent) -> int:
+    match event:
+        case TextDelta() | ReasoningDelta():
+            return text_bytes(event.text)
+        case ToolInputStart():
+            return text_bytes(event.call_id) + text_bytes(event.tool)
+        case ToolCall():
+            return len(orjson.dumps(event.input)) + _metadata_size(event.metadata)
+        case InvalidToolCall():
+            return text_bytes(event.raw)
+        case TextStart() | ReasoningStart() | TextEnd() | ReasoningEnd():
+            return text_bytes(event.id) + _metadata_size(event.metadata)
+        case Finish():
+            return _metadata_size(event.metadata)
+        case StreamStart():
+            return 0
+
+
+def _metadata_size(metadata: Metadata | None) -> int:
+    return len(orjson.dumps(metadata)) if metadata else 0
+
+
+def text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))

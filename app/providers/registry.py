@@ -1,5 +1,5 @@
-"""The adapter for a model, created on first use and cached, and what each of its calls passes, whatever the provider: bounds on
-what is sent and answered, observers, a user's budget."""
+"""The adapter for a model, created on first use and cached, and what each of its calls passes, whatever the provider: observers,
+a user's budget."""
 
 import asyncio
 import os
@@ -12,35 +12,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, assert_never
 
-import orjson
-
 from app.events.telemetry.observer import NOBODY, ModelCallEnd, ModelCallRecord, ModelContents, Observer
+from app.providers.answers import MAX_ANSWER_BYTES
 from app.providers.base import (
-    AnswerTooLarge,
     ApiFailure,
     Ask,
-    BlockOrCall,
-    ContextOverflow,
     FileBlock,
     Finish,
-    InvalidToolCall,
-    Metadata,
     ModelRequest,
     Npm,
     Provider,
     ReasoningBlock,
     ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     StreamEvent,
     StreamStart,
     TextBlock,
     TextDelta,
-    TextEnd,
-    TextStart,
     ToolCall,
     ToolCallBlock,
-    ToolInputStart,
     ToolResultBlock,
 )
 from app.providers.catalogue import tokens_and_cost
@@ -51,75 +40,8 @@ from app.users.accounts import Budgets, BudgetUsedUp, ModelAccount
 # What each call passes.
 
 
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""Ten times what models write at most; while it is stored and told, an answer takes many times its size."""
-MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
-"""Without files: three million tokens, which no model takes, whatever its provider counts and its window is said to be."""
-MAX_BLOCKS = 1000
-"""Of text and reasoning."""
-MAX_CALLS = 200
-_BLOCK_STARTS = (TextStart, ReasoningStart)
-
 Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 MessagePart = dict[str, Any]
-
-
-async def bounded(ask: Ask, max_part_bytes: int, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-    """Raises ContextOverflow, AnswerTooLarge."""
-    if sum(_block_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
-        raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
-    most_bytes = min(max_part_bytes, MAX_ANSWER_BYTES)
-    size = blocks = calls = 0
-    async with aclosing(ask(request)) as events:
-        async for event in events:
-            if isinstance(event, TextDelta | ReasoningDelta):
-                size += len(event.text.encode(errors="replace"))
-            else:
-                size += _size(event)
-            blocks += isinstance(event, _BLOCK_STARTS)
-            calls += isinstance(event, ToolInputStart)
-            if size > most_bytes:
-                raise AnswerTooLarge(f"The answer has more than {most_bytes} bytes of text, reasoning and arguments")
-            if blocks > MAX_BLOCKS:
-                raise AnswerTooLarge(f"The answer has more than {MAX_BLOCKS} blocks of text and reasoning")
-            if calls > MAX_CALLS:
-                raise AnswerTooLarge(f"The answer has more than {MAX_CALLS} tool calls")
-            yield event
-
-
-def _block_size(block: Block) -> int:
-    match block:
-        case FileBlock():
-            return 0
-        case ToolCallBlock():
-            return len(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS))
-        case _:
-            return _length(block.text)
-
-
-def _size(event: BlockOrCall) -> int:
-    match event:
-        case ToolInputStart():
-            return _length(event.call_id) + _length(event.tool)
-        case ToolCall():
-            return len(orjson.dumps(event.input)) + _metadata_size(event.metadata)
-        case InvalidToolCall():
-            return _length(event.raw)
-        case TextStart() | ReasoningStart() | TextEnd() | ReasoningEnd():
-            return _length(event.id) + _metadata_size(event.metadata)
-        case Finish():
-            return _metadata_size(event.metadata)
-        case StreamStart():
-            return 0
-
-
-def _length(text: str) -> int:
-    """In bytes."""
-    return len(text) if text.isascii() else len(text.encode(errors="replace"))
-
-
-def _metadata_size(metadata: Metadata | None) -> int:
-    return len(orjson.dumps(metadata)) if metadata else 0
 
 
 async def metered(ask: Ask, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
@@ -281,7 +203,6 @@ class Providers:
 
     def _connect(self, model: Model) -> Connection:
         adapter, ask = self._adapter(model)
-        ask = partial(bounded, ask, self._max_part_bytes)
         if self._observer.watches_models:
             ask = partial(observed, ask, self._observer)
         if self._account:
@@ -294,7 +215,7 @@ class Providers:
             scripted = self._scripted()
             return scripted, scripted.stream
         info = self._infos[model.provider_id]
-        adapter = _make_adapter(model, info)
+        adapter = _make_adapter(model, info, self._max_part_bytes)
         return adapter, lambda request: adapter.stream(prepare(request, info.options))
 
 
@@ -307,7 +228,7 @@ def _load(adapter: Adapter) -> None:
     _adapter_class(adapter).load()
 
 
-def _make_adapter(model: Model, info: ProviderInfo) -> Provider:
+def _make_adapter(model: Model, info: ProviderInfo, most_bytes: int) -> Provider:
     """Options of the config take precedence over the catalogue and the key store."""
     options = info.options
     adapter: Provider = _adapter_class(adapter_of(model))(
@@ -316,6 +237,7 @@ def _make_adapter(model: Model, info: ProviderInfo) -> Provider:
         base_url=options.get("baseURL") or model.api.url or None,
         headers=dict(options.get("headers") or {}),
         options={key: value for key, value in options.items() if key not in _CONNECTION_OPTIONS},
+        most_bytes=most_bytes,
     )
     return adapter
 

@@ -23,7 +23,7 @@ import orjson
 
 from app import __version__
 from app.providers import errors
-from app.providers.answers import parse_json
+from app.providers.answers import MAX_ANSWER_BYTES, AnswerSize, parse_json
 from app.providers.base import ModelRequest, StreamEvent, StreamStart
 from app.providers.errors import no_stream
 from app.util import bounds
@@ -210,7 +210,8 @@ def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
 
 
 class SdkAdapter(ABC, Generic[Client]):
-    """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: for ever."""
+    """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: for ever.
+    `most_bytes`: of an answer."""
 
     path: ClassVar[str]
     """Of what the SDK asks for."""
@@ -227,6 +228,7 @@ class SdkAdapter(ABC, Generic[Client]):
         headers: dict[str, str],
         options: dict[str, Any],
         idle: float = IDLE_SECONDS,
+        most_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         self._provider_id = provider_id
         self._api_key = api_key
@@ -234,6 +236,7 @@ class SdkAdapter(ABC, Generic[Client]):
         self._headers = headers
         self._options = options
         self._idle_seconds = idle_seconds(options, idle)
+        self._most_bytes = most_bytes
         self._secrets = secrets_of({"key": api_key, "url": base_url, "headers": headers, "options": options})
         self._client: Client | None = None
         self._opening = asyncio.Lock()
@@ -242,7 +245,7 @@ class SdkAdapter(ABC, Generic[Client]):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Emits no StreamStart if the first event is an error. What it raises tells no secret."""
         url = self._address() + self.path
-        reader, start = self.reader(), [StreamStart()]
+        reader, size, start = self.reader(), AnswerSize(self._most_bytes), [StreamStart()]
         try:
             given = ({**IDENTITY}, self._own_headers(), self._headers, request.headers)
             headers = _sendable({name.lower(): value for each in given for name, value in each.items()}, url)
@@ -252,6 +255,7 @@ class SdkAdapter(ABC, Generic[Client]):
                 events = await self._events(response)
                 async for payload in events:
                     for event in (*start, *reader.read(_object(payload, url))):
+                        size.add(event)
                         yield event
                     start = []
                     if reader.finished:

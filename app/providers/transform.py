@@ -1,4 +1,4 @@
-"""Adapts requests to the limits of providers and models: media, call ids, tool schemas."""
+"""Adapts requests to the limits of providers and models: size, media, call ids, tool schemas."""
 
 import hashlib
 import re
@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
+from app.providers.answers import text_bytes
 from app.providers.base import (
     AssistantTurn,
+    ContextOverflow,
     FileBlock,
     ModelMessage,
     ModelRequest,
     Npm,
+    ReasoningBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -23,7 +28,10 @@ from app.providers.options import object_option
 from app.schema.model import Model
 
 Messages = tuple[ModelMessage, ...]
+Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 
+MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
+"""Without files: three million tokens, which no model takes, whatever its provider counts and its window is said to be."""
 _MISTRAL_ID_LENGTH = 9
 _GOOGLE_THINKING = {"thinkingBudget": "thinking_budget", "thinkingLevel": "thinking_level"}
 _FILLER = AssistantTurn((TextBlock("Done."),))
@@ -35,13 +43,25 @@ _NOOP = ToolSpec(
 
 
 def prepare(request: ModelRequest, provider_options: Mapping[str, Any] | None = None) -> ModelRequest:
-    """The request as this provider and model accept it."""
+    """The request as this provider and model accept it. Raises ContextOverflow for one that no model takes."""
     model = request.model
+    if sum(_size(block) for message in request.messages for block in message.content) > MAX_CONVERSATION_BYTES:
+        raise ContextOverflow(f"The conversation has more than {MAX_CONVERSATION_BYTES} bytes")
     return replace(
         _for_google(request) if model.api.npm == Npm.GOOGLE else request,
         messages=prepare_messages(model, request.messages),
         tools=prepare_tools(model, request.tools, request.messages, provider_options or {}),
     )
+
+
+def _size(block: Block) -> int:
+    match block:
+        case FileBlock():
+            return 0
+        case ToolCallBlock():
+            return len(orjson.dumps(block.input, option=orjson.OPT_NON_STR_KEYS))
+        case _:
+            return text_bytes(block.text)
 
 
 def _for_google(request: ModelRequest) -> ModelRequest:

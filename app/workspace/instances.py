@@ -12,10 +12,11 @@ from app.project.config.keys import commands
 from app.project.config.loader import LoadedConfig
 from app.project.sandbox.scope import SandboxWorkspace, Walls
 from app.project.snapshot.snapshots import Snapshots
+from app.providers.answers import MAX_ANSWER_BYTES
 from app.providers.base import Provider
 from app.providers.catalogue import Catalogue
 from app.providers.connected import AuthStore, ProviderSettings, ServerKeys, assemble, connect, key_variables
-from app.providers.registry import MAX_ANSWER_BYTES, Providers, shared_scripted
+from app.providers.registry import Providers, shared_scripted
 from app.providers.selection import Connected, ProviderModelNotFoundError, default_model, find
 from app.record.postgres import ProcessLocks
 from app.schema.config import Config

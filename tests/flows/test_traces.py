@@ -203,7 +203,7 @@ async def main(base):
         session = await app.create_session()
         await app.prompt(session["id"], "Go")
         provider = next(iter(app.services.instances._cached.values())).instance.models.providers
-        print(next(iter(provider._connections.values())).stream.func.__name__)
+        print(next(iter(provider._connections.values())).stream.__name__)
 
 asyncio.run(main(Path(sys.argv[1])))
 print(sorted(name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter", "prometheus_client",
@@ -215,7 +215,7 @@ def test_off_imports_nothing_and_reads_no_stream_along(tmp_path: Path) -> None:
     """OpenTelemetry's API, without an SDK, is what the web framework imports itself."""
     ran = subprocess.run([sys.executable, "-c", OFF, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.splitlines() == ["bounded", "[]"], "around it is `observed` where somebody watches"
+    assert ran.stdout.splitlines() == ["stream", "[]"], "around it is `observed` where somebody watches"
 
 
 @pytest.mark.parametrize(

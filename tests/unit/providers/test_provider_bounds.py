@@ -1,8 +1,8 @@
 """A provider that sends too much is read no further, whatever it sends too much of and in whichever format."""
 
+import asyncio
 import gzip
 from collections.abc import AsyncGenerator
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -10,7 +10,8 @@ from fake_provider import FakeServer, Reply, ask, events_of, sse
 from fake_provider import adapter as make
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
-from app.providers import answers, registry
+from app.providers import answers, registry, transform
+from app.providers.answers import AnswerSize
 from app.providers.anthropic_messages import Anthropic
 from app.providers.base import (
     AnswerTooLarge,
@@ -26,8 +27,10 @@ from app.providers.base import (
     StreamEvent,
     TextBlock,
     TextDelta,
+    TextStart,
     ToolCall,
     ToolCallBlock,
+    ToolInputStart,
     ToolResultBlock,
     ToolTurn,
     Usage,
@@ -35,7 +38,6 @@ from app.providers.base import (
 )
 from app.providers.openai_chat import OpenAIChat
 from app.providers.openai_responses import OpenAIResponses
-from app.providers.registry import Connection
 from app.users.accounts import Budgets
 from app.util import bounds
 from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
@@ -45,19 +47,16 @@ FLOOD = 4_000_000
 HONEST = "h" * 1_000_000
 
 
-def provider(server: FakeServer, wire: str = "chat") -> Connection:
-    return connection(make(server, ADAPTERS[wire]), 1_500_000)
-
-
-def connection(adapter: Provider, most_bytes: int) -> Connection:
-    return Connection(partial(registry.bounded, adapter.stream, most_bytes), adapter.close)
+def provider(server: FakeServer, wire: str = "chat", most_bytes: int = 1_500_000) -> Provider:
+    made: Provider = make(server, ADAPTERS[wire], most_bytes=most_bytes)
+    return made
 
 
 @pytest.fixture
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 500_000)
     monkeypatch.setattr(answers, "MAX_GATHERED_BYTES", 500_000)
-    monkeypatch.setattr(registry, "MAX_ANSWER_BYTES", 500_000)
+    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 500_000)
 
 
 @pytest.mark.parametrize(("wire", "kind"), GATHERED)
@@ -165,12 +164,21 @@ class Endless(Provider):
         pass
 
 
-async def test_the_provider_s_stream_is_closed_when_a_limit_is_passed() -> None:
-    endless = Endless()
+async def test_the_connection_is_closed_when_a_limit_is_passed(server: FakeServer) -> None:
+    server.reply = Reply([chat({"content": "é" * 1000})] * 10, end="hang")
     with pytest.raises(AnswerTooLarge, match="10000 bytes"):
-        async for _ in connection(endless, 10_000).stream(ask()):
-            pass
-    assert endless.is_closed
+        await events_of(provider(server, most_bytes=10_000))
+    await asyncio.wait_for(server.hung_up.wait(), 10)
+
+
+@pytest.mark.parametrize(("most", "limit", "what"), [(3, "MAX_BLOCKS", "blocks"), (3, "MAX_CALLS", "tool calls")])
+def test_an_answer_has_so_many_blocks_and_calls(monkeypatch: pytest.MonkeyPatch, most: int, limit: str, what: str) -> None:
+    monkeypatch.setattr(answers, limit, most)
+    size, begins = AnswerSize(1000), TextStart("t") if what == "blocks" else ToolInputStart("c", "list")
+    for _ in range(most):
+        size.add(begins)
+    with pytest.raises(AnswerTooLarge, match=f"more than {most} {what}"):
+        size.add(begins)
 
 
 async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> None:
@@ -182,20 +190,6 @@ async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> N
     await anext(stream)
     await stream.aclose()
     assert endless.is_closed
-
-
-class Silent(Provider):
-    """Says nothing, and notes that it was asked."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        self.asked += 1
-        yield Finish("stop", Usage())
-
-    async def close(self) -> None:
-        pass
 
 
 LONG = "x" * 60_000
@@ -211,15 +205,14 @@ CALL = ToolCallBlock("c", "write", {"content": LONG})
     ],
     ids=["texts", "reasoning and arguments", "arguments and results"],
 )
-async def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch, turns: list[ModelMessage]) -> None:
-    monkeypatch.setattr(registry, "MAX_CONVERSATION_BYTES", 100_000)
-    silent = Silent()
+def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch, turns: list[ModelMessage]) -> None:
+    monkeypatch.setattr(transform, "MAX_CONVERSATION_BYTES", 100_000)
     with pytest.raises(ContextOverflow, match="100000 bytes"):
-        await events_of(connection(silent, 1000), ask(messages=turns))
-    assert await events_of(connection(silent, 1000), ask(messages=turns[:1] if len(turns) > 1 else [])) and silent.asked == 1
+        transform.prepare(ask(messages=tuple(turns)))
+    assert transform.prepare(ask(messages=(UserTurn((TextBlock(LONG),)),)))
 
 
-async def test_files_of_a_conversation_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "MAX_CONVERSATION_BYTES", 100_000)
+def test_files_of_a_conversation_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transform, "MAX_CONVERSATION_BYTES", 100_000)
     image = UserTurn((TextBlock("Look"), FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000)))
-    assert await events_of(connection(Silent(), 1000), ask(messages=(image, image)))
+    assert transform.prepare(ask(messages=(image, image)))
