@@ -32,7 +32,7 @@ CONFIRMED_WITHIN_SECONDS = 4.0
 LATE_AFTER_MS = 3_000
 DEAD_AFTER_MS = 6_000
 ACQUIRE_RETRY_SECONDS = 0.25
-POLL_SECONDS = 0.25
+POLL_SECONDS = 0.5
 """Between two looks whether another server wants a run to end, or has ended one."""
 ACQUIRE_TIMEOUT_SECONDS = 10.0
 """How long to wait for the recovery of a session with a late lease: longer than a server takes to be declared dead."""

@@ -184,7 +184,6 @@ class ToolCalls:
         self._tools = tools
         self._calls = list(earlier)
         self._bypass_agent_check = bypass_agent_check
-        self._outputs = ctx.services.outputs.within(ctx.instance.config.tool_output)
         self._running: set[asyncio.Task[None]] = set()
         self.blocked = False
         """The user rejected a call without feedback: the turn stops after this step."""
@@ -322,7 +321,8 @@ class ToolCalls:
         """With its output truncated for the model; the whole output is kept in a file."""
         if "truncated" in result.metadata:
             return result
-        bounded = await self._outputs.bound(result.output, may_delegate="task" in self._tools)
+        outputs = self.ctx.services.outputs.within(self.ctx.instance.config.tool_output)
+        bounded = await outputs.bound(result.output, may_delegate="task" in self._tools)
         metadata = {**result.metadata, "truncated": bounded.truncated}
         if bounded.output_path:
             metadata["outputPath"] = str(bounded.output_path)

@@ -260,9 +260,9 @@ class MemoryBus:
 
     def publish(self, event: Event) -> None:
         """A client for which it fails is disconnected, and may resume. The streams of a directory end behind its disposal."""
-        if event.session_id is not None:
-            self.flush(event.session_id)
         if self._listeners:
+            if event.session_id is not None:
+                self.flush(event.session_id)
             self._begin_burst()
             frame = EventFrame(event, event.id(self.newest))
             for deltas in (False, True):

@@ -152,7 +152,8 @@ class Recovery:
         answers = [each for each, seconds in for_seconds.items() if seconds >= LEFT_OPEN_AFTER_SECONDS and found[each].answered]
         if prompts:
             await self._resume({session_id: found[session_id].directory for session_id in prompts})
-        await self._leases.offer(answers)
+        if answers:
+            await self._leases.offer(answers)
 
     # Recovering.
 
