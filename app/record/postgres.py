@@ -128,6 +128,8 @@ IDLE_IN_TRANSACTION_MS = 2_500
 STANDSTILL_MS, LOOK_MS = 1_500, 400
 """The longest that a server which is frozen or cut off within a transaction holds the others up, and how often these look whether
 it is. A heartbeat that waits for both is written before its server takes itself for cut off, and stops its turns."""
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+"""What is acknowledged is on the disk, also where the database or its user is set up to be faster than that."""
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 """In seconds: an idle connection to a machine that is gone is given up after eleven."""
 
@@ -143,6 +145,7 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
         connection.autocommit = True
         connection.execute(f"SET lock_timeout = {timeout_ms}")
         connection.execute(f"SET idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}")
+        connection.execute(_DURABLE)
         connection.autocommit = False
 
     limits = {"connect_timeout": timeout_ms // 1000, "tcp_user_timeout": timeout_ms, **_KEEPALIVES}

@@ -80,6 +80,12 @@ def test_no_connection_is_waited_for_without_a_limit(url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.parametrize(("set_up", "found"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")])
+def test_a_commit_waits_for_the_disk_whatever_the_database_is_set_up_for(url: str, set_up: str, found: str) -> None:
+    with make_engine(f"{url}?options=-csynchronous_commit%3D{set_up}").connect() as connection:
+        assert connection.execute(text("SHOW synchronous_commit")).scalar_one() == found
+
+
 async def test_a_server_that_stops_within_a_transaction_does_not_hold_the_others_up(storage: Storage, other: Storage) -> None:
     """Its connection ends, and it goes on with a new one."""
     with pytest.raises(StorageError), transaction(storage.database.engine, writes=True) as frozen:
