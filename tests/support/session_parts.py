@@ -94,7 +94,6 @@ class Sessions:
 
     @property
     def database(self) -> HeldDatabase:
-        assert isinstance(self.storage.database, HeldDatabase)
         return self.storage.database
 
     @property

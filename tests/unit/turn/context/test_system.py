@@ -9,28 +9,20 @@ from app.util import clock
 from app.workspace.agents import prompt_text
 
 
-def question(system: str | None = None):  # type: ignore[no-untyped-def]
-    return user(system=system).info
-
-
-def test_the_first_text_is_the_same_every_turn_and_the_second_holds_what_changes() -> None:
-    first = assemble(agent(), model(), ["environment one", "Instructions from: a"], question())
-    second = assemble(agent(), model(), ["environment two"], question("Be brief."))
-    assert len(first) == len(second) == 2
-    assert first[0] == second[0] == prompt_text("default")
-    assert first[1] == "environment one\n\nInstructions from: a"
-    assert second[1] == "environment two\n\nBe brief."
-
-
-def test_an_agent_s_own_prompt_stands_first() -> None:
-    assert assemble(agent(prompt="You review."), model(), [], question()) == ("You review.",)
-
-
-def test_what_the_user_adds_never_replaces() -> None:
-    assert assemble(agent(prompt="You review."), model(), ["env", ""], question("Be brief.")) == (
-        "You review.",
-        "env\n\nBe brief.",
-    )
+@pytest.mark.parametrize(
+    ("prompt", "context", "added", "texts"),
+    [
+        (None, ["env", "Instructions from: a"], None, (prompt_text("default"), "env\n\nInstructions from: a")),
+        (None, ["another env"], "Be brief.", (prompt_text("default"), "another env\n\nBe brief.")),
+        ("You review.", [], None, ("You review.",)),
+        ("You review.", ["env", ""], "Be brief.", ("You review.", "env\n\nBe brief.")),
+    ],
+    ids=["the model's own prompt", "stays the same", "an agent's stands first", "what the user adds never replaces"],
+)
+def test_the_first_text_is_the_same_every_turn_and_the_second_holds_what_changes(
+    prompt: str | None, context: list[str], added: str | None, texts: tuple[str, ...]
+) -> None:
+    assert assemble(agent(prompt=prompt), model(), context, user(system=added).info) == texts  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +41,11 @@ def test_a_model_without_an_agent_s_prompt_gets_its_family_s(api_id: str, prompt
     assert family_prompt(model(api_id=api_id)) == prompt
 
 
-def test_the_environment_says_where_and_when_the_model_works() -> None:
+@pytest.mark.parametrize(("is_git", "said"), [(True, "yes"), (False, "no")])
+def test_the_environment_says_where_and_when_the_model_works(is_git: bool, said: str) -> None:
     clock.set_source(lambda: 1763726400.0)  # 2025-11-21 12:00 UTC
     try:
-        block = environment(Location("/home/me/project", "p", "/home/me", is_git=True), model("m", api_id="m-2025"))
+        block = environment(Location("/home/me/project", "p", "/home/me", is_git=is_git), model("m", api_id="m-2025"))
     finally:
         clock.set_source()
     lines = block.splitlines()
@@ -60,12 +53,8 @@ def test_the_environment_says_where_and_when_the_model_works() -> None:
     assert lines[2:] == [
         "<env>",
         "  Working directory: /home/me/project",
-        "  Is a git repository: yes",
+        f"  Is a git repository: {said}",
         f"  Platform: {sys.platform}",
         "  Today's date: Fri Nov 21 2025",
         "</env>",
     ]
-
-
-def test_outside_git_the_environment_says_so() -> None:
-    assert "  Is a git repository: no" in environment(Location("/tmp", "global", "/", is_git=False), model()).splitlines()

@@ -28,15 +28,11 @@ def test_lines_from_one_become_what_to_skip_and_to_read(query: str, expected: tu
     assert line_range(query) == expected
 
 
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        (f"data:text/plain;base64,{encoded('grüße?>')}", "grüße?>"),
-        (f"data:text/plain;base64,{encoded('a').rstrip('=')}", "a"),
+        (f"data:text/plain;base64,{base64.b64encode('grüße?>'.encode()).decode()}", "grüße?>"),
+        ("data:text/plain;base64,YQ", "a"),
         (f"data:text/plain;base64,{base64.urlsafe_b64encode('ÿ?>'.encode()).decode()}", "ÿ?>"),
         ("data:text/plain,a%20b%C3%BC", "a bü"),
         ("data:text/plain;charset=utf-8,plain", "plain"),
