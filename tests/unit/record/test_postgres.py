@@ -343,29 +343,6 @@ async def test_an_answer_that_no_server_goes_on_with_is_gone_on_with(
                 await asyncio.sleep(0.05)
 
 
-async def test_sessions_are_searched_paged_forked_and_deleted(tmp_path: Path, url: str, storage: Storage) -> None:
-    turns = [[{"text": f"answer {n}"}] for n in range(3)]
-    async with running_app(tmp_path, turns=turns, database_url=url) as app:
-        session = await app.create_session(title="Straße 100%_done")
-        child = await app.create_session(parentID=session["id"])
-        for n in range(3):
-            await app.prompt(session["id"], f"prompt {n}")
-        assert [found["id"] for found in await app.get("/session")] == [child["id"], session["id"]]
-        assert [found["id"] for found in await app.get("/session?search=STRASSE%20100%25_")] == [session["id"]]
-        assert await app.get("/session?search=100_") == []
-        page = await app.client.get(f"/session/{session['id']}/message?limit=4")
-        rest = await app.get(f"/session/{session['id']}/message?limit=4&before={page.headers['x-next-cursor']}")
-        messages = await app.messages(session["id"])
-        assert [*rest, *page.json()] == messages
-        fork = await app.post(f"/session/{session['id']}/fork")
-        assert list(map(text_of, await app.messages(fork["id"]))) == list(map(text_of, messages))
-        await app.call("DELETE", f"/session/{session['id']}")
-        assert [found["id"] for found in await app.get("/session")] == [fork["id"]]
-        await app.call("DELETE", f"/session/{fork['id']}")
-    of_sessions = ("message", "part", "todo", "session_diff", "share", "pending_ask", "run_lease", "permission_approval")
-    assert [name for name in ("session", *of_sessions) if await storage.count(METADATA.tables[name])] == []
-
-
 def text_of(message: dict[str, Any]) -> list[str]:
     return [part["text"] for part in message["parts"] if part["type"] == "text"]
 
@@ -451,23 +428,6 @@ async def test_a_commit_whose_outcome_nobody_can_tell_fails_and_is_not_repeated(
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2 and broken.bus.order == []
     stored = 1.0 if breaks == "behind" else 0.0
     assert [row.cost for row in await storage.rows(SESSION)] == [stored] * 2
-
-
-@pytest.mark.parametrize("breaks", ["before", "behind"])
-async def test_a_request_whose_commit_breaks_is_answered_as_if_nothing_had_happened(
-    postgres: PostgresServer, url: str, storage: Storage, tmp_path: Path, breaks: Breaks
-) -> None:
-    with laid(CommitCable(postgres.port)) as wire:
-        async with running_app(tmp_path, database_url=by(wire, url, postgres)) as app, app.events() as events:
-            session = await app.create_session(title="Before")
-            wire.breaks = breaks
-            renamed = await app.call("PATCH", f"/session/{session['id']}", {"title": "Behind"})
-            assert wire.breaks is None and renamed["title"] == "Behind"
-            told = await events.until(lambda event: "Behind" in str(event.properties))
-            assert told.type == "session.updated"
-    journaled = [json.loads(row.payload) for row in await storage.rows(EVENT)]
-    titles = [event["properties"]["info"]["title"] for event in journaled if event["type"] == "session.updated"]
-    assert titles == ["Before", "Behind"]
 
 
 # Locks.

@@ -7,8 +7,7 @@ from session_parts import PLACE, Sessions
 from app.record.engine import StorageError
 from app.schema.message import AssistantMessage
 from app.schema.part import Failed, Part, ReasoningPart, Running, TextPart, Tokens, ToolPart
-from app.tools.base import ToolResult
-from app.turn.part_writer import ABORTED, PartWriter
+from app.turn.part_writer import PartWriter
 
 
 @pytest.fixture
@@ -80,22 +79,6 @@ async def test_progress_is_shown_until_the_call_is_over(sessions: Sessions, writ
     (tool,) = await parts(sessions, writer)
     assert isinstance(tool, ToolPart) and isinstance(tool.state, Failed)
     assert (tool.state.error, tool.state.metadata, tool.state.time.start) == ("Error: no", {"output": "2"}, started)
-
-
-async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Sessions, writer: PartWriter) -> None:
-    writer.start_text("t", None)
-    append(sessions, writer, "t", "half ")
-    writer.start_text("empty", None)
-    writer.tool_pending("p", "read")
-    writer.tool_running("r", "read", {"path": "a"})
-    done = writer.tool_running("d", "read", {})
-    writer.tool_completed(done, ToolResult("", "ok"))
-    writer.finish_open_parts()
-    found = await parts(sessions, writer)
-    assert texts(found) == ["half "]
-    ends = {tool.call_id: getattr(tool.state, "error", "done") for tool in found if isinstance(tool, ToolPart)}
-    assert ends == {"p": ABORTED, "r": ABORTED, "d": "done"}
-    assert sessions.store.live.of("ses_1") == {}
 
 
 async def test_a_call_that_nobody_is_still_writing_is_running_at_once(sessions: Sessions, writer: PartWriter) -> None:

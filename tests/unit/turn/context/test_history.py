@@ -1,16 +1,16 @@
-"""What a model is sent of a conversation. That every call has one result, right behind it, `test_model_requests.py` shows."""
+"""What a model is sent of a conversation. That every call has one result behind it, `test_model_requests.py` shows."""
 
 from typing import Any
 
 import conversation as talk
 import pytest
-from conversation import assistant, text, tool, user
+from conversation import agent, assistant, file, text, tool, user
 
 from app.providers import base
 from app.providers.base import TextBlock
 from app.schema.message import MessageWithParts
-from app.schema.part import AgentPart, PatchPart, SnapshotPart
-from app.turn.context.history import SUBTASK_RUN, to_model_messages
+from app.schema.part import AgentPart, PatchPart, SnapshotPart, TextPart
+from app.turn.context.history import SUBTASK_RUN, remind, to_model_messages
 from app.turn.ends import TurnFailure, aborted, to_message_error
 from app.workspace.agents import prompt_text
 
@@ -85,3 +85,52 @@ def test_what_a_provider_marked_goes_back_to_the_same_model_only(to: str, is_sam
 )
 def test_every_state_of_a_call_has_its_result(state: Any, result: tuple[Any, ...]) -> None:
     assert sent(assistant("msg_0", tool(state, call_id="a")))[1] == base.ToolTurn((base.ToolResultBlock("a", "read", *result),))
+
+
+FIRST, SECOND, PLANNED = user(text("one")), user(text("two")), user(text("one"), agent="plan")
+ANSWER, STEP = assistant(FIRST, text()), assistant(FIRST, text(), finish="tool-calls", agent="plan")
+PLAN = assistant(PLANNED, text(), agent="plan")
+
+
+def texts(message: MessageWithParts) -> list[str]:
+    return [part.text for part in message.parts if isinstance(part, TextPart)]
+
+
+@pytest.mark.parametrize(
+    ("history", "name", "step"),
+    [
+        ([FIRST], "build", 1),
+        ([PLANNED, PLAN, SECOND], "review", 1),
+        ([FIRST, ANSWER, SECOND], "build", 1),
+        ([FIRST, assistant(FIRST, finish=None), SECOND], "build", 2),
+    ],
+    ids=["a plain first step", "another agent than build", "no prompt is marked on the first step", "nor before one is finished"],
+)
+def test_most_is_sent_as_it_is(history: list[MessageWithParts], name: str, step: int) -> None:
+    assert remind(history, agent(name), step) == history
+
+
+@pytest.mark.parametrize(
+    ("history", "name", "step", "prompt", "told"),
+    [
+        ([FIRST, ANSWER, SECOND], "plan", 1, 2, ["two", prompt_text("plan")]),
+        ([FIRST, STEP], "plan", 2, 0, ["one", prompt_text("plan")]),
+        ([PLANNED, PLAN, SECOND], "build", 1, 2, ["two", prompt_text("build-switch")]),
+    ],
+    ids=["the plan agent plans", "also after steps", "build builds what was planned"],
+)
+def test_with_the_newest_prompt_an_agent_is_told_whether_it_plans(
+    history: list[MessageWithParts], name: str, step: int, prompt: int, told: list[str]
+) -> None:
+    before = [texts(message) for message in history]
+    sent = [texts(message) for message in remind(history, agent(name), step)]
+    assert sent == [*before[:prompt], told, *before[prompt + 1 :]]
+    assert [texts(message) for message in history] == before
+
+
+def test_a_prompt_that_came_while_the_model_worked_is_marked_so() -> None:
+    second = user(text("two"), text("made", synthetic=True), text("x", ignored=True), text(" "), file())
+    sent = remind([FIRST, assistant(FIRST, text(), finish="tool-calls"), second], agent("build"), 2)
+    wrapped, *others = texts(sent[2])
+    assert wrapped.startswith("<system-reminder>") and wrapped.endswith("</system-reminder>") and "\ntwo\n" in wrapped
+    assert (others, texts(sent[0]), texts(second)[0]) == (["made", "x", " "], ["one"], "two")

@@ -1,3 +1,5 @@
+"""What several servers, and works of one session, do to its turns. `tests/flows` has how they are joined, awaited and aborted."""
+
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
@@ -24,22 +26,15 @@ class WaitingTurn:
     work: TurnWork
     instance: Any
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
-    may_finish: asyncio.Event = field(default_factory=asyncio.Event)
-    finishing: asyncio.Event = field(default_factory=asyncio.Event)
-    finished = False
+    is_aborted = False
 
     async def run(self) -> None:
         self.work.joined.clear()
         try:
             await self.may_end.wait()
         except asyncio.CancelledError:
-            await asyncio.shield(self._finish())
+            self.is_aborted = True
             raise
-
-    async def _finish(self) -> None:
-        self.finishing.set()
-        await self.may_finish.wait()
-        self.finished = True
 
 
 class Running(Turns):
@@ -58,10 +53,6 @@ class Running(Turns):
     def live(self) -> LiveSession:
         return self.sessions_at_work.get("ses_1")
 
-    @property
-    def is_running(self) -> bool:
-        return self.sessions_at_work.is_running("ses_1")
-
     @staticmethod
     def new_instance() -> Any:
         return SimpleNamespace(location=SimpleNamespace(directory="/w"), resources=SimpleNamespace(in_use=nullcontext))
@@ -74,13 +65,8 @@ class Running(Turns):
     def prompt(self) -> asyncio.Task[Any]:
         return asyncio.create_task(self.start("ses_1", self.instance).ended.wait())
 
-    def abort(self) -> asyncio.Task[Any]:
-        return asyncio.create_task(self.sessions_at_work.abort("ses_1"))
-
-    async def next_turn(self, *, may_finish: bool = False) -> WaitingTurn:
+    async def next_turn(self) -> WaitingTurn:
         await asyncio.wait_for(self.made.acquire(), 60)
-        if may_finish:
-            self.begun[-1].may_finish.set()
         return self.begun[-1]
 
     async def lease(self) -> Any:
@@ -100,28 +86,6 @@ async def running(sessions: Sessions) -> AsyncIterator[Running]:
     await running.leases.close()
 
 
-async def must_not_run() -> None:
-    raise AssertionError("must not run")
-
-
-async def test_a_prompt_starts_a_turn_or_joins_it_and_returns_when_the_session_is_idle(running: Running) -> None:
-    first = running.prompt()
-    turn = await running.next_turn()
-    assert running.is_running and running.sessions_at_work.of_directory("/w") == ["ses_1"]
-    second = running.prompt()
-    await asyncio.sleep(0)
-    assert turn.work.joined.is_set() and not first.done()
-    turn.work.joined.clear()  # as it reads the conversation again
-    turn.may_end.set()
-    await asyncio.gather(first, second)
-    assert len(running.begun) == 1 and not running.is_running
-    assert running.sessions.announced[-1]["type"] == "session.idle" and (await running.lease()).owner == ""
-    third = running.prompt()
-    (await running.next_turn()).may_end.set()
-    await third
-    assert len(running.begun) == 2
-
-
 async def test_a_prompt_that_the_turn_did_not_see_gets_another_turn_with_the_instance_of_then(running: Running) -> None:
     first = running.prompt()
     turn = await running.next_turn()
@@ -136,57 +100,10 @@ async def test_a_prompt_that_the_turn_did_not_see_gets_another_turn_with_the_ins
     await asyncio.gather(first, second)
 
 
-async def test_aborts_at_once_return_when_the_record_is_settled(running: Running) -> None:
-    prompt = running.prompt()
-    turn = await running.next_turn()
-    first = running.abort()
-    await asyncio.wait_for(turn.finishing.wait(), 60)
-    second = running.abort()
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not first.done() and not second.done() and running.is_running
-    turn.may_finish.set()
-    await asyncio.gather(first, second, prompt)
-    assert turn.finished and not running.is_running
-
-
-async def test_a_turn_that_has_not_had_its_first_moment_can_be_aborted(running: Running) -> None:
-    running.prompt()
-    for _ in range(2):  # then the session is idle
-        await asyncio.wait_for(running.abort(), 60)
-        assert not running.is_running
-
-
-@pytest.mark.parametrize("is_aborted_too", [False, True])
-async def test_a_prompt_during_an_abort_gets_a_turn_of_its_own_unless_it_is_aborted_too(
-    running: Running, is_aborted_too: bool
-) -> None:
-    first = running.prompt()
-    turn = await running.next_turn()
-    aborts = [running.abort()]
-    await asyncio.wait_for(turn.finishing.wait(), 60)
-    second = running.prompt()
-    await asyncio.sleep(0)
-    if is_aborted_too:
-        aborts.append(running.abort())
-        await asyncio.sleep(0)
-    turn.may_finish.set()
-    await asyncio.gather(first, *aborts)
-    if not is_aborted_too:
-        (await running.next_turn()).may_end.set()
-    await second
-    assert len(running.begun) == (1 if is_aborted_too else 2) and not running.is_running
-
-
-async def test_closing_aborts_everything(running: Running) -> None:
-    prompt = running.prompt()
-    turn = await running.next_turn(may_finish=True)
-    await running.sessions_at_work.close()
-    await prompt
-    assert turn.finished
-
-
 async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_turn(running: Running) -> None:
+    async def must_not_run() -> None:
+        raise AssertionError("must not run")
+
     live = running.live
     await live.messages.acquire()  # as a prompt does that is being stored
     alone = asyncio.create_task(running.run_exclusively("ses_1", "/w", WorkKind.REVERT, must_not_run))
@@ -196,7 +113,7 @@ async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_
     live.messages.release()
     with pytest.raises(SessionBusy):
         await alone
-    assert await running.lease() is not None and running.is_running
+    assert await running.lease() is not None and running.sessions_at_work.is_running("ses_1")
     turn.may_end.set()
     await prompt
     assert not live.is_held
@@ -212,7 +129,7 @@ async def test_a_turn_whose_session_is_deleted_before_it_begins_ends_without_a_w
     live.end(deletion)
     await prompt
     assert running.begun == [] and len(running.sessions.announced) == announced
-    assert not running.is_running and not running.live.is_held
+    assert not running.sessions_at_work.is_running("ses_1") and not running.live.is_held
 
 
 # Other servers of the database.
@@ -236,10 +153,10 @@ async def test_another_server_ends_a_run(running: Running) -> None:
     other = Leases(running.sessions.database, running.sessions.storage.writer)
     running.sessions_at_work.watch()
     prompt = running.prompt()
-    turn = await running.next_turn(may_finish=True)
+    turn = await running.next_turn()
     await asyncio.wait_for(other.request_abort("ses_1"), 60)
     await asyncio.wait_for(prompt, 60)
-    assert turn.finished
+    assert turn.is_aborted
     await running.sessions_at_work.close()
 
 
@@ -248,7 +165,7 @@ async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_run
 ) -> None:
     running.sessions_at_work.watch()
     prompt = running.prompt()
-    await running.next_turn(may_finish=True)
+    await running.next_turn()
     announced = len(running.sessions.announced)
     monkeypatch.setattr(running.leases, "heartbeat_age", lambda: 5.0)
     await asyncio.wait_for(prompt, 60)
@@ -285,7 +202,7 @@ async def test_a_prompt_that_another_server_has_accepted_gets_a_turn_before_the_
     turn.may_end.set()
     second = await running.next_turn()
     await first
-    assert running.is_running and running.live.status
+    assert running.sessions_at_work.is_running("ses_1") and running.live.status
     assert "session.idle" not in [event["type"] for event in running.sessions.announced]
     second.may_end.set()
     await running.live.idle()
