@@ -1,11 +1,10 @@
 """A visitor sees the conversation by its link, and nothing that stands beside it."""
 
 import json
-import re
 from typing import Any
 
 import pytest
-from session_parts import PLACE, Sessions, assistant, session, text_part, user
+from session_parts import assistant, session, text_part, user
 
 from app.project.config.flags import Flags
 from app.schema import part as schema
@@ -15,7 +14,7 @@ from app.schema.message import Message, MessageWithParts
 from app.schema.part import CompletedTime, FilePart, Part, SourceText, Span, TextPart, ToolPart, ToolState
 from app.schema.permission import Rule
 from app.schema.session import FileDiff, Revert
-from app.sessions.share import Shares, may_share, shared_messages, shared_session, shares_automatically
+from app.sessions.share import may_share, shared_messages, shared_session, shares_automatically
 
 SECRET = "s3cret"
 IDS: dict[str, Any] = {"id": "prt_1", "session_id": "ses_1", "message_id": "msg_1"}
@@ -139,26 +138,6 @@ CONVERSATION = [
 def test_what_is_reverted_is_not_shown(revert: Revert | None, parts: list[list[str]]) -> None:
     seen = shared_messages(CONVERSATION, revert)
     assert [[part.id for part in message.parts] for message in seen] == parts
-
-
-BASE = "https://here.example"
-
-
-async def test_a_link_cannot_be_guessed(sessions: Sessions) -> None:
-    await sessions.put(*(session(f"ses_{n}") for n in range(2, 22)))
-    links = {str((await Shares(sessions.store).share(PLACE, f"ses_{n}", BASE)).share) for n in range(1, 22)}
-    assert len(links) == 21 and all(re.search(r"https://here\.example/s/[0-9a-f]{40}'", link) for link in links)
-
-
-async def test_sharing_is_announced_without_a_touch_and_gives_the_same_link_also_at_a_new_address(sessions: Sessions) -> None:
-    shares = Shares(sessions.store)
-    first = await shares.share(PLACE, "ses_1", BASE)
-    assert [said["type"] for said in sessions.announced] == ["session.updated"]
-    assert sessions.announced[0]["properties"]["info"] == first.wire() and first.time.updated == 1
-    assert await shares.share(PLACE, "ses_1", BASE) == first and len(sessions.announced) == 1
-    moved = await shares.share(PLACE, "ses_1", "http://127.0.0.1:5000")
-    assert first.share and moved.share and moved.share.url == first.share.url.replace(BASE, "http://127.0.0.1:5000")
-    assert await shares.visit(moved.share.url.rpartition("/")[2])
 
 
 @pytest.mark.parametrize(

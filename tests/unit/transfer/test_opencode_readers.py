@@ -154,28 +154,23 @@ def test_parts_without_their_message_and_messages_without_their_session_are_repo
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "kept", "reason"),
     [
-        ({"type": "hologram"}, "does not match any of the expected tags"),
-        ({"type": None}, "Unable to extract tag"),
-        ({"text": 5}, "text: Input should be a valid string"),
+        ({"type": "hologram"}, [], "does not match any of the expected tags"),
+        ({"type": None}, [], "Unable to extract tag"),
+        ({"text": 5}, [], "text: Input should be a valid string"),
+        *(({"time": time}, ["Bitte ändere die Datei – 日本語もどうぞ 🙂"], "time") for time in (5, "now", {"start": "early"})),
     ],
 )
-def test_an_unusable_part_is_left_out(data: Path, session: str, changes: dict[str, Any], reason: str) -> None:
+def test_of_a_damaged_part_what_is_usable_is_kept(
+    data: Path, session: str, changes: dict[str, Any], kept: list[str], reason: str
+) -> None:
     damaged = part_file(data, message_file(data, session, 0))
     edit(damaged, **changes)
     histories, problems = read(data)
-    assert histories[session].messages[0].parts == [] and len(histories[session].messages) > 5
-    assert [problem.where for problem in problems] == [str(damaged)] and reason in problems[0].reason
-
-
-@pytest.mark.parametrize("time", [5, "now", {"start": "early"}])
-def test_of_a_part_with_a_wrong_field_the_rest_is_kept(data: Path, session: str, time: Any) -> None:
-    damaged = part_file(data, message_file(data, session, 0))
-    edit(damaged, time=time)
-    histories, problems = read(data)
-    (kept,) = histories[session].messages[0].parts
-    assert kept.wire()["text"] == "Bitte ändere die Datei – 日本語もどうぞ 🙂" and places(problems) == {str(damaged)}
+    assert [part.wire()["text"] for part in histories[session].messages[0].parts] == kept
+    assert len(histories[session].messages) > 5
+    assert places(problems) == {str(damaged)} and reason in problems[0].reason and (kept or len(problems) == 1)
 
 
 def test_files_that_are_no_objects_are_reported(data: Path, session: str) -> None:

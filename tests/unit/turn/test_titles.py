@@ -37,20 +37,18 @@ BROKEN = assistant(FIRST, finish=None, error=aborted())
 @pytest.mark.parametrize(
     ("history", "made_of"),
     [
-        ([SYNTHETIC, FIRST], [SYNTHETIC, FIRST]),
-        ([SYNTHETIC, FIRST, assistant(FIRST, text()), user(text())], [SYNTHETIC, FIRST]),
-        ([WITH_FILE], [WITH_FILE]),
-        ([SYNTHETIC, user(compaction())], None),
-        ([FIRST, BROKEN], None),
-        ([FIRST, BROKEN, SECOND, assistant(SECOND, text()), user(text())], [FIRST, BROKEN, SECOND]),
-    ],
-    ids=[
-        "the first prompt",
-        "also when it is requested later",
-        "a file is a prompt",
-        "what the server writes is none",
-        "a prompt whose answer failed",
-        "gives its title up to the next",
+        pytest.param([SYNTHETIC, FIRST], [SYNTHETIC, FIRST], id="the first prompt"),
+        pytest.param(
+            [SYNTHETIC, FIRST, assistant(FIRST, text()), user(text())], [SYNTHETIC, FIRST], id="also when it is requested later"
+        ),
+        pytest.param([WITH_FILE], [WITH_FILE], id="a file is a prompt"),
+        pytest.param([SYNTHETIC, user(compaction())], None, id="what the server writes is none"),
+        pytest.param([FIRST, BROKEN], None, id="a prompt whose answer failed"),
+        pytest.param(
+            [FIRST, BROKEN, SECOND, assistant(SECOND, text()), user(text())],
+            [FIRST, BROKEN, SECOND],
+            id="gives its title up to the next",
+        ),
     ],
 )
 def test_a_title_is_made_of_what_leads_to_the_first_prompt(

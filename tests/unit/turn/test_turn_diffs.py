@@ -1,6 +1,5 @@
 import asyncio
 import json
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,15 +27,12 @@ class FakeSummaries:
         self.gate = asyncio.Event()
         if not waits:
             self.gate.set()
-        self._came = asyncio.Condition()
         self.diffs = TurnDiffs(cast(Any, self), SessionTasks(), cast(Any, SimpleNamespace(location=None, trees=None)), "ses_1")
 
     async def update(self, _location: object, _trees: object, _session_id: str, prompt_id: str) -> int:
         self.running += 1
         assert self.running == 1, "one at a time"
         self.prompts.append(prompt_id)
-        async with self._came:
-            self._came.notify_all()
         await self.gate.wait()
         self.running -= 1
         if failure := {"msg_gone": NotFound("gone"), "msg_bad": RuntimeError("no")}.get(prompt_id):
@@ -49,9 +45,10 @@ class FakeSummaries:
         self.empties += 1
         return json.dumps([tree, "", ""])
 
-    async def when(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60), self._came:
-            await self._came.wait_for(condition)
+    async def until_asked(self) -> None:
+        async with asyncio.timeout(60):
+            while not self.prompts:
+                await asyncio.sleep(0)
 
     async def finished(self) -> list[str]:
         async with asyncio.timeout(60):
@@ -66,7 +63,7 @@ async def test_each_prompt_has_its_own_update_and_what_is_requested_meanwhile_is
     for _ in range(2):
         for prompt in ("msg_1", "msg_bad", "msg_gone", "msg_2") * 20:
             summaries.diffs.request(prompt)
-        await summaries.when(lambda: len(summaries.prompts) == 1)
+        await summaries.until_asked()
     summaries.gate.set()
     assert await summaries.finished() == ["msg_1", "msg_bad", "msg_gone", "msg_2"] * 2
     assert [record.getMessage() for record in caplog.records] == FAILED * 2
@@ -76,7 +73,7 @@ async def test_each_prompt_has_its_own_update_and_what_is_requested_meanwhile_is
 async def test_a_pause_follows_what_was_sent_until_the_turn_ends(size: int, is_paused: bool) -> None:
     summaries = FakeSummaries(size)
     summaries.diffs.request("msg_1")
-    await summaries.when(lambda: len(summaries.prompts) == 1)
+    await summaries.until_asked()
     summaries.diffs.request("msg_1")
     for _ in range(10):
         await asyncio.sleep(0)

@@ -87,22 +87,17 @@ def outputs(count: int, name: str = "bash") -> MessageWithParts:
 @pytest.mark.parametrize(
     ("history", "cleared"),
     [
-        ([PROMPT, outputs(8), *NEWER], ["3", "2", "1", "0"]),
-        ([PROMPT, outputs(7), *NEWER], ["2", "1", "0"]),
-        ([PROMPT, outputs(6), *NEWER], []),
-        ([PROMPT, outputs(20), PROMPT, outputs(20)], []),
-        ([PROMPT, outputs(20, "skill"), *NEWER], []),
-        ([PROMPT, outputs(20), PROMPT, assistant("msg_u", summary=True), PROMPT, ANSWER, *NEWER], []),
-        ([PROMPT, outputs(20), PROMPT, PRUNED, PROMPT, ANSWER, *NEWER], []),
-    ],
-    ids=[
-        "what lies beyond the protected tokens",
-        "the minimum",
-        "less than the minimum is left",
-        "the two newest turns are kept",
-        "skills are kept",
-        "nothing before a summary is looked at",
-        "nor before an earlier pruning",
+        pytest.param([PROMPT, outputs(8), *NEWER], ["3", "2", "1", "0"], id="what lies beyond the protected tokens"),
+        pytest.param([PROMPT, outputs(7), *NEWER], ["2", "1", "0"], id="the minimum"),
+        pytest.param([PROMPT, outputs(6), *NEWER], [], id="less than the minimum is left"),
+        pytest.param([PROMPT, outputs(20), PROMPT, outputs(20)], [], id="the two newest turns are kept"),
+        pytest.param([PROMPT, outputs(20, "skill"), *NEWER], [], id="skills are kept"),
+        pytest.param(
+            [PROMPT, outputs(20), PROMPT, assistant("msg_u", summary=True), PROMPT, ANSWER, *NEWER],
+            [],
+            id="nothing before a summary",
+        ),
+        pytest.param([PROMPT, outputs(20), PROMPT, PRUNED, PROMPT, ANSWER, *NEWER], [], id="nor before an earlier pruning"),
     ],
 )
 def test_old_outputs_are_cleared_beyond_what_is_protected(history: list[MessageWithParts], cleared: list[str]) -> None:
