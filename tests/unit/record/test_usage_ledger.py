@@ -45,7 +45,7 @@ def total(engine: Engine, group: str, wanted: UsageFilter = UsageFilter()) -> Co
     return sum((Counter({name: getattr(row, name) for name in (*COUNTS, "cost")}) for _, row in found), Counter[str]())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=ROWS, cut=st.integers(0, 5 * DAY_MS))
 def test_sums_are_the_same_for_every_group_and_cut(rows: list[dict[str, Any]], cut: int) -> None:
     """Costs are eighths, which add up exactly."""

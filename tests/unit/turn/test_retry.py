@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.providers.base import ApiFailure, MissingKey, ProviderFailure
@@ -92,6 +92,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.sampled_from(["retry-after", "retry-after-ms"]), st.text()), st.integers(1, 9), json_values)
 def test_no_header_breaks_the_wait_and_no_json_the_decision(headers: dict[str, str], attempt: int, body: object) -> None:
     assert delay_ms(overloaded(headers), attempt, NOW) >= 0

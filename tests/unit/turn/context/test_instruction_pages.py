@@ -40,12 +40,6 @@ async def until_text(pages: InstructionPages, url: str, wanted: str) -> None:
             await asyncio.sleep(0.005)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def test_a_page_is_fetched_once_also_by_those_who_ask_at_once(made: Make) -> None:
     pages = made()
     async with web_page("be kind") as page:
@@ -105,7 +99,9 @@ async def test_a_failure_is_logged_once_and_the_last_text_stays(made: Make, capl
         page.status, page.body = "503 Service Unavailable", "busy"
         for count in range(2, 5):
             assert await text(pages, page.url) == "be kind"
-            await until(lambda expected=count: len(page.statuses) >= expected)
+            async with asyncio.timeout(60):
+                while len(page.statuses) < count:
+                    await asyncio.sleep(0.005)
         assert sum("503" in record.getMessage() for record in caplog.records) == 1
         page.status = "404 Not Found"
         await until_text(pages, page.url, "")
