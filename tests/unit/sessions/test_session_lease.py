@@ -121,14 +121,16 @@ async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Session
         await other.leases.acquire("ses_1")
 
 
-async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions) -> None:
+@pytest.mark.parametrize("asks_first", [True, False])
+async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions, asks_first: bool) -> None:
     await hold_as(sessions, "elsewhere", age=STALE)
-    acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
+    acquiring = [asyncio.create_task(sessions.leases.acquire("ses_1"))] if asks_first else []
     assert await take_over_dead(sessions) == {"ses_1"}
+    acquiring = acquiring or [asyncio.create_task(sessions.leases.acquire("ses_1"))]
     await sessions.put(user("msg_1"))
-    assert not acquiring.done() and (await stored(sessions))[1] == 5
+    assert not acquiring[0].done() and (await stored(sessions))[1] == 5
     await sessions.leases.mark_recovered({"ses_1"})
-    assert (await acquiring).generation == 6
+    assert (await acquiring[0]).generation == 6
 
 
 async def test_a_server_lives_while_it_locks_its_file_and_is_dead_at_once_without(sessions: Sessions, tmp_path: Path) -> None:

@@ -267,6 +267,16 @@ class Fleet:
             await dispatcher.stop()
 
 
+async def test_of_several_servers_one_delivers(desk: WebhookDesk) -> None:
+    fleet = Fleet(desk)
+    async with fleet.server("a"), fleet.server("b"), fleet.server("c"):
+        await desk.add(server="")
+        await desk.announce(*map(str, range(20)))
+        await desk.until_stored(20)
+        assert sorted(len(sender.sent) for sender in fleet.senders.values()) == [0, 0, 20]
+    assert (await desk.row()).server == "", "who stops leaves it to the others"
+
+
 async def test_of_a_dead_server_another_takes_it_over_and_the_first_can_store_no_more(desk: WebhookDesk) -> None:
     fleet = Fleet(desk)
     await desk.add(server="")
