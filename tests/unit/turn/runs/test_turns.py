@@ -26,7 +26,8 @@ class WaitingTurn:
     work: TurnWork
     instance: Any
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
-    is_aborted = False
+    may_settle: asyncio.Event = field(default_factory=asyncio.Event)
+    is_aborted = is_settled = False
 
     async def run(self) -> None:
         self.work.joined.clear()
@@ -34,6 +35,8 @@ class WaitingTurn:
             await self.may_end.wait()
         except asyncio.CancelledError:
             self.is_aborted = True
+            await asyncio.shield(self.may_settle.wait())
+            self.is_settled = True
             raise
 
 
@@ -65,8 +68,10 @@ class Running(Turns):
     def prompt(self) -> asyncio.Task[Any]:
         return asyncio.create_task(self.start("ses_1", self.instance).ended.wait())
 
-    async def next_turn(self) -> WaitingTurn:
+    async def next_turn(self, *, may_settle: bool = True) -> WaitingTurn:
         await asyncio.wait_for(self.made.acquire(), 60)
+        if may_settle:
+            self.begun[-1].may_settle.set()
         return self.begun[-1]
 
     async def lease(self) -> Any:
@@ -98,6 +103,21 @@ async def test_a_prompt_that_the_turn_did_not_see_gets_another_turn_with_the_ins
     assert turn.instance is began_with and again.instance is running.instance
     again.may_end.set()
     await asyncio.gather(first, second)
+
+
+async def test_aborts_at_once_return_when_the_record_is_settled_and_do_not_cut_that_short(running: Running) -> None:
+    prompt = running.prompt()
+    turn = await running.next_turn(may_settle=False)
+    aborts = [asyncio.create_task(running.sessions_at_work.abort("ses_1"))]
+    while not turn.is_aborted:
+        await asyncio.sleep(0)
+    aborts.append(asyncio.create_task(running.sessions_at_work.abort("ses_1")))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not any(abort.done() for abort in aborts) and running.sessions_at_work.is_running("ses_1")
+    turn.may_settle.set()
+    await asyncio.gather(prompt, *aborts)
+    assert turn.is_settled and not running.sessions_at_work.is_running("ses_1")
 
 
 async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_turn(running: Running) -> None:
