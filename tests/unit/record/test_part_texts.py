@@ -149,6 +149,14 @@ async def test_what_is_found_does_not_depend_on_the_index(storage: Storage, what
     assert await found(storage, "creme", "home") == []
 
 
+async def test_a_text_that_is_stored_again_is_found_as_it_is_now(storage: Storage) -> None:
+    for _ in range(2):
+        await put(storage, ["as it was"])
+        assert await found(storage, "was") == ["prt_0"]
+    await put(storage, ["as it is"])
+    assert await found(storage, "was") == [] and await found(storage, "it is") == ["prt_0"]
+
+
 def test_an_index_that_this_sqlite_cannot_open_is_named(tmp_path: Path, migrated_database: Path) -> None:
     shutil.copy(migrated_database, tmp_path / "opensession.db")
     with closing(sqlite3.connect(tmp_path / "opensession.db")) as connection, connection:
