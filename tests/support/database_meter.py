@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -23,13 +23,7 @@ class Spent:
     commits: int = 0
 
     def since(self, before: "Spent") -> "Spent":
-        return Spent(
-            self.statements - before.statements,
-            self.read - before.read,
-            self.written - before.written,
-            self.work - before.work,
-            self.commits - before.commits,
-        )
+        return Spent(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
     def copy(self) -> "Spent":
         return replace(self)

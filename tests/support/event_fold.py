@@ -57,13 +57,56 @@ class EventFold:
     def apply(self, event: dict[str, Any]) -> None:
         kind, values = event["type"], event["properties"]
         self._note(kind, values)
-        handler = _HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, values)
+        match kind:
+            case "session.created" | "session.updated":
+                self._put_session(values["info"])
+            case "session.deleted":
+                self._delete_session(values["info"]["id"])
+            case "session.status" if values["sessionID"] in self.sessions:
+                self.sessions[values["sessionID"]].status = values["status"]["type"]
+            case "message.part.updated" | "message.part.delta":
+                self._put_part(values)
+            case "session.diff" | "todo.updated" | "message.updated" | "message.removed" | "message.part.removed":
+                if session := self._session(values):
+                    self._change(session, kind, values)
+            case "permission.asked" | "question.asked":
+                self.waiting[values["id"]] = values
+            case "permission.replied" | "question.replied" | "question.rejected":
+                self.waiting.pop(values["requestID"], None)
+                self.replies.setdefault(values["requestID"], []).append(values.get("reply", "answered"))
+
+    def _change(self, session: KnownSession, kind: str, values: dict[str, Any]) -> None:
+        match kind:
+            case "session.diff":
+                session.diff = values["diff"]
+            case "todo.updated":
+                session.todos = values["todos"]
+            case "message.updated":
+                self._put_message(session, values["info"])
+            case "message.removed":
+                session.messages.pop(values["messageID"], None)
+                session.removed.add(values["messageID"])
+            case "message.part.removed":
+                session.removed_parts.add(values["partID"])
+                if message := session.messages.get(values["messageID"]):
+                    message.parts.pop(values["partID"], None)
+
+    def _put_part(self, values: dict[str, Any]) -> None:
+        part = values.get("part")
+        message = self._message(part or values)
+        if message and part:
+            message.parts[part["id"]] = part
+            self.seen.add(("part", part["id"], part.get("text", "")))
+        elif message:
+            message.parts.setdefault(values["partID"], new_part(values))[values["field"]] += values["delta"]
+
+    def _delete_session(self, session_id: str) -> None:
+        self.sessions.pop(session_id, None)
+        self.deleted.add(session_id)
+        self.waiting = {key: asked for key, asked in self.waiting.items() if asked["sessionID"] != session_id}
 
     def _note(self, kind: str, values: dict[str, Any]) -> None:
-        session_id, line = _session_of(values), _summary(kind, values)
-        lines = self.history.setdefault(session_id, [])
+        line, lines = _summary(kind, values), self.history.setdefault(_session_of(values), [])
         if not (line.startswith("message.part") and lines and lines[-1] == line):
             lines.append(line)
 
@@ -75,24 +118,14 @@ class EventFold:
             self.wrong.append(f"an event of {session_id}, which is not there")
         return session
 
-    def _put_session(self, values: dict[str, Any]) -> None:
-        info = values["info"]
+    def _put_session(self, info: dict[str, Any]) -> None:
         if info["id"] in self.deleted:
             self.wrong.append(f"{info['id']} is told of after it was deleted")
             return
         self.sessions.setdefault(info["id"], KnownSession()).info = info
         self.seen |= {("session", info["id"]), ("title", info["id"], info["title"])}
 
-    def _delete_session(self, values: dict[str, Any]) -> None:
-        session_id = values["info"]["id"]
-        self.sessions.pop(session_id, None)
-        self.deleted.add(session_id)
-        self.waiting = {key: asked for key, asked in self.waiting.items() if asked["sessionID"] != session_id}
-
-    def _put_message(self, values: dict[str, Any]) -> None:
-        session, info = self._session(values), values["info"]
-        if session is None:
-            return
+    def _put_message(self, session: KnownSession, info: dict[str, Any]) -> None:
         if info["id"] in session.removed:
             if info["role"] == "assistant":
                 self.wrong.append(f"message {info['id']} of {info['sessionID']} is told of after it was removed")
@@ -100,26 +133,6 @@ class EventFold:
             session.announced.pop(info["id"], None)
         session.announced[info["id"]] = info
         session.messages.setdefault(info["id"], KnownMessage(info)).info = info
-
-    def _remove_message(self, values: dict[str, Any]) -> None:
-        session = self._session(values)
-        if session is not None:
-            session.messages.pop(values["messageID"], None)
-            session.removed.add(values["messageID"])
-
-    def _put_part(self, values: dict[str, Any]) -> None:
-        part = values["part"]
-        message = self._message(part)
-        if message is not None:
-            message.parts[part["id"]] = part
-            self.seen.add(("part", part["id"], part.get("text", "")))
-
-    def _grow_part(self, values: dict[str, Any]) -> None:
-        message = self._message(values)
-        if message is None:
-            return
-        part = message.parts.setdefault(values["partID"], new_part(values))
-        part[values["field"]] += values["delta"]
 
     def _message(self, values: dict[str, Any]) -> KnownMessage | None:
         session = self._session(values)
@@ -130,52 +143,6 @@ class EventFold:
         if session and part_id in session.removed_parts:
             self.returned[part_id] = str(values["sessionID"])
         return message
-
-    def _remove_part(self, values: dict[str, Any]) -> None:
-        session = self._session(values)
-        if session is not None:
-            session.removed_parts.add(values["partID"])
-            if values["messageID"] in session.messages:
-                session.messages[values["messageID"]].parts.pop(values["partID"], None)
-
-    def _set_status(self, values: dict[str, Any]) -> None:
-        if values["sessionID"] in self.sessions:
-            self.sessions[values["sessionID"]].status = values["status"]["type"]
-
-    def _set_todos(self, values: dict[str, Any]) -> None:
-        if session := self._session(values):
-            session.todos = values["todos"]
-
-    def _set_diff(self, values: dict[str, Any]) -> None:
-        if session := self._session(values):
-            session.diff = values["diff"]
-
-    def _ask(self, values: dict[str, Any]) -> None:
-        self.waiting[values["id"]] = values
-
-    def _reply(self, values: dict[str, Any]) -> None:
-        self.waiting.pop(values["requestID"], None)
-        self.replies.setdefault(values["requestID"], []).append(values.get("reply", "answered"))
-
-
-_HANDLERS = {
-    "session.created": EventFold._put_session,
-    "session.updated": EventFold._put_session,
-    "session.deleted": EventFold._delete_session,
-    "session.status": EventFold._set_status,
-    "session.diff": EventFold._set_diff,
-    "todo.updated": EventFold._set_todos,
-    "message.updated": EventFold._put_message,
-    "message.removed": EventFold._remove_message,
-    "message.part.updated": EventFold._put_part,
-    "message.part.delta": EventFold._grow_part,
-    "message.part.removed": EventFold._remove_part,
-    "permission.asked": EventFold._ask,
-    "permission.replied": EventFold._reply,
-    "question.asked": EventFold._ask,
-    "question.replied": EventFold._reply,
-    "question.rejected": EventFold._reply,
-}
 
 
 def _session_of(values: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Data directories of OpenCode: recorded ones of real versions, and older layouts made of them."""
 
-import hashlib
 import json
 import sqlite3
 import tarfile
@@ -84,16 +83,10 @@ def _as_texts(diff: dict[str, Any]) -> dict[str, Any]:
     return {**diff, "before": before, "after": after}
 
 
-def state_of(data: Path) -> list[tuple[str, int, str]]:
-    """Every file with its time of change and a hash of its content."""
-    return sorted(
-        (
-            str(path.relative_to(data)),
-            path.stat().st_mtime_ns,
-            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
-        )
-        for path in data.rglob("*")
-    )
+def state_of(data: Path) -> list[tuple[str, int, bytes]]:
+    """Every file with its time of change and its content."""
+    found = sorted(data.rglob("*"))
+    return [(str(path), path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in found]
 
 
 def session_file(data: Path, session_id: str) -> Path:
@@ -161,19 +154,16 @@ def generate(data: Path, sessions: int, turns: int, directory: str = RECORDED_DI
 def _put_turn(storage: Path, session: str, turn: str, directory: str, now: int) -> None:
     prompt, answer = f"msg_{turn}a", f"msg_{turn}b"
     model = {"providerID": "fake", "modelID": "main"}
-    tokens = {"input": 10, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    step = {"cost": 0, "tokens": {"input": 10, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}}}
+    place = {"parentID": prompt, "mode": "build", "agent": "build", "path": {"cwd": directory, "root": "/"}, "finish": "stop"}
     messages = {
         prompt: {"role": "user", "time": {"created": now}, "agent": "build", "model": model},
         answer: {
             "role": "assistant",
             "time": {"created": now + 1, "completed": now + 9},
-            "parentID": prompt,
-            "mode": "build",
             "agent": "build",
-            "path": {"cwd": directory, "root": "/"},
-            "cost": 0,
-            "tokens": tokens,
-            "finish": "stop",
+            **place,
+            **step,
             **model,
         },
     }
@@ -184,7 +174,7 @@ def _put_turn(storage: Path, session: str, turn: str, directory: str, now: int) 
             {"type": "step-start"},
             {"type": "tool", "callID": "c", "tool": "bash", "state": {**state, "time": {"start": now + 2, "end": now + 3}}},
             {"type": "text", "text": f"Answer {turn}. " * 20, "time": {"start": now + 4, "end": now + 8}},
-            {"type": "step-finish", "reason": "stop", "cost": 0, "tokens": tokens},
+            {"type": "step-finish", "reason": "stop", **step},
         ],
     }
     for message, info in messages.items():

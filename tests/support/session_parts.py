@@ -39,18 +39,9 @@ def user(message_id: str, session_id: str = "ses_1", **fields: Any) -> UserMessa
 
 
 def assistant(message_id: str, parent_id: str, session_id: str = "ses_1", **fields: Any) -> AssistantMessage:
-    return AssistantMessage(
-        id=message_id,
-        session_id=session_id,
-        parent_id=parent_id,
-        time=fields.pop("time", AssistantTime(created=1, completed=2)),
-        model_id="rules",
-        provider_id="scripted",
-        mode="build",
-        agent="build",
-        path=MessagePath(cwd=DIRECTORY, root=DIRECTORY),
-        **fields,
-    )
+    place, time = MessagePath(cwd=DIRECTORY, root=DIRECTORY), AssistantTime(created=1, completed=2)
+    given = {"time": time, "model_id": "rules", "provider_id": "scripted", "path": place, **fields}
+    return AssistantMessage(id=message_id, session_id=session_id, parent_id=parent_id, mode="build", agent="build", **given)
 
 
 def text_part(part_id: str, text: str = "", message_id: str = "msg_1", session_id: str = "ses_1") -> TextPart:
@@ -94,7 +85,6 @@ class Sessions:
 
     @property
     def database(self) -> HeldDatabase:
-        assert isinstance(self.storage.database, HeldDatabase)
         return self.storage.database
 
     @property
@@ -143,14 +133,8 @@ def more_sessions(storage: Storage) -> Sessions:
     store = Store(storage.database, storage.sql, storage.writer, storage.publisher)
     leases = Leases(storage.database, storage.writer)
     live = LiveSessions(store, leases)
-    return Sessions(
-        storage,
-        store,
-        live,
-        SessionService(store, live),
-        Forks(store, ProjectQuota(storage.database, 2**40), live),
-        leases,
-    )
+    forks = Forks(store, ProjectQuota(storage.database, 2**40), live)
+    return Sessions(storage, store, live, SessionService(store, live), forks, leases)
 
 
 async def open_sessions(path: Path) -> Sessions:

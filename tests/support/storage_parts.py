@@ -46,28 +46,6 @@ class RecordingBus:
         return [item for item in self.published if isinstance(item, Event)]
 
 
-@dataclass
-class Storage:
-    database: Database
-    sql: Statements
-    bus: RecordingBus
-    publisher: SessionPublisher
-    writer: Writer
-
-    def post(self, work: Work[T], session_id: str = "ses_1", chain: Chain | None = None) -> asyncio.Future[T]:
-        return self.writer.post(work, session_id, chain)
-
-    def delta(self, delta: PartDelta, chain: Chain | None = None) -> None:
-        """Announced behind the changes of its session."""
-        self.writer.behind(delta.session_id, lambda: self.publisher.publish_delta(delta), chain)
-
-    async def count(self, table: Any) -> int:
-        return len(await self.rows(table))
-
-    async def rows(self, table: Any) -> list[Any]:
-        return await self.database.read(lambda connection: list(connection.execute(table.select()).all()))
-
-
 class HeldDatabase(Database):
     """Counts transactions that write, holds them back until `gate` is set, and refuses them while `full`."""
 
@@ -84,6 +62,36 @@ class HeldDatabase(Database):
             raise StorageError("database or disk is full")
         self.writes += 1
         return await super().write(work)
+
+
+@dataclass
+class Storage:
+    database: HeldDatabase
+    sql: Statements
+    bus: RecordingBus
+    publisher: SessionPublisher
+    writer: Writer
+
+    def post(self, work: Work[T], session_id: str = "ses_1", chain: Chain | None = None) -> asyncio.Future[T]:
+        return self.writer.post(work, session_id, chain)
+
+    def delta(self, delta: PartDelta, chain: Chain | None = None) -> None:
+        """Announced behind the changes of its session."""
+        self.writer.behind(delta.session_id, lambda: self.publisher.publish_delta(delta), chain)
+
+    def putting(self, *, events: Sequence[Event] = (), lease: Lease | None = None, **rows: list[dict[str, Any]]) -> Work[None]:
+        """A change of these rows: `session=[row…], message=[…]`, in this order."""
+        writes = [(getattr(self.sql, f"put_{kind}"), of_kind) for kind, of_kind in rows.items()]
+        return writing(*writes, events=events, lease=lease)
+
+    async def put(self, **rows: list[dict[str, Any]]) -> None:
+        await self.writer.commit(self.putting(**rows))
+
+    async def count(self, table: Any) -> int:
+        return len(await self.rows(table))
+
+    async def rows(self, table: Any) -> list[Any]:
+        return await self.database.read(lambda connection: list(connection.execute(table.select()).all()))
 
 
 def open_storage(path: Path) -> Storage:

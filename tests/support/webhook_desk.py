@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from app.record.repositories import journal_rows, webhook_rows
 from app.record.statements import Statements
 from app.record.writer import Writer
 from app.sessions.live_parts import SessionPublisher
-from app.tools.web import PinnedRequests
 from app.transfer.webhooks.message import SendResult, WebhookMessage
 from app.transfer.webhooks.worker import WebhookOwners, WebhookWorker, WorkerServices
-from app.users.principal import OPERATOR, Principal
+from app.users.principal import OPERATOR
 from app.users.tokens import EventCursors, ServerSecret
 from app.users.users import Users
 from app.util import clock
@@ -43,16 +42,6 @@ class JumpingClock:
     def at(self) -> float:
         """Seconds since the start."""
         return round(self.seconds - START, 3)
-
-
-@contextmanager
-def jumping_clock() -> Iterator[JumpingClock]:
-    jumping = JumpingClock()
-    clock.set_source(lambda: jumping.seconds)
-    try:
-        yield jumping
-    finally:
-        clock.set_source()
 
 
 @dataclass
@@ -97,19 +86,9 @@ class WebhookDesk:
 
     async def add(self, **fields: Any) -> Any:
         """A webhook's row, claimed by SERVER."""
-        row = {
-            "id": "whk_1",
-            "owner": "",
-            "role": "admin",
-            "url": "https://receiver.example/hook",
-            "events": '["*"]',
-            "secret": "unused",
-            "id_key": "key",
-            "created": clock.now_ms(),
-            "server": SERVER,
-            "cursor": 0,
-            **fields,
-        }
+        whose = {"owner": "", "role": "admin", "created": clock.now_ms(), "server": SERVER, "cursor": 0}
+        what = {"id": "whk_1", "url": "https://receiver.example/hook", "events": '["*"]', "secret": "unused", "id_key": "key"}
+        row = {**what, **whose, **fields}
         await self.database.write(lambda connection: webhook_rows.add(connection, row))
         return await self.row(row["id"])
 
@@ -160,31 +139,15 @@ class WebhookDesk:
                 await worker.store_progress()
 
 
-def _admits(principal: Principal, path: str) -> bool:
-    return principal is OPERATOR or path == "/d"
-
-
 @asynccontextmanager
 async def webhook_desk(url: str, data_dir: Path, jumping: JumpingClock) -> AsyncIterator[WebhookDesk]:
     """On a migrated database."""
     database, bus = Database(url), MemoryBus()
     sql = Statements(database.dialect)
     writer, users = Writer(database, sql, SessionPublisher(bus)), Users(database)
-    owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), _admits)
+    owners = WebhookOwners(users, EventCursors(ServerSecret("test", data_dir)), lambda who, path: who is OPERATOR or path == "/d")
     try:
         yield WebhookDesk(database, writer, users, bus, WorkerServices(database, writer, owners, jumping.sleep))
     finally:
         await writer.barrier()
         database.close()
-
-
-def requests_to(*addresses: str) -> PinnedRequests:
-    """Each look-up finds the next of these; the last stays."""
-    from ipaddress import ip_address
-
-    left = list(addresses)
-
-    async def resolve(host: str, port: int) -> list[Any]:
-        return [ip_address(left.pop(0) if len(left) > 1 else left[0])]
-
-    return PinnedRequests(resolve=resolve)

@@ -1,7 +1,6 @@
 """An answer that takes long, as a server of ASGI sees it."""
 
 import asyncio
-import contextlib
 from typing import Any
 
 import pytest
@@ -11,42 +10,51 @@ from app.api.event import keeping_alive, waiting_with_client
 
 
 class Client:
-    """Keeps what it is sent, and is there until it has `gone`."""
+    """Keeps what it is sent, and is there until it has `gone`, or `refuses` what it is sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, refuses: bool = False) -> None:
         self.sent: list[dict[str, Any]] = []
-        self.begun = asyncio.Event()
-        self.gone = asyncio.Event()
+        self.refuses = refuses
+        self.begun, self.gone = asyncio.Event(), asyncio.Event()
 
     async def receive(self) -> dict[str, Any]:
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Any) -> None:
+        if self.refuses:
+            raise ConnectionResetError
         self.sent.append(message)
         if message["type"] == "http.response.body":
             self.begun.set()
+
+    def asks(self, answer: Any) -> "asyncio.Task[None]":
+        return asyncio.create_task(answer({"type": "http"}, self.receive, self.send))
 
     @property
     def body(self) -> bytes:
         return b"".join(message.get("body", b"") for message in self.sent)
 
 
-async def test_headers_and_a_newline_come_before_the_work_is_done() -> None:
-    client, may_end = Client(), asyncio.Event()
+class Work:
+    """Lasts until it `may_end`."""
 
-    async def work() -> bytes:
-        await may_end.wait()
+    def __init__(self) -> None:
+        self.begun, self.may_end, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.finished = False
+
+    async def __call__(self) -> bytes:
+        self.begun.set()
+        try:
+            await self.may_end.wait()
+            self.finished = True
+        finally:
+            self.ended.set()
         return b"{}"
 
-    answering = asyncio.create_task(keeping_alive(work())({"type": "http"}, client.receive, client.send))
-    await asyncio.wait_for(client.begun.wait(), 5)
-    assert (client.sent[0]["status"], client.sent[0]["headers"]) == (200, [(b"content-type", b"application/json")])
-    assert client.body == b"\n"
-    may_end.set()
-    await asyncio.wait_for(answering, 60)
-    assert client.body == b"\n{}"
-    assert [message.get("more_body", False) for message in client.sent[1:]] == [True, True, False]
+
+async def within_time(waited_for: Any) -> Any:
+    return await asyncio.wait_for(waited_for, 60)
 
 
 async def test_newlines_keep_the_connection_alive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,64 +66,32 @@ async def test_newlines_keep_the_connection_alive(monkeypatch: pytest.MonkeyPatc
             await asyncio.sleep(0)
         return b"{}"
 
-    await asyncio.wait_for(keeping_alive(work())({"type": "http"}, client.receive, client.send), 5)
+    await within_time(client.asks(keeping_alive(work())))
     assert client.body.strip() == b"{}"
 
 
 @pytest.mark.parametrize("ends_with_client", [False, True])
-async def test_a_client_that_goes_away(ends_with_client: bool) -> None:
-    client, may_end, ended = Client(), asyncio.Event(), asyncio.Event()
-    finished = False
-
-    async def work() -> bytes:
-        nonlocal finished
-        with contextlib.ExitStack() as at_end:
-            at_end.callback(ended.set)
-            await may_end.wait()
-            finished = True
-        return b"{}"
-
-    answer = waiting_with_client(work) if ends_with_client else keeping_alive(work())
-    answering = asyncio.create_task(answer({"type": "http"}, client.receive, client.send))
-    await asyncio.wait_for(client.begun.wait(), 5)
+async def test_work_goes_on_without_its_client_unless_it_ends_with_it(ends_with_client: bool) -> None:
+    client, work = Client(), Work()
+    answering = client.asks(waiting_with_client(work) if ends_with_client else keeping_alive(work()))
+    await within_time(client.begun.wait())
     client.gone.set()
-    await asyncio.wait_for(answering, 60)
+    await within_time(answering)
     assert client.body == b"\n"
     if not ends_with_client:
-        may_end.set()
-    await asyncio.wait_for(ended.wait(), 5)
-    assert finished is not ends_with_client
+        work.may_end.set()
+    await within_time(work.ended.wait())
+    assert work.finished is not ends_with_client
 
 
-async def test_a_client_that_is_gone_before_the_headers() -> None:
-    begun, may_end, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def work() -> bytes:
-        with contextlib.ExitStack() as at_end:
-            at_end.callback(ended.set)
-            begun.set()
-            await may_end.wait()
-        return b"{}"
-
-    async def refuse(message: Any) -> None:
-        raise ConnectionResetError
-
+async def test_a_client_that_is_gone_before_the_headers_ends_no_work_that_has_begun_and_begins_none() -> None:
+    work, other = Work(), Work()
     answer = keeping_alive(work())
-    await begun.wait()
-    with pytest.raises(ConnectionResetError):
-        await answer({"type": "http"}, Client().receive, refuse)
+    await work.begun.wait()
+    for asked in (answer, waiting_with_client(other)):
+        with pytest.raises(ConnectionResetError):
+            await Client(refuses=True).asks(asked)
     await asyncio.sleep(0)
-    assert not ended.is_set()
-    may_end.set()
-    await asyncio.wait_for(ended.wait(), 5)
-
-
-async def test_what_ends_with_its_client_does_not_begin_without_one() -> None:
-    async def work() -> bytes:
-        raise AssertionError("nobody asks for it")
-
-    async def refuse(message: Any) -> None:
-        raise ConnectionResetError
-
-    with pytest.raises(ConnectionResetError):
-        await waiting_with_client(work)({"type": "http"}, Client().receive, refuse)
+    assert not work.ended.is_set() and not other.begun.is_set()
+    work.may_end.set()
+    await within_time(work.ended.wait())

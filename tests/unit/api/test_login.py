@@ -1,4 +1,4 @@
-"""Who is let in: password, bearer tokens, tokens of one stream, and who is made to wait."""
+"""Who is let in: password, bearer tokens, tokens of one stream; and who is made to wait, by one server's count or Redis's."""
 
 import asyncio
 import base64
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis_server import running_redis
 from storage_parts import open_storage
 
 from app.record.tables import EVENT_TOKEN
@@ -30,12 +31,6 @@ def tokens(tmp_path: Path) -> TokenStore:
     return TokenStore(tmp_path)
 
 
-async def test_without_a_password_or_a_token_anyone_is_let_in(tokens: TokenStore) -> None:
-    login = Login("opencode", None, tokens)
-    assert await login.check(visit(), None) == AcceptedLogin(ANYONE)
-    assert await login.check(visit(), "Bearer whatever") == AcceptedLogin(ANYONE)
-
-
 async def test_a_password_is_compared_as_bytes_whatever_was_sent(tokens: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_module, "LIMIT", "1000/minute")
     login = Login("opencode", "pässword", tokens)
@@ -44,77 +39,65 @@ async def test_a_password_is_compared_as_bytes_whatever_was_sent(tokens: TokenSt
     assert await login.check(visit(), basic("opencode:pässword")) == AcceptedLogin("opencode")
 
 
-async def test_a_token_lets_its_owner_in_until_it_is_revoked(tokens: TokenStore, tmp_path: Path) -> None:
-    token = tokens.create("laptop")
+async def test_the_first_token_closes_a_server_for_good_and_lets_its_owner_in_until_it_is_revoked(
+    tokens: TokenStore, tmp_path: Path
+) -> None:
     login = Login("opencode", None, TokenStore(tmp_path))
-    assert await login.check(visit(), f"Bearer {token}") == AcceptedLogin("token laptop")
-    assert await login.check(visit(), f"bearer  {token} ") == AcceptedLogin("token laptop")
-    assert await login.check(visit(), f"Bearer {token[:-1]}") == LoginDenied()
+    for anything in (None, "Bearer whatever"):
+        assert await login.check(visit(), anything) == AcceptedLogin(ANYONE)
+    token = tokens.create("laptop")
+    for accepted in (f"Bearer {token}", f"bearer  {token} "):
+        assert await login.check(visit(), accepted) == AcceptedLogin("token laptop")
+    for denied in (None, f"Bearer {token[:-1]}"):
+        assert await login.check(visit(), denied) == LoginDenied()
     assert tokens.revoke("laptop")
-    assert await login.check(visit(), f"Bearer {token}") == LoginDenied()
-
-
-async def test_a_server_that_was_closed_by_a_token_stays_closed(tokens: TokenStore, tmp_path: Path) -> None:
-    login = Login("opencode", None, tokens)
-    tokens.create("a")
-    assert await login.check(visit(), None) == LoginDenied()
-    tokens.revoke("a")
-    assert await login.check(visit(), None) == LoginDenied()
+    assert await login.check(visit(), f"Bearer {token}") == LoginDenied() == await login.check(visit(), None)
     (tmp_path / "tokens.json").unlink()
     assert await login.check(visit(), None) == LoginDenied()
-
-
-async def test_a_file_of_tokens_that_cannot_be_read_denies_every_login(tokens: TokenStore, tmp_path: Path) -> None:
     for content in ("", "[]", '{"a": 1, "b": {"hash": 5}, "c": {"hash": "é"}}'):
         (tmp_path / "tokens.json").write_text(content)
-        assert await Login("opencode", None, tokens).check(visit(), "Bearer x") == LoginDenied()
+        assert await Login("opencode", None, tokens).check(visit(), "Bearer x") == LoginDenied(), "it cannot be read"
 
 
-def test_a_token_expires(tokens: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = tokens.create("short", lifetime_ms=1000)
-    now = clock.now_ms()
-    found = tokens.find(token)
+def test_a_token_is_stored_as_a_hash_for_its_owner_to_read_and_expires(
+    tokens: TokenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, path = tokens.create("short", lifetime_ms=1000), tmp_path / "tokens.json"
+    assert token.removeprefix("ost_") not in path.read_text() and stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(TokenNameTaken):
+        tokens.create("short")
+    assert not tokens.revoke("unknown")
+    now, found = clock.now_ms(), tokens.find(token)
     assert found is not None and found.name == "short"
     monkeypatch.setattr(clock, "now_ms", lambda: now + 1001)
     assert tokens.find(token) is None
 
 
-def test_only_hashes_are_stored_and_only_for_the_owner_to_read(tokens: TokenStore, tmp_path: Path) -> None:
-    token = tokens.create("laptop")
-    path = tmp_path / "tokens.json"
-    assert token not in path.read_text() and token.removeprefix("ost_") not in path.read_text()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(TokenNameTaken):
-        tokens.create("laptop")
-    assert not tokens.revoke("unknown")
-
-
 async def test_after_so_many_wrong_logins_an_address_waits(tokens: TokenStore, time_of_limits: list[float]) -> None:
-    login = Login("opencode", "right", tokens)
+    login, right, wrong = Login("opencode", "right", tokens), basic("opencode:right"), basic("opencode:wrong")
     token = tokens.create("laptop")
     for _ in range(FAILURES - 1):
-        assert await login.check(visit(), basic("opencode:wrong")) == LoginDenied()
-    assert await login.check(visit(), basic("opencode:wrong")) == LoginDenied(int(WINDOW_SECONDS))
-    assert await login.check(visit(), basic("opencode:right")) == LoginDenied(int(WINDOW_SECONDS)), (
-        "the right one is not told from a wrong one"
-    )
+        assert await login.check(visit(), wrong) == LoginDenied()
+    assert await login.check(visit(), wrong) == LoginDenied(int(WINDOW_SECONDS))
+    assert await login.check(visit(), right) == LoginDenied(int(WINDOW_SECONDS)), "it is not told from a wrong one"
     assert await login.check(visit(), f"Bearer {token}") == AcceptedLogin("token laptop")
     assert await login.check(visit(), None) == LoginDenied(), "who gives no login is asked for one"
-    assert await login.check(visit(address="1.2.3.5"), basic("opencode:right")) == AcceptedLogin("opencode")
+    assert await login.check(visit(address="1.2.3.5"), right) == AcceptedLogin("opencode")
     time_of_limits[0] += WINDOW_SECONDS / 2
-    assert await login.check(visit(), basic("opencode:right")) == LoginDenied(int(WINDOW_SECONDS / 2))
+    assert await login.check(visit(), right) == LoginDenied(int(WINDOW_SECONDS / 2))
     time_of_limits[0] += WINDOW_SECONDS / 2
-    assert await login.check(visit(), basic("opencode:right")) == AcceptedLogin("opencode")
+    assert await login.check(visit(), right) == AcceptedLogin("opencode")
 
 
-async def test_an_ipv6_client_is_its_network(tokens: TokenStore) -> None:
+async def test_an_ipv6_client_is_its_network() -> None:
     throttle = Throttle(RateLimits())
     for number in range(FAILURES):
         await throttle.failed(f"2001:db8::{number:x}")
-    assert await throttle.wait("2001:db8::ffff") and not await throttle.wait("2001:db8:0:1::1")
-    for _ in range(FAILURES):
         await throttle.failed("::ffff:9.9.9.9")
-    assert await throttle.wait("9.9.9.9") and not await throttle.wait("::ffff:9.9.9.8")
+    waits = {
+        address: await throttle.wait(address) for address in ("2001:db8::ffff", "2001:db8:0:1::1", "9.9.9.9", "::ffff:9.9.9.8")
+    }
+    assert [bool(wait) for wait in waits.values()] == [True, False, True, False]
 
 
 async def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
@@ -122,9 +105,8 @@ async def test_a_stream_token_opens_one_stream_once(tokens: TokenStore) -> None:
     for path in ("/event", "/global/event"):
         token, _ = await login.event_tokens.issue()
         query = f"parts=delta&token={token}"
-        assert await login.admit(visit("/session", query), None) == LoginDenied()
-        assert await login.admit(visit("/event", query, method="POST"), None) == LoginDenied()
-        assert await login.admit(visit("/event", f"{query}&token=x"), None) == LoginDenied()
+        for other in (visit("/session", query), visit("/event", query, method="POST"), visit("/event", f"{query}&token=x")):
+            assert await login.admit(other, None) == LoginDenied()
         assert await login.admit(visit(path, query), basic("opencode:wrong")) == LoginDenied(), "a wrong login is none"
         assert await login.admit(visit(path, query), None) == AcceptedLogin("event token")
         assert await login.admit(visit(path, query), None) == LoginDenied()
@@ -142,8 +124,7 @@ async def test_a_stream_token_is_short_lived_and_they_are_bounded(monkeypatch: p
 
 
 async def test_a_stored_stream_token_is_redeemed_once_by_the_databases_clock(tmp_path: Path, migrated_database: Path) -> None:
-    shutil.copy(migrated_database, tmp_path / "shared.db")
-    storage = open_storage(tmp_path / "shared.db")
+    storage = open_storage(shutil.copy(migrated_database, tmp_path / "shared.db"))
     one, other = (StoredEventTokens(storage.writer) for _ in range(2))
     token, expires = await one.issue()
     assert not await other.redeem(token + "x")
@@ -157,3 +138,23 @@ async def test_a_stored_stream_token_is_redeemed_once_by_the_databases_clock(tmp
     finally:
         clock.set_source()
     storage.database.close()
+
+
+async def test_a_window_begins_with_its_first_hit(time_of_limits: list[float]) -> None:
+    limits = RateLimits()
+    assert [await limits.hit("2/minute", "anna") for _ in range(3)] == [0, 0, 60]
+    assert await limits.hit("2/minute", "bert") == 0 == await limits.wait("2/minute", "bert")
+    time_of_limits[0] += 30
+    assert await limits.wait("2/minute", "anna") == 30
+    time_of_limits[0] += 30
+    assert await limits.wait("2/minute", "anna") == 0 == await limits.hit("2/minute", "anna")
+
+
+async def test_servers_count_together_in_redis_and_alone_without_it(caplog: pytest.LogCaptureFixture) -> None:
+    with running_redis() as redis:
+        one, other = RateLimits(redis.url), RateLimits(redis.url)
+        assert [await limits.hit("2/hour", "anna") for limits in (one, other)] == [0, 0]
+        assert 3500 < await one.wait("2/hour", "anna") <= 3600 and await other.hit("2/hour", "anna") > 0
+    async with asyncio.timeout(60):
+        assert [await one.hit("2/hour", "anna") for _ in range(3)][:2] == [0, 0], "it counts for itself"
+        assert await one.wait("2/hour", "anna") > 0 and "counting in Redis for rate limits failed" in caplog.text

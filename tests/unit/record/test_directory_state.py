@@ -11,13 +11,13 @@ from app.record.tables import DIRECTORY_STATE
 from app.schema.event import BranchName, EventServerInstanceDisposed, EventVcsBranchUpdated, OfDirectory
 
 
-def branch(name: str) -> EventVcsBranchUpdated:
-    return EventVcsBranchUpdated(properties=BranchName(branch=name))
-
-
 @pytest.fixture
 def servers(storage: Storage) -> list[DirectoryStates]:
     return [DirectoryStates(storage.database, storage.writer, name) for name in "abc"]
+
+
+def see(server: DirectoryStates, name: str, **options: bool) -> None:
+    server.announce_change("/d", "branch", name, EventVcsBranchUpdated(properties=BranchName(branch=name)), **options)
 
 
 async def announced(storage: Storage) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ async def test_a_disposal_is_found_and_deletes_what_was_chosen(storage: Storage,
 async def test_what_several_servers_see_is_announced_once(storage: Storage, servers: list[DirectoryStates]) -> None:
     for name in ("main", "other", "main"):
         for server in servers:
-            server.announce_change("/d", "branch", name, branch(name))
+            see(server, name)
         await storage.writer.barrier()
     assert [event["branch"] for event in await announced(storage)] == ["main", "other", "main"]
 
@@ -70,18 +70,18 @@ async def test_what_a_server_finds_at_first_is_announced_if_another_was_known(
     storage: Storage, servers: list[DirectoryStates]
 ) -> None:
     a, b, c = servers
-    a.announce_change("/d", "branch", "main", branch("main"), seen=False)
+    see(a, "main", seen=False)
     assert await announced(storage) == [], "nobody has known another"
-    b.announce_change("/d", "branch", "other", branch("other"), seen=False)
-    c.announce_change("/d", "branch", "other", branch("other"))
-    a.announce_change("/d", "branch", "other", branch("other"))
+    see(b, "other", seen=False)
+    see(c, "other")
+    see(a, "other")
     assert await announced(storage) == [{"branch": "other"}]
 
 
 async def test_a_server_that_works_alone_stores_nothing(storage: Storage) -> None:
     states = DirectoryStates(storage.database, storage.writer, None)
-    states.announce_change("/d", "branch", "main", branch("main"), seen=False)
-    states.announce_change("/d", "branch", "main", branch("main"))
+    see(states, "main", seen=False)
+    see(states, "main")
     await states.put("/d", "configuration")
     assert (await announced(storage), await states.in_directory("/d")) == ([{"branch": "main"}], [])
     assert await storage.count(DIRECTORY_STATE) == 0

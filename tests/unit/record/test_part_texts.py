@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import PostgresServer, migrated
+from postgres import migrated
 from sqlalchemy import Connection, event, text
-from storage_parts import Storage, message_row, open_storage_at, part_row, session_row, writing
+from storage_parts import Storage, message_row, open_storage, open_storage_at, part_row, session_row
 
 from app.record import maintenance, text_search
 from app.record.engine import DatabaseUnusable, make_engine
@@ -27,40 +27,26 @@ EVERY = {"alike": 1, "seventh": 7, "hundred": 100}
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def storage(request: pytest.FixtureRequest, tmp_path: Path, migrated_database: Path) -> AsyncIterator[Storage]:
     if request.param == "sqlite":
-        shutil.copy(migrated_database, tmp_path / "opensession.db")
-        opened = open_storage_at(f"sqlite:///{tmp_path / 'opensession.db'}")
+        opened = open_storage(shutil.copy(migrated_database, tmp_path / "opensession.db"))
     else:
-        postgres: PostgresServer = request.getfixturevalue("postgres")
-        opened = open_storage_at(migrated(postgres))
+        opened = open_storage_at(migrated(request.getfixturevalue("postgres")))
     yield opened
     await opened.writer.barrier()
     opened.database.close()
 
 
-async def put(storage: Storage, texts: list[str], **columns: Any) -> None:
+async def put(storage: Storage, texts: list[str]) -> None:
     """Parts with these texts, in sessions of ten."""
-    sessions = [session_row(f"ses_{number}", directory=f"/d{number}") for number in range(len(texts) // 10 + 1)]
     ids = [(f"ses_{number // 10}", f"msg_{number}", f"prt_{number}") for number in range(len(texts))]
-    found = [
-        {
-            "of_session": ids[0],
-            "of_message": ids[1],
-            "of_part": ids[2],
-            "kind": "text",
-            "time": place,
-            "text": encode(said),
-            **columns,
-        }
-        for place, (ids, said) in enumerate(zip(ids, texts, strict=True))
-    ]
-    sql = storage.sql
-    writes = [
-        (sql.put_session, sessions),
-        (sql.put_message, [message_row(message, session) for session, message, _ in ids]),
-        (sql.put_part, [part_row(part, message, session) for session, message, part in ids]),
-        (sql.put_part_text, found),
-    ]
-    await storage.writer.commit(writing(*writes))
+    await storage.put(
+        session=[session_row(f"ses_{number}", directory=f"/d{number}") for number in range(len(texts) // 10 + 1)],
+        message=[message_row(message, session) for session, message, _ in ids],
+        part=[part_row(part, message, session) for session, message, part in ids],
+        part_text=[
+            {"of_session": session, "of_message": message, "of_part": part, "kind": "text", "time": place, "text": encode(said)}
+            for place, ((session, message, part), said) in enumerate(zip(ids, texts, strict=True))
+        ],
+    )
 
 
 async def found(storage: Storage, *words: str, limit: int = 20, **wanted: Any) -> list[str]:
@@ -68,16 +54,11 @@ async def found(storage: Storage, *words: str, limit: int = 20, **wanted: Any) -
     return [row.id for row in await storage.database.read(lambda connection: find_texts(connection, asked))]
 
 
-def _seq_of(found_ids: list[str]) -> int | None:
-    """Of the last one: `put` into an empty database numbers the parts from 1 on."""
-    return int(found_ids[-1].removeprefix("prt_")) + 1 if found_ids else None
+async def plan(storage: Storage, *words: str, **wanted: Any) -> str:
+    """How the database goes about the statements of a search."""
+    asked, statements = TextFilter(tuple(map(encode, words)), 20, **wanted), list[tuple[str, Any]]()
 
-
-async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
-    """How the database goes about each statement of a search."""
-    asked, statements = TextFilter(tuple(map(encode, words)), 20, **wanted), []
-
-    def explain(connection: Connection) -> list[str]:
+    def explain(connection: Connection) -> str:
         @event.listens_for(connection, "before_cursor_execute")
         def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
             statements.append((statement, parameters))
@@ -85,43 +66,47 @@ async def plans(storage: Storage, *words: str, **wanted: Any) -> list[str]:
         find_texts(connection, asked)
         event.remove(connection, "before_cursor_execute", note)
         how = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
-        return [
-            "\n".join(str(row) for row in connection.exec_driver_sql(how + statement, parameters))
-            for statement, parameters in statements
-            if "part_text" in statement
-        ]
+        explained = [connection.exec_driver_sql(how + said, values) for said, values in statements if "part_text" in said]
+        return "\n".join(str(row) for rows in explained for row in rows)
 
     return await storage.database.read(explain)
 
 
-async def analyze(storage: Storage) -> None:
-    """As it is some seconds later."""
-    await tidy_trigrams(storage.database)
-    await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
-
-
-async def test_a_search_takes_the_index(storage: Storage) -> None:
+async def test_a_search_reads_no_more_than_it_must(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     await put(storage, [f"text number{number} of many that are rather alike {number * 7919}" for number in range(MANY)])
-    await analyze(storage)
-    for words in (["number77"], ["qwertyuiop"], ["吃饭"]):
-        joined = "\n".join(await plans(storage, *words))
-        assert "VIRTUAL TABLE INDEX" in joined or TRIGRAMS in joined
-        assert not re.search(r"SCAN part(_text)?(?!_text_fts)\b|Seq Scan", joined)
+    await tidy_trigrams(storage.database)  # as it is some seconds later
+    await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
+    for word in ("number77", "qwertyuiop", "吃饭"):
+        taken = await plan(storage, word)
+        assert "VIRTUAL TABLE INDEX" in taken or TRIGRAMS in taken, "it takes the index"
+        assert not re.search(r"SCAN part(_text)?(?!_text_fts)\b|Seq Scan", taken)
+    for scope in ({"session_id": "ses_7"}, {"directory": "/d7"}):
+        assert await found(storage, "alike", **scope) == [f"prt_{number}" for number in range(79, 69, -1)]
+        taken = await plan(storage, "alike", **scope)
+        assert any(index in taken for index in ("part_by_message", "part_session_id_message_id_id", "sqlite_autoindex_part"))
+        assert FTS not in taken, "a small scope is read through its own parts"
+    assert "session_by_directory" in taken
+    await storage.database.write(lambda connection: connection.execute(text("UPDATE session SET directory = '/all'")))
+    monkeypatch.setitem(text_search.SMALL_SCOPE, storage.database.dialect, MANY - 1)
+    taken = await plan(storage, "number12", directory="/all")
+    assert FTS in taken or "CTE found" in taken, "a large one is searched in the index"
+    assert await found(storage, "alike", limit=3, directory="/all") == ["prt_3999", "prt_3998", "prt_3997"]
+    assert await found(storage, "number12", directory="/all", before=100) == ["prt_12"]
 
 
 async def test_what_no_row_says_is_not_found(storage: Storage) -> None:
     await put(storage, [f"text number{number} is alike" for number in range(MANY)])
     await storage.database.write(lambda connection: connection.execute(text("UPDATE part_text SET role = 'user', time = 1000")))
-    await analyze(storage)
+    await tidy_trigrams(storage.database)
+    await storage.database.write(lambda connection: connection.execute(text("ANALYZE")))
     for nowhere in ({"kind": "reasoning"}, {"role": "assistant"}, {"until": 999.5}, {"since": 1000.5}):
         assert await found(storage, "alike", **nowhere) == []
-        joined = "\n".join(await plans(storage, "alike", **nowhere))
-        assert "part_text_facts" in joined or storage.database.dialect == "postgresql", "it takes any other that is as short"
+        taken = await plan(storage, "alike", **nowhere)
+        assert "part_text_facts" in taken or storage.database.dialect == "postgresql", "it takes any other that is as short"
     assert len(await found(storage, "alike", role="user")) == 20
 
 
-@pytest.mark.parametrize("word", EVERY)
-async def test_all_pages_hold_all_that_is_wanted(storage: Storage, word: str) -> None:
+async def test_all_pages_hold_all_that_is_wanted(storage: Storage) -> None:
     """Over the bounds between what is read and what the index finds."""
     await put(storage, [" ".join(each for each, n in EVERY.items() if number % n == 0) for number in range(MANY)])
     for wanted, expected in (
@@ -130,32 +115,13 @@ async def test_all_pages_hold_all_that_is_wanted(storage: Storage, word: str) ->
         ({"until": 1e300, "since": -1e300}, range(MANY)),
         ({"kind": "text", "role": "user", "until": MANY / 2}, range(MANY // 2 + 1)),
     ):
-        pages: list[str] = []
-        while page := await found(storage, word, limit=900, **wanted, before=_seq_of(pages)):
-            pages += page
-        assert pages == [f"prt_{number}" for number in reversed(expected) if number % EVERY[word] == 0]
-
-
-async def test_a_small_scope_is_read_through_its_own_parts(storage: Storage) -> None:
-    await put(storage, [f"text number{number} is alike" for number in range(MANY)])
-    await analyze(storage)
-    assert await found(storage, "alike", session_id="ses_7") == [f"prt_{number}" for number in range(79, 69, -1)]
-    assert await found(storage, "alike", directory="/d7") == [f"prt_{number}" for number in range(79, 69, -1)]
-    for scope in ({"session_id": "ses_7"}, {"directory": "/d7"}):
-        joined = "\n".join(await plans(storage, "alike", **scope))
-        assert "part_by_message" in joined or "part_session_id_message_id_id" in joined or "sqlite_autoindex_part" in joined
-        assert FTS not in joined
-    assert "session_by_directory" in "\n".join(await plans(storage, "alike", directory="/d7"))
-
-
-async def test_a_large_scope_is_searched_in_the_index(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"text number{number} is alike" for number in range(MANY)]
-    await put(storage, texts)
-    await storage.database.write(lambda connection: connection.execute(text("UPDATE session SET directory = '/all'")))
-    monkeypatch.setitem(text_search.SMALL_SCOPE, storage.database.dialect, MANY - 1)
-    assert any(FTS in plan or "CTE found" in plan for plan in await plans(storage, "number12", directory="/all"))
-    assert await found(storage, "alike", limit=3, directory="/all") == ["prt_3999", "prt_3998", "prt_3997"]
-    assert await found(storage, "number12", directory="/all", before=100) == ["prt_12"]
+        for word, every in EVERY.items():
+            pages: list[str] = []
+            before = None  # the number of a part: into an empty database they are put from 1 on
+            while page := await found(storage, word, limit=900, **wanted, before=before):
+                pages += page
+                before = int(page[-1].removeprefix("prt_")) + 1
+            assert pages == [f"prt_{number}" for number in reversed(expected) if number % every == 0]
 
 
 def drop_text_index(connection: Connection) -> None:
@@ -178,15 +144,8 @@ async def test_what_is_found_does_not_depend_on_the_index(storage: Storage, what
         finding.act()
         assert [each for each in maintenance.check(storage.database.engine) if "have no index" in each.text] == []
     assert await storage.database.read(has_text_index) == (what != "without")
-    for words, expected in (
-        (["creme"], "prt_0"),
-        (["吃饭"], "prt_1"),
-        (["go"], "prt_2"),
-        (["%"], "prt_3"),
-        (["of", "100"], "prt_3"),
-        (["strasse"], "prt_4"),
-    ):
-        assert await found(storage, *words) == [expected]
+    wanted = {"creme": "prt_0", "吃饭": "prt_1", "go": "prt_2", "%": "prt_3", "of 100": "prt_3", "strasse": "prt_4"}
+    assert {words: await found(storage, *words.split()) for words in wanted} == {words: [part] for words, part in wanted.items()}
     assert await found(storage, "creme", "home") == []
 
 
@@ -198,11 +157,8 @@ async def test_a_text_that_is_stored_again_is_found_as_it_is_now(storage: Storag
     assert await found(storage, "was") == [] and await found(storage, "it is") == ["prt_0"]
 
 
-async def test_an_index_that_this_sqlite_cannot_open_is_named(tmp_path: Path, migrated_database: Path) -> None:
+def test_an_index_that_this_sqlite_cannot_open_is_named(tmp_path: Path, migrated_database: Path) -> None:
     shutil.copy(migrated_database, tmp_path / "opensession.db")
-    storage = open_storage_at(f"sqlite:///{tmp_path / 'opensession.db'}")
-    await put(storage, ["go home"])
-    storage.database.close()
     with closing(sqlite3.connect(tmp_path / "opensession.db")) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(f"UPDATE sqlite_master SET sql = replace(sql, 'fts5', 'fts_of_elsewhere') WHERE name = '{FTS}'")

@@ -1,33 +1,51 @@
-"""The engine: one writer, readers that see one state, an SQLite that keeps what it acknowledged."""
+"""The engine: one writer, readers that see one state, an SQLite that keeps what it acknowledged and is shared in turns."""
 
 import asyncio
+import sqlite3
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, select, text
 from storage_parts import Storage, session_row
 
-from app.record.engine import Database, StorageError, make_engine
-from app.record.repositories.session_rows import stored_session
+from app.record import engine as record_engine
+from app.record.engine import (
+    Database,
+    DatabaseUnusable,
+    StorageError,
+    WriterLock,
+    WriterLockTimeout,
+    has_reset_bug,
+    make_engine,
+    writer_lock,
+)
 from app.record.tables import SESSION
 
 
-def pragma(name: str) -> str:
-    return f"PRAGMA {name}"
+def putting(storage: Storage, **columns: Any) -> Callable[[Connection], None]:
+    return lambda connection: connection.execute(storage.sql.put_session.statement, [session_row(**columns)]).close()
 
 
-@pytest.mark.parametrize(("name", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)])
-async def test_every_connection_is_set_up(storage: Storage, name: str, value: object) -> None:
-    asked = [storage.database.read(lambda c: c.exec_driver_sql(pragma(name)).scalar_one()) for _ in range(4)]
-    assert set(await asyncio.gather(*asked)) == {value}
-    assert await storage.database.write(lambda c: c.exec_driver_sql(pragma(name)).scalar_one()) == value
+def count(connection: Connection) -> int:
+    return len(connection.execute(SESSION.select()).all())
+
+
+async def test_every_connection_is_set_up(storage: Storage) -> None:
+    def pragmas(connection: Connection) -> list[Any]:
+        names = ("journal_mode", "synchronous", "foreign_keys")
+        return [connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names]
+
+    asked = [storage.database.read(pragmas) for _ in range(4)]
+    assert [*await asyncio.gather(*asked), await storage.database.write(pragmas)] == [["wal", 2, 1]] * 5
 
 
 async def test_what_raises_is_rolled_back(storage: Storage) -> None:
     def put_and_fail(connection: Connection) -> None:
-        connection.execute(storage.sql.put_session.statement, [session_row()])
+        putting(storage)(connection)
         raise RuntimeError("after the write")
 
     with pytest.raises(RuntimeError):
@@ -39,58 +57,45 @@ async def test_a_read_sees_one_state_while_another_writes(storage: Storage) -> N
     read_once, written = threading.Event(), threading.Event()
 
     def read_twice(connection: Connection) -> tuple[int, int]:
-        before = len(connection.execute(SESSION.select()).all())
+        before = count(connection)
         read_once.set()
         assert written.wait(60)
-        return before, len(connection.execute(SESSION.select()).all())
+        return before, count(connection)
 
     reading = asyncio.create_task(storage.database.read(read_twice))
     await asyncio.to_thread(read_once.wait, 60)
-    await storage.database.write(lambda c: c.execute(storage.sql.put_session.statement, [session_row()]).close())
+    await storage.database.write(putting(storage))
     written.set()
     assert await reading == (0, 0)
     assert await storage.count(SESSION) == 1
 
 
-async def test_readers_do_not_wait_for_the_writer(storage: Storage) -> None:
+async def test_readers_do_not_wait_for_the_writer_and_read_what_was_committed_last(storage: Storage) -> None:
     writing, may_end = threading.Event(), threading.Event()
 
     def hold(connection: Connection) -> None:
-        connection.execute(storage.sql.put_session.statement, [session_row()])
+        putting(storage, updated=0)(connection)
         writing.set()
         assert may_end.wait(60)
 
     task = asyncio.create_task(storage.database.write(hold))
     await asyncio.to_thread(writing.wait, 60)
-    assert await storage.database.read(lambda c: stored_session(c, "ses_1")) is None
+    assert await storage.database.read(count) == 0
     may_end.set()
     await task
-
-
-def updated(connection: Connection) -> int | None:
-    return connection.execute(select(SESSION.c.updated)).scalar_one_or_none()
-
-
-async def test_what_is_read_is_as_committed_last(storage: Storage) -> None:
-    for number in range(3):
-        row = session_row(updated=number)
-        await storage.database.write(lambda c, row=row: c.execute(storage.sql.put_session.statement, [row]).close())
-        assert await storage.database.read(updated) == number
+    for number in range(1, 3):
+        await storage.database.write(putting(storage, updated=number))
+        assert await storage.database.read(lambda c: c.execute(select(SESSION.c.updated)).scalar_one()) == number
 
 
 async def test_a_second_process_on_the_file_waits_its_turn(storage: Storage) -> None:
     other = Database(storage.database.url)
     try:
-        ids = [f"ses_{n}" for n in range(20)]
-        rows = [session_row(session_id) for session_id in ids]
-        both = (storage.database, other)
-        await asyncio.gather(
-            *(
-                both[n % 2].write(lambda c, row=row: c.execute(storage.sql.put_session.statement, [row]).close())
-                for n, row in enumerate(rows)
-            )
-        )
-        assert await storage.count(SESSION) == 20
+        writes = [
+            server.write(putting(storage, session_id=f"ses_{n}")) for n in range(10) for server in (storage.database, other)
+        ]
+        await asyncio.gather(*writes)
+        assert await storage.count(SESSION) == 10
     finally:
         other.close()
 
@@ -103,13 +108,71 @@ async def test_a_missing_data_directory_is_made_for_its_owner_alone(tmp_path: Pa
     assert stat.S_IMODE(directory.stat().st_mode) & 0o077 == 0
 
 
-async def test_a_broken_constraint_is_a_storage_error(storage: Storage) -> None:
+async def test_what_the_database_refuses_is_a_storage_error(storage: Storage, tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         await storage.database.write(lambda c: c.execute(text("INSERT INTO todo (session_id, body) VALUES ('ses_none', '[]')")))
-
-
-async def test_a_file_that_is_no_database_is_a_storage_error(tmp_path: Path) -> None:
-    path = tmp_path / "not.db"
-    path.write_bytes(b"plain text, long enough to be looked at" * 40)
+    (tmp_path / "not.db").write_bytes(b"plain text, long enough to be looked at" * 40)
     with pytest.raises(StorageError):
-        make_engine(f"sqlite:///{path}").connect()
+        make_engine(f"sqlite:///{tmp_path / 'not.db'}").connect()
+
+
+def test_a_directory_that_cannot_be_written_is_reported_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file" / "data", Path("/proc/opensession")):
+        with pytest.raises(DatabaseUnusable, match="OPENSESSION_DATA_DIR"):
+            record_engine.require_writable(directory)
+
+
+async def test_a_text_that_is_not_utf_8_hides_no_other(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    rows = "CREATE TABLE t (x TEXT)", "INSERT INTO t VALUES ('é'), (CAST(x'61ff62' AS TEXT))"
+    await database.write(lambda connection: [connection.execute(text(row)) for row in rows])
+    for _ in range(2):
+        assert await database.read(lambda c: list(c.execute(text("SELECT x FROM t")).scalars())) == ["é", "a\ufffdb"]
+    database.close()
+
+
+# Servers that share a file write and checkpoint in turns.
+
+
+@pytest.mark.parametrize(("version", "bug"), [((3, 40, 1), True), ((3, 51, 2), True), ((3, 51, 3), False), ((3, 53, 0), False)])
+def test_which_versions_of_sqlite_have_the_bug(version: tuple[int, ...], bug: bool) -> None:
+    assert has_reset_bug(version) is bug
+
+
+def test_one_waits_for_the_other_and_no_longer_than_its_timeout(tmp_path: Path) -> None:
+    mine, theirs = WriterLock(tmp_path / "a.db", 0.05), WriterLock(tmp_path / "a.db", 60)
+    with theirs.held(), pytest.raises(WriterLockTimeout, match="another server"), mine.held():
+        pass
+    with mine.held():
+        waiting = threading.Thread(target=lambda: theirs.held().__enter__())
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive()
+    waiting.join(60)
+    assert not waiting.is_alive()
+    with pytest.raises(WriterLockTimeout, match="local disk"), WriterLock(tmp_path / "gone" / "a.db", 0.05).held():
+        pass
+
+
+@pytest.mark.skipif(not has_reset_bug(), reason="this SQLite needs no turns")
+async def test_a_write_and_its_checkpoint_hold_the_turn(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    other = WriterLock(tmp_path / "a.db", 0.01)
+
+    def write(connection: Connection) -> None:
+        connection.execute(text("CREATE TABLE t (x)"))
+        with pytest.raises(WriterLockTimeout), other.held():
+            pass
+
+    await database.write(write)
+    await database.read(lambda connection: other.held().__enter__())
+    database.close()
+
+
+def test_other_databases_need_no_turns(tmp_path: Path) -> None:
+    turns = writer_lock(make_engine(f"sqlite:///{tmp_path / 'a.db'}"))
+    assert (turns is None) is (sqlite3.sqlite_version_info >= (3, 51, 3))
+    assert writer_lock(make_engine("sqlite://")) is None
+    with record_engine.hold_writer_lock(None):
+        pass

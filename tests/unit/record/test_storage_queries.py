@@ -7,36 +7,26 @@ from storage_parts import Storage, event, message_row, part_row, put_lease, sess
 
 from app.record.maintenance import database_bytes
 from app.record.repositories import directory_rows, journal_rows, message_rows
-from app.record.repositories.message_rows import StoredMessages
-from app.record.tables import APPROVAL, DIFF, LEASE, MESSAGE, PART, PENDING_REQUEST, SESSION, SHARE, TODO
-
-
-async def put(storage: Storage, **rows: list[dict[str, Any]]) -> None:
-    """`session=[row…], message=[…], part=[…]`."""
-    for kind, of_kind in rows.items():
-        writes = [(getattr(storage.sql, f"put_{kind}"), of_kind)]
-        await storage.writer.commit(writing(*writes))
+from app.record.tables import METADATA
 
 
 async def asked(storage: Storage, query: Any, *args: Any) -> Any:
     return await storage.database.read(lambda connection: query(connection, *args))
 
 
-def ids(stored: StoredMessages) -> list[str]:
-    return [row.id for row in stored.messages]
-
-
 async def test_one_id_may_stand_in_two_sessions(storage: Storage) -> None:
-    await put(storage, session=[session_row("ses_1"), session_row("ses_2")])
-    await put(storage, message=[message_row("msg_1", "ses_1", body="1"), message_row("msg_1", "ses_2", body="2")])
-    await put(storage, part=[part_row("prt_1", session_id="ses_1", body="1"), part_row("prt_1", session_id="ses_2", body="2")])
-    for session, body in (("ses_1", "1"), ("ses_2", "2")):
+    for session in ("ses_1", "ses_2"):
+        await storage.put(session=[session_row(session)], message=[message_row("msg_1", session, body=session)])
+        await storage.put(part=[part_row("prt_1", session_id=session, body=session)])
+    for session in ("ses_1", "ses_2"):
         stored = await asked(storage, message_rows.some_messages, session, ["msg_1"])
-        assert [row.body for row in (*stored.messages, *stored.parts)] == [body, body]
+        assert [row.body for row in (*stored.messages, *stored.parts)] == [session, session]
 
 
 async def test_the_model_is_told_from_the_newest_finished_compaction_on(storage: Storage) -> None:
-    await put(storage, session=[session_row()])
+    async def live() -> list[str]:
+        return [row.id for row in (await asked(storage, message_rows.live_messages, "ses_1")).messages]
+
     summary = {"role": "assistant", "boundary": True}
     rows = [
         message_row("msg_1"),
@@ -45,13 +35,13 @@ async def test_the_model_is_told_from_the_newest_finished_compaction_on(storage:
         message_row("msg_4"),
         message_row("msg_5", parent_id="msg_4", role="assistant"),
     ]
-    await put(storage, message=rows)
-    assert ids(await asked(storage, message_rows.live_messages, "ses_1")) == ["msg_2", "msg_3", "msg_4", "msg_5"]
-    await put(storage, message=[message_row("msg_6", parent_id="msg_4", **summary)])
-    assert ids(await asked(storage, message_rows.live_messages, "ses_1")) == ["msg_4", "msg_5", "msg_6"]
+    await storage.put(session=[session_row()], message=rows)
+    assert await live() == ["msg_2", "msg_3", "msg_4", "msg_5"]
+    await storage.put(message=[message_row("msg_6", parent_id="msg_4", **summary)])
+    assert await live() == ["msg_4", "msg_5", "msg_6"]
 
 
-OF_SESSION = {
+OF_SESSION: dict[str, dict[str, Any]] = {
     "todo": {"session_id": "ses_1", "body": "[]"},
     "diff": {"session_id": "ses_1", "body": "[]"},
     "share": {"session_id": "ses_1", "id": "sh", "secret": "s", "created": 1},
@@ -61,34 +51,26 @@ OF_SESSION = {
 
 
 async def test_a_deleted_session_leaves_nothing_behind(storage: Storage) -> None:
-    await put(storage, session=[session_row()], message=[message_row("msg_1")], part=[part_row("prt_1")])
-    await put(storage, **{kind: [row] for kind, row in OF_SESSION.items()})
-    await storage.database.write(lambda c: put_lease(c, "ses_1", "me", 1))
+    rows = {kind: [row] for kind, row in OF_SESSION.items()}
+    await storage.put(session=[session_row()], message=[message_row("msg_1")], part=[part_row("prt_1")], **rows)
+    await storage.database.write(lambda connection: put_lease(connection, "ses_1", "me", 1))
+    tables = ["session", "message", "part", "todo", "session_diff", "share", "pending_ask", "permission_approval", "run_lease"]
+    assert [await storage.count(METADATA.tables[name]) for name in tables] == [1] * len(tables)
     gone = [{"gone": "ses_1"}]
     await storage.writer.commit(writing((storage.sql.delete_approvals, gone), (storage.sql.delete_session, gone)))
-    left = {
-        table.name: await storage.count(table)
-        for table in (SESSION, MESSAGE, PART, TODO, DIFF, SHARE, PENDING_REQUEST, APPROVAL, LEASE)
-    }
-    assert set(left.values()) == {0}, left
-
-
-async def announced(storage: Storage, count: int, directory: str = "/d", text: str = "") -> None:
-    await storage.writer.commit(writing(events=[event(text or f"{directory}{n}", directory=directory) for n in range(count)]))
-
-
-async def trim(storage: Storage, keep_events: int, keep_bytes: int, older_than: int) -> None:
-    upto = await asked(storage, journal_rows.journal_end, keep_events, keep_bytes, older_than)
-    await storage.database.write(lambda connection: journal_rows.trim_journal(connection, upto))
+    assert [name for name in tables if await storage.count(METADATA.tables[name])] == []
 
 
 async def test_a_trimmed_journal_keeps_the_newest_and_goes_on_counting(storage: Storage) -> None:
-    await announced(storage, 10)
-    await trim(storage, 3, 10**9, 0)
-    assert await asked(storage, journal_rows.journal_span) == (8, 10)
-    await trim(storage, 3, 10**9, 2**60)
-    assert await asked(storage, journal_rows.journal_span) == (11, 10)
-    await announced(storage, 1)
+    async def trimmed_to(older_than: int) -> Any:
+        upto = await asked(storage, journal_rows.journal_end, 3, 10**9, older_than)
+        await storage.database.write(lambda connection: journal_rows.trim_journal(connection, upto))
+        return await asked(storage, journal_rows.journal_span)
+
+    await storage.writer.commit(writing(events=[event(f"{n}") for n in range(10)]))
+    assert await trimmed_to(0) == (8, 10)
+    assert await trimmed_to(2**60) == (11, 10)
+    await storage.writer.commit(writing(events=[event("next")]))
     assert await asked(storage, journal_rows.journal_span) == (11, 11)
 
 
@@ -100,8 +82,7 @@ async def test_trimming_reads_no_payload(storage: Storage) -> None:
 
 
 async def test_what_a_project_takes_is_counted_in_bytes(storage: Storage) -> None:
-    await put(
-        storage,
+    await storage.put(
         session=[session_row("ses_mine"), session_row("ses_theirs", project_id="other")],
         message=[message_row("msg_1", "ses_mine", body="ü" * 100), message_row("msg_2", "ses_theirs", body="x" * 50)],
         part=[part_row("prt_1", "msg_1", "ses_mine", body="x" * 30)],

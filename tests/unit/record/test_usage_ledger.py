@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
-from app.record.repositories import account_rows
-from app.record.repositories.account_rows import DAY_MS, UsageFilter
+from app.record.repositories.account_rows import DAY_MS, UsageFilter, used_in_groups
 from app.record.tables import STEP_USAGE
 from app.schema.session import UsageGroup
 
@@ -41,12 +40,12 @@ def ledger(rows: list[dict[str, Any]]) -> Engine:
 
 def total(engine: Engine, group: str, wanted: UsageFilter = UsageFilter()) -> Counter[str]:
     with engine.connect() as connection:
-        found = account_rows.used_in_groups(connection, wanted, group)
+        found = used_in_groups(connection, wanted, group)
     assert len({key for key, _ in found}) == len(found)
     return sum((Counter({name: getattr(row, name) for name in (*COUNTS, "cost")}) for _, row in found), Counter[str]())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(rows=ROWS, cut=st.integers(0, 5 * DAY_MS))
 def test_sums_are_the_same_for_every_group_and_cut(rows: list[dict[str, Any]], cut: int) -> None:
     """Costs are eighths, which add up exactly."""

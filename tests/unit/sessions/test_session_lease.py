@@ -1,38 +1,46 @@
-"""A session runs in one place: a lease that another live server holds is respected, a dead one's is taken over."""
+"""A session runs in one place: a lease that another live server holds is respected, a dead one's is taken over.
+
+That of a turn comes with the commit of its prompt, or not at all.
+"""
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from session_parts import Sessions, more_sessions, user
+from refused_commits import refused_commits
+from session_parts import DIRECTORY, Sessions, more_sessions, user
 from storage_parts import open_storage, saying
 
-from app.record.engine import Connection
+from app.record.engine import Connection, StorageError
 from app.record.repositories import work_rows
 from app.record.tables import LEASE
-from app.record.writer import StaleLease
+from app.record.writer import Lease, StaleLease
 from app.schema.errors import SessionBusy
 from app.sessions.lease import DEAD_AFTER_MS, Leases
+from app.sessions.live import busy_in
+from app.sessions.rows import message_row
 from app.sessions.session_tx import SessionTx
 from app.util import clock
 from app.util.data_files import ServerLocks
 
+STALE = DEAD_AFTER_MS + 1000
+
 
 @pytest.fixture
-async def other(sessions: Sessions, tmp_path: Path) -> Sessions:
+async def other(sessions: Sessions, tmp_path: Path) -> AsyncIterator[Sessions]:
     """Another server on the same database."""
-    return more_sessions(open_storage(tmp_path / "opensession.db"))
+    opened = more_sessions(open_storage(tmp_path / "opensession.db"))
+    yield opened
+    await opened.close()
 
 
-@pytest.fixture
-def locks(tmp_path: Path) -> ServerLocks:
-    return ServerLocks(tmp_path / "servers")
-
-
-async def hold_as(sessions: Sessions, owner: str, age: int = 0, generation: int = 4) -> None:
-    """`age`: milliseconds since the last heartbeat."""
-    row = {"session_id": "ses_1", "owner": owner, "generation": generation, "heartbeat": clock.now_ms() - age}
+async def hold_as(sessions: Sessions, owner: str, age: int = 0) -> None:
+    """With generation 4. `age`: milliseconds since the last heartbeat."""
+    row = {"session_id": "ses_1", "owner": owner, "generation": 4, "heartbeat": clock.now_ms() - age}
 
     def put(connection: Connection) -> None:
         connection.execute(LEASE.delete())
@@ -41,13 +49,29 @@ async def hold_as(sessions: Sessions, owner: str, age: int = 0, generation: int 
     await sessions.database.write(put)
 
 
+async def dead(sessions: Sessions, leases: Leases | None = None) -> Any:
+    return (leases or sessions.leases).find_dead(await sessions.store.query(work_rows.leases))
+
+
 async def take_over_dead(sessions: Sessions) -> set[str]:
-    return {*await sessions.leases.take_over(sessions.leases.find_dead(await sessions.store.query(work_rows.leases)))}
+    return {*await sessions.leases.take_over(await dead(sessions))}
 
 
-async def generation(sessions: Sessions) -> int:
+async def stored(sessions: Sessions) -> tuple[str, int]:
+    """Owner and generation."""
     (row,) = await sessions.storage.rows(LEASE)
-    return int(row.generation)
+    return row.owner, row.generation
+
+
+@asynccontextmanager
+async def behind_a_commit(sessions: Sessions) -> AsyncIterator[None]:
+    """What the block begins waits together behind a commit."""
+    sessions.database.gate.clear()
+    sessions.storage.post(saying("on its way", session_id="ses_other"), "ses_other")
+    await asyncio.sleep(0)
+    yield
+    await asyncio.sleep(0)
+    sessions.database.gate.set()
 
 
 async def test_a_change_releases_its_lease_together_with_what_it_stores(sessions: Sessions, other: Sessions) -> None:
@@ -58,16 +82,6 @@ async def test_a_change_releases_its_lease_together_with_what_it_stores(sessions
     await asyncio.gather(earlier, ending)
     assert await sessions.store.query(work_rows.leases) == []
     assert (await other.leases.acquire("ses_1")).generation == 2
-    await other.close()
-
-
-async def test_a_change_that_is_to_release_a_lease_of_the_past_is_refused(sessions: Sessions) -> None:
-    sessions.store.hold(await sessions.leases.acquire("ses_1"))
-    await hold_as(sessions, "elsewhere")
-    with pytest.raises(StaleLease):
-        await sessions.live.get("ses_1").set_idle("/d", releases_lease=True)
-    (held,) = await sessions.store.query(work_rows.leases)
-    assert held.owner == "elsewhere"
 
 
 async def test_a_lease_is_released_though_the_change_that_is_to_release_it_is_refused(sessions: Sessions) -> None:
@@ -88,87 +102,88 @@ async def test_a_lease_is_released_though_the_change_that_is_to_release_it_is_re
 async def test_a_lease_is_taken_over_when_its_heartbeat_is_stale(sessions: Sessions) -> None:
     await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS - 2000)
     assert await take_over_dead(sessions) == set()
-    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
+    await hold_as(sessions, "elsewhere", age=STALE)
     assert await take_over_dead(sessions) == {"ses_1"}
-    assert await generation(sessions) == 5
+    assert (await stored(sessions))[1] == 5
 
 
-async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions) -> None:
-    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
-    dead = sessions.leases.find_dead(await sessions.store.query(work_rows.leases))
-    assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
+@pytest.mark.parametrize("is_offered", [False, True])
+async def test_of_two_servers_that_take_over_one_has_the_lease(sessions: Sessions, other: Sessions, is_offered: bool) -> None:
+    """Of what both have offered, and neither waits, too."""
+    if is_offered:
+        offers = sessions.leases.offer(["ses_1", "ses_gone"]), other.leases.offer(["ses_1"])
+        await asyncio.wait_for(asyncio.gather(*offers), 60)
+    else:
+        await hold_as(sessions, "elsewhere", age=STALE)
+    found = await dead(other)
+    assert [{*await of.leases.take_over(found)} for of in (sessions, other)] == [{"ses_1"}, set()]
     with pytest.raises(SessionBusy):
         await other.leases.acquire("ses_1")
-    await other.close()
 
 
-async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions) -> None:
-    await hold_as(sessions, "elsewhere", age=DEAD_AFTER_MS + 1000)
-    acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
+@pytest.mark.parametrize("asks_first", [True, False])
+async def test_nothing_runs_in_a_session_before_it_is_recovered(sessions: Sessions, asks_first: bool) -> None:
+    await hold_as(sessions, "elsewhere", age=STALE)
+    acquiring = [asyncio.create_task(sessions.leases.acquire("ses_1"))] if asks_first else []
     assert await take_over_dead(sessions) == {"ses_1"}
+    acquiring = acquiring or [asyncio.create_task(sessions.leases.acquire("ses_1"))]
     await sessions.put(user("msg_1"))
-    assert not acquiring.done() and await generation(sessions) == 5
+    assert not acquiring[0].done() and (await stored(sessions))[1] == 5
     await sessions.leases.mark_recovered({"ses_1"})
-    assert (await acquiring).generation == 6
+    assert (await acquiring[0]).generation == 6
 
 
-async def test_a_server_that_locks_its_file_lives_whatever_its_heartbeat_says(
-    sessions: Sessions, locks: ServerLocks, tmp_path: Path
-) -> None:
+async def test_a_server_lives_while_it_locks_its_file_and_is_dead_at_once_without(sessions: Sessions, tmp_path: Path) -> None:
+    """Whatever its heartbeat says."""
     living = ServerLocks(tmp_path / "servers")
     living.hold("living")
-    guarded = Leases(sessions.storage.database, sessions.storage.writer, locks)
+    guarded = Leases(sessions.storage.database, sessions.storage.writer, ServerLocks(tmp_path / "servers"))
     await hold_as(sessions, "living", age=10 * DEAD_AFTER_MS)
     with pytest.raises(SessionBusy):
         await guarded.acquire("ses_1")
-    assert guarded.find_dead(await sessions.store.query(work_rows.leases)) == []
+    assert await dead(sessions, guarded) == []
     living.release()
-    assert len(guarded.find_dead(await sessions.store.query(work_rows.leases))) == 1, "without a file the heartbeat decides"
-
-
-async def test_a_server_whose_file_is_not_locked_is_dead_at_once(sessions: Sessions, locks: ServerLocks, tmp_path: Path) -> None:
-    (tmp_path / "servers").mkdir()
+    assert len(await dead(sessions, guarded)) == 1, "without a file the heartbeat decides"
     (tmp_path / "servers" / "killed.lock").touch()
-    guarded = Leases(sessions.storage.database, sessions.storage.writer, locks)
     await hold_as(sessions, "killed")
-    assert len(guarded.find_dead(await sessions.store.query(work_rows.leases))) == 1
+    assert len(await dead(sessions, guarded)) == 1
 
 
-async def test_who_was_taken_over_from_cannot_write(sessions: Sessions, other: Sessions) -> None:
+async def test_who_was_taken_over_from_cannot_write_nor_drop_the_new_lease(sessions: Sessions, other: Sessions) -> None:
     sessions.store.hold(await sessions.leases.acquire("ses_1"))
     await hold_as(sessions, other.leases.owner)
     with pytest.raises(StaleLease):
         await sessions.put(user("msg_1"))
-    assert await other.store.messages("ses_1") == []
-    await other.close()
-
-
-async def test_who_was_taken_over_from_does_not_drop_the_new_lease(sessions: Sessions, other: Sessions) -> None:
-    await sessions.leases.acquire("ses_1")
-    await hold_as(sessions, other.leases.owner)
+    with pytest.raises(StaleLease):
+        await sessions.live.get("ses_1").set_idle("/d", releases_lease=True)
     sessions.leases.release("ses_1")
     await sessions.store.barrier()
-    assert [row.owner for row in await sessions.storage.rows(LEASE)] == [other.leases.owner]
-    await other.close()
+    assert await other.store.messages("ses_1") == [] and await stored(sessions) == (other.leases.owner, 4)
 
 
 async def test_a_lease_acquired_again_while_the_old_one_is_released_stands(sessions: Sessions) -> None:
     """One turn ends and the next begins at once: both changes may go in one transaction."""
     await sessions.leases.acquire("ses_1")
-    sessions.database.gate.clear()
-    sessions.storage.post(saying("on its way", session_id="ses_other"), "ses_other")
-    await asyncio.sleep(0)
-    sessions.leases.release("ses_1")
-    acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
-    await asyncio.sleep(0)
-    sessions.database.gate.set()
+    async with behind_a_commit(sessions):
+        sessions.leases.release("ses_1")
+        acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
     sessions.store.hold(await acquiring)
     await sessions.put(user("msg_1"))
     assert len(await sessions.read()) == 1
 
 
+async def test_a_client_s_change_is_stored_though_a_run_ends_meanwhile(sessions: Sessions) -> None:
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
+    async with behind_a_commit(sessions):
+        change = sessions.post(user("msg_1"))
+        sessions.store.release("ses_1")
+        sessions.leases.release("ses_1")
+    await change
+    assert (await sessions.store.message("ses_1", "msg_1")).info.id == "msg_1"
+
+
 async def test_what_is_abandoned_refuses_every_write_and_is_taken_over_when_it_is_stale(sessions: Sessions) -> None:
-    await hold_as(sessions, sessions.leases.owner, age=DEAD_AFTER_MS + 1000)
+    await hold_as(sessions, sessions.leases.owner, age=STALE)
     sessions.store.hold(sessions.leases.abandon("ses_1"))
     with pytest.raises(StaleLease):
         await sessions.put(user("msg_1"))
@@ -206,34 +221,18 @@ async def test_who_was_not_heard_of_for_long_is_told_though_a_heartbeat_is_store
     assert [sessions.leases.is_unconfirmed() for _ in range(2)] == [True, False]
 
 
-async def test_a_client_s_change_is_stored_though_a_run_ends_meanwhile(sessions: Sessions) -> None:
-    sessions.store.hold(await sessions.leases.acquire("ses_1"))
-    sessions.database.gate.clear()
-    sessions.storage.post(saying("on its way", session_id="ses_other"), "ses_other")
-    await asyncio.sleep(0)
-    change = sessions.post(user("msg_1"))
-    sessions.store.release("ses_1")
-    sessions.leases.release("ses_1")
-    sessions.database.gate.set()
-    await change
-    assert (await sessions.store.message("ses_1", "msg_1")).info.id == "msg_1"
-
-
-async def test_what_two_servers_offer_is_taken_over_once_and_neither_waits(sessions: Sessions, other: Sessions) -> None:
-    await asyncio.wait_for(asyncio.gather(sessions.leases.offer(["ses_1", "ses_gone"]), other.leases.offer(["ses_1"])), 5)
-    dead = other.leases.find_dead(await other.store.query(work_rows.leases))
-    assert [{*await of.leases.take_over(dead)} for of in (sessions, other)] == [{"ses_1"}, set()]
-    await other.close()
-
-
-async def cancelled_acquisition(sessions: Sessions, *, is_back: bool) -> None:
-    """One that is cancelled while its commit is on its way, or has just come back."""
+@pytest.mark.parametrize("is_back", [False, True])
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_lease_that_nobody_waits_for_any_more_is_free_or_as_it_was(
+    sessions: Sessions, other: Sessions, is_back: bool, is_held: bool
+) -> None:
+    """It is cancelled while its commit is on its way, or has just come back."""
+    held = await sessions.leases.acquire("ses_1") if is_held else None
     sessions.database.gate.clear()
     acquiring = asyncio.create_task(sessions.leases.acquire("ses_1"))
     await asyncio.sleep(0)
     if is_back:
-        stored = sessions.storage.post(saying("behind it"))
-        stored.add_done_callback(lambda _: acquiring.cancel())
+        sessions.storage.post(saying("behind it")).add_done_callback(lambda _: acquiring.cancel())
     else:
         acquiring.cancel()
     sessions.database.gate.set()
@@ -241,23 +240,12 @@ async def cancelled_acquisition(sessions: Sessions, *, is_back: bool) -> None:
         await acquiring
     for _ in range(2):  # what is given back is posted when the acquisition is stored
         await sessions.storage.writer.barrier()
-
-
-@pytest.mark.parametrize("is_back", [False, True])
-async def test_a_lease_that_nobody_waits_for_any_more_is_free(sessions: Sessions, other: Sessions, is_back: bool) -> None:
-    await cancelled_acquisition(sessions, is_back=is_back)
-    (row,) = await sessions.storage.rows(LEASE)
-    assert row.owner == "" and sessions.leases.held("ses_1") is None
-    assert (await other.leases.acquire("ses_1")).generation == row.generation + 1
-    await other.close()
-
-
-@pytest.mark.parametrize("is_back", [False, True])
-async def test_a_lease_that_was_held_before_is_held_on_by_who_holds_it(sessions: Sessions, is_back: bool) -> None:
-    held = await sessions.leases.acquire("ses_1")
-    await cancelled_acquisition(sessions, is_back=is_back)
-    (row,) = await sessions.storage.rows(LEASE)
-    assert (row.owner, row.generation) == (held.owner, held.generation) and sessions.leases.held("ses_1") == held
+    owner, generation = await stored(sessions)
+    assert sessions.leases.held("ses_1") == held
+    if held is None:
+        assert owner == "" and (await other.leases.acquire("ses_1")).generation == generation + 1
+    else:
+        assert (owner, generation) == (held.owner, held.generation)
 
 
 async def test_a_run_that_follows_a_cancelled_acquisition_keeps_its_own_lease(sessions: Sessions) -> None:
@@ -270,5 +258,50 @@ async def test_a_run_that_follows_a_cancelled_acquisition_keeps_its_own_lease(se
     lease = await following
     for _ in range(2):
         await sessions.storage.writer.barrier()
+    assert await stored(sessions) == (lease.owner, lease.generation) and sessions.leases.held("ses_1") == lease
+
+
+# A turn's.
+
+
+async def prompt(sessions: Sessions) -> Lease | None:
+    """Stores a prompt, and keeps the lease that comes with it."""
+
+    def store(tx: SessionTx) -> Lease | None:
+        tx.put_message(message_row(user("msg_1"), waits=True))
+        return sessions.leases.acquire_free(tx.connection, "ses_1", busy_in(DIRECTORY))
+
+    lease = await sessions.store.write("ses_1", DIRECTORY, store)
+    if lease is not None:
+        sessions.leases.keep(lease)
+    return lease
+
+
+async def test_a_free_session_is_held_when_its_prompt_is_stored(sessions: Sessions, other: Sessions) -> None:
+    with refused_commits() as commits, pytest.raises(StorageError):
+        commits.refuses = True
+        await prompt(sessions)
+    assert sessions.leases.held("ses_1") is None and await sessions.storage.rows(LEASE) == [], "and not before"
+    lease = await prompt(sessions)
+    assert lease is not None and sessions.leases.held("ses_1") == lease
     (row,) = await sessions.storage.rows(LEASE)
-    assert (row.owner, row.generation) == (lease.owner, lease.generation) and sessions.leases.held("ses_1") == lease
+    assert (row.owner, row.generation) == (lease.owner, lease.generation)
+    assert (row.directory, row.status) == (DIRECTORY, '{"type":"busy"}')
+    with pytest.raises(SessionBusy):
+        await other.leases.acquire("ses_1")
+
+
+async def test_what_was_written_under_the_lease_before_stands_beside_the_next_one(sessions: Sessions) -> None:
+    """One run ends and a prompt comes at once: all may go in one transaction."""
+    sessions.store.hold(await sessions.leases.acquire("ses_1"))
+    async with behind_a_commit(sessions):
+        last = [sessions.post(user(message_id)) for message_id in ("msg_0", "msg_2")]
+        sessions.store.release("ses_1")
+        sessions.leases.release("ses_1")
+        prompting = asyncio.create_task(prompt(sessions))
+    await asyncio.gather(*last)
+    lease = await prompting
+    assert lease is not None
+    sessions.store.hold(lease)
+    await sessions.put(user("msg_3"))
+    assert len(await sessions.read()) == 4

@@ -13,36 +13,34 @@ from app.sessions.replay import Replay, ReplayPage
 from app.util import clock
 
 
+def replay_of(sessions: Sessions, keep_bytes: int = 10**9) -> Replay:
+    return Replay(sessions.database, sessions.store, MemoryBus(), keep_bytes)
+
+
 @pytest.fixture
 async def replay(sessions: Sessions) -> Replay:
     """The journal has one session's two events; then three messages."""
     for number in range(3):
         await sessions.put(user(f"msg_{number}"))
-    return Replay(sessions.database, sessions.store, MemoryBus(), 10**9)
+    return replay_of(sessions)
 
 
 async def test_a_journal_is_kept_within_its_bytes(sessions: Sessions, replay: Replay) -> None:
     newest = (await replay.page(4, None)).events[0]
-    await Replay(sessions.database, sessions.store, MemoryBus(), len(newest.payload)).trim()
+    await replay_of(sessions, len(newest.payload)).trim()
     assert [event.seq for event in (await replay.page(4, None)).events] == [5]
     assert (await replay.page(3, None)).resync
 
 
-async def test_a_long_journal_is_trimmed_in_steps(sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "TRIM_STEP", 2)
-    written = sessions.database.writes
-    await Replay(sessions.database, sessions.store, MemoryBus(), 1).trim()
-    assert sessions.database.writes - written == 3
-    assert (await replay.page(5, None)) == ReplayPage([], 5) and (await replay.page(4, None)).resync
-
-
-async def test_a_journal_that_is_trimmed_between_two_pages_is_reported(
+async def test_a_long_journal_is_trimmed_in_steps_and_that_is_reported_between_two_pages(
     sessions: Sessions, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(replaying, "TRIM_STEP", 2)
     monkeypatch.setattr(journal_rows, "PAGE_BYTES", 1)
-    page = await replay.page(2, DIRECTORY)
-    await Replay(sessions.database, sessions.store, MemoryBus(), 1).trim()
-    assert (await replay.page(page.upto, DIRECTORY)).resync
+    page, written = await replay.page(2, DIRECTORY), sessions.database.writes
+    await replay_of(sessions, 1).trim()
+    assert sessions.database.writes - written == 3 and (await replay.page(page.upto, DIRECTORY)).resync
+    assert (await replay.page(5, None)) == ReplayPage([], 5) and (await replay.page(4, None)).resync
 
 
 async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
@@ -52,8 +50,7 @@ async def test_events_of_yesterday_are_forgotten(replay: Replay) -> None:
         await replay.trim()
     finally:
         clock.set_source()
-    assert (await replay.page(4, None)).resync
-    assert not (await replay.page(5, None)).resync
+    assert [(await replay.page(after, None)).resync for after in (4, 5)] == [True, False]
 
 
 @pytest.mark.parametrize("removed", [True, False])

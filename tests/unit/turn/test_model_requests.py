@@ -3,25 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import conversation as talk
 import pytest
-from conversation import (
-    agent,
-    assistant,
-    compaction,
-    completed,
-    failed,
-    file,
-    model,
-    pending,
-    reasoning,
-    running,
-    step_finish,
-    step_start,
-    subtask,
-    text,
-    tool,
-    user,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from long_form import LONG
@@ -45,7 +28,7 @@ IDS = {"session_id": "ses_1", "message_id": "msg_0"}
 
 
 def of_package(package: str, api_id: str = "small-1", **fields: Any) -> Model:
-    return model(api_id=api_id).model_copy(update={"api": ModelApi(id=api_id, npm=package), **fields})
+    return talk.model(api_id=api_id).model_copy(update={"api": ModelApi(id=api_id, npm=package), **fields})
 
 
 SEEING = Capabilities(input=Modalities(image=True, pdf=True), reasoning=True)
@@ -60,12 +43,11 @@ MODELS = {
 
 outputs = st.sampled_from(["", "out", "x" * 3_000])
 states = st.one_of(
-    st.builds(completed, outputs),
-    st.builds(completed, outputs, st.none(), st.lists(st.builds(file), max_size=2)),
-    st.builds(completed, st.just(SECRET), st.just(1), st.lists(st.builds(file), max_size=1)),
-    st.sampled_from([failed(), failed(""), pending(), running()]),
+    st.builds(talk.completed, outputs),
+    st.builds(talk.completed, outputs, st.none(), st.lists(st.builds(talk.file), max_size=2)),
+    st.builds(talk.completed, st.just(SECRET), st.just(1), st.lists(st.builds(talk.file), max_size=1)),
+    st.sampled_from([talk.failed(), talk.failed(""), talk.pending(), talk.running()]),
 )
-call_ids = st.sampled_from(["call_1", "call_2", "toolu_01:x/y", "functions.read:0", "é"])
 
 
 @st.composite
@@ -76,11 +58,11 @@ def answers(draw: st.DrawFn) -> MessageWithParts:
     parts = draw(
         st.lists(
             st.one_of(
-                st.builds(text, st.sampled_from(["", " ", "said"]), metadata=metadata),
-                st.builds(reasoning, st.sampled_from(["", "thought"]), metadata=metadata),
-                st.builds(tool, states, metadata=metadata),
-                st.builds(step_start),
-                st.builds(step_finish),
+                st.builds(talk.text, st.sampled_from(["", " ", "said"]), metadata=metadata),
+                st.builds(talk.reasoning, st.sampled_from(["", "thought"]), metadata=metadata),
+                st.builds(talk.tool, states, metadata=metadata),
+                st.builds(talk.step_start),
+                st.builds(talk.step_finish),
                 st.just(PatchPart(id="prt_9", hash=SECRET, files=[SECRET], **IDS)),
             ),
             max_size=6,
@@ -89,7 +71,7 @@ def answers(draw: st.DrawFn) -> MessageWithParts:
     calls = iter(ids if draw(st.booleans()) else [*ids[:1], "other", "third", "fourth", "fifth", "sixth"])
     parts = [part.model_copy(update={"call_id": next(calls, part.id)}) if part.type == "tool" else part for part in parts]
     error = draw(st.sampled_from([None, None, None, aborted(), to_message_error(TurnFailure("no"))]))
-    return assistant(
+    return talk.assistant(
         "msg_0",
         *parts,
         error=error,
@@ -102,16 +84,16 @@ def answers(draw: st.DrawFn) -> MessageWithParts:
 
 prompts = st.lists(
     st.one_of(
-        st.builds(text, st.sampled_from(["", " ", "hi", "x" * 2_000]), synthetic=st.sampled_from([None, True])),
-        st.builds(text, st.just(SECRET), ignored=st.just(True)),
-        st.builds(file, st.sampled_from(["image/png", "application/pdf", "text/plain", "audio/wav", "application/zip"])),
-        st.builds(subtask),
-        st.builds(compaction),
+        st.builds(talk.text, st.sampled_from(["", " ", "hi", "x" * 2_000]), synthetic=st.sampled_from([None, True])),
+        st.builds(talk.text, st.just(SECRET), ignored=st.just(True)),
+        st.builds(talk.file, st.sampled_from(["image/png", "application/pdf", "text/plain", "audio/wav", "application/zip"])),
+        st.builds(talk.subtask),
+        st.builds(talk.compaction),
         st.just(AgentPart(id="prt_8", name=SECRET, **IDS)),
     ),
     max_size=4,
-).map(lambda parts: user(*parts))
-histories = st.lists(st.one_of(prompts, answers()), max_size=8).map(lambda messages: [*messages, user(text("go on"))])
+).map(lambda parts: talk.user(*parts))
+histories = st.lists(st.one_of(prompts, answers()), max_size=8).map(lambda messages: [*messages, talk.user(talk.text("go on"))])
 
 
 def request_of(target: Model, messages: Sequence[ModelMessage]) -> ModelRequest:
@@ -119,7 +101,7 @@ def request_of(target: Model, messages: Sequence[ModelMessage]) -> ModelRequest:
 
 
 def sent(history: Sequence[MessageWithParts], target: Model) -> tuple[ModelMessage, ...]:
-    return to_model_messages(remind(history, agent(), 2), target)
+    return to_model_messages(remind(history, talk.agent(), 2), target)
 
 
 def assert_paired(turns: Sequence[ModelMessage]) -> None:

@@ -7,8 +7,7 @@ from session_parts import PLACE, Sessions
 from app.record.engine import StorageError
 from app.schema.message import AssistantMessage
 from app.schema.part import Failed, Part, ReasoningPart, Running, TextPart, Tokens, ToolPart
-from app.tools.base import ToolResult
-from app.turn.part_writer import ABORTED, PartWriter
+from app.turn.part_writer import PartWriter
 
 
 @pytest.fixture
@@ -28,24 +27,22 @@ def append(sessions: Sessions, writer: PartWriter, block: str, text: str) -> Non
     sessions.store.live.append(writer.open[block], text)
 
 
-async def test_a_part_that_streams_is_read_as_it_stands(sessions: Sessions, writer: PartWriter) -> None:
-    writer.start_text("1", None)
-    append(sessions, writer, "1", "H")
-    await sessions.store.barrier()
-    append(sessions, writer, "1", "el")
-    message = await sessions.store.message("ses_1", writer.message.id)
-    assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hel"]
+def texts(parts: list[Part]) -> list[str]:
+    return [part.text for part in parts if isinstance(part, TextPart)]
 
 
-async def test_where_nobody_listens_text_is_read_and_not_announced(sessions: Sessions, writer: PartWriter) -> None:
-    sessions.storage.publisher.heard = ()
+@pytest.mark.parametrize(("heard", "announced"), [(("the test",), ["H", "ello"]), ((), ["H"])])
+async def test_a_part_that_streams_is_read_as_it_stands_also_where_nobody_listens(
+    sessions: Sessions, writer: PartWriter, heard: tuple[str, ...], announced: list[str]
+) -> None:
+    sessions.storage.publisher.heard = heard
     writer.start_text("1", None)
     append(sessions, writer, "1", "H")
     await sessions.store.barrier()
     append(sessions, writer, "1", "ello")
     message = await sessions.store.message("ses_1", writer.message.id)
-    assert [part.text for part in message.parts if isinstance(part, TextPart)] == ["Hello"]
-    assert [delta.text for delta in sessions.storage.bus.deltas] == ["H"]
+    assert texts(message.parts) == ["Hello"]
+    assert [delta.text for delta in sessions.storage.bus.deltas] == announced
 
 
 async def test_blocks_may_overlap(sessions: Sessions, writer: PartWriter) -> None:
@@ -84,43 +81,6 @@ async def test_progress_is_shown_until_the_call_is_over(sessions: Sessions, writ
     assert (tool.state.error, tool.state.metadata, tool.state.time.start) == ("Error: no", {"output": "2"}, started)
 
 
-async def test_finishing_leaves_nothing_running_and_keeps_the_text(sessions: Sessions, writer: PartWriter) -> None:
-    writer.start_text("t", None)
-    append(sessions, writer, "t", "half ")
-    writer.start_text("empty", None)
-    writer.tool_pending("p", "read")
-    writer.tool_running("r", "read", {"path": "a"})
-    done = writer.tool_running("d", "read", {})
-    writer.tool_completed(done, ToolResult("", "ok"))
-    writer.finish_open_parts()
-    found = await parts(sessions, writer)
-    assert [part.text for part in found if isinstance(part, TextPart)] == ["half "]
-    tools = [part for part in found if isinstance(part, ToolPart)]
-    assert [(tool.call_id, tool.state.status) for tool in tools] == [
-        ("p", "error"),
-        ("r", "error"),
-        ("d", "completed"),
-    ]
-    assert all(tool.state.error == ABORTED for tool in tools if isinstance(tool.state, Failed))
-    assert sessions.store.live.of("ses_1") == {}
-
-
-async def test_a_failed_attempt_leaves_nothing(sessions: Sessions, writer: PartWriter) -> None:
-    writer.step_start(None)
-    writer.start_text("t", None)
-    append(sessions, writer, "t", "half")
-    writer.tool_pending("p", "read")
-    await sessions.store.barrier()
-    writer.withdraw_attempt()
-    assert await parts(sessions, writer) == []
-    assert len(sessions.announced_of("message.part.removed")) == 3
-    writer.start_text("t", None)
-    append(sessions, writer, "t", "whole")
-    writer.end_block("t", None)
-    writer.finish_open_parts()
-    assert [part.text for part in await parts(sessions, writer) if isinstance(part, TextPart)] == ["whole"]
-
-
 async def test_a_call_that_nobody_is_still_writing_is_running_at_once(sessions: Sessions, writer: PartWriter) -> None:
     seen: list[str] = []
     with sessions.store.watching("ses_1", lambda part: seen.append(part.state.status)):  # type: ignore[union-attr]
@@ -132,12 +92,15 @@ async def test_a_call_that_nobody_is_still_writing_is_running_at_once(sessions: 
 # A store that refuses.
 
 
-async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(sessions: Sessions, writer: PartWriter) -> None:
+async def test_a_write_that_failed_is_raised_for_all_who_wait_until_it_is_put_once_more(
+    sessions: Sessions, writer: PartWriter
+) -> None:
     sessions.database.full = True
     writer.step_start("tree")
-    for _ in range(2):
-        with pytest.raises(StorageError):
-            await writer.stored()
+    outcomes = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
+    assert [type(error) for error in outcomes] == [StorageError] * 3
+    with pytest.raises(StorageError):
+        await writer.stored()
     with pytest.raises(StorageError):
         writer.raise_failure()
     sessions.database.full = False
@@ -147,13 +110,6 @@ async def test_a_write_that_failed_is_raised_until_it_is_put_once_more(sessions:
     writer.finish_open_parts()
     writer.raise_failure()
     assert [part.type for part in await parts(sessions, writer)] == ["step-start", "step-finish"]
-
-
-async def test_all_who_wait_for_the_same_write_hear_of_its_failure(sessions: Sessions, writer: PartWriter) -> None:
-    sessions.database.full = True
-    writer.enqueue_message()
-    outcomes = await asyncio.gather(*(writer.stored() for _ in range(3)), return_exceptions=True)
-    assert [isinstance(error, StorageError) for error in outcomes] == [True] * 3
 
 
 async def test_nothing_of_an_answer_is_stored_or_announced_behind_a_write_that_failed(sessions: Sessions) -> None:

@@ -1,8 +1,8 @@
 import pytest
+import session_parts
 from conversation import assistant, compaction, file, subtask, text, user
 
 from app.schema.message import MessageWithParts
-from app.schema.session import Session, SessionTime
 from app.sessions.fork import default_title
 from app.turn.ends import aborted
 from app.turn.titles import MAX_LENGTH, clean, title_context
@@ -26,55 +26,39 @@ def test_a_title_is_the_first_line_that_says_something(answer: str, expected: st
     assert clean(answer) == expected
 
 
-def session(name: str, parent: str | None = None) -> Session:
-    return Session(
-        id="ses_1",
-        slug="a-b",
-        project_id="p",
-        directory="/",
-        parent_id=parent,
-        title=name,
-        version="1",
-        time=SessionTime(created=1, updated=1),
-    )
+UNNAMED = session_parts.session(title=default_title(child=False))
+NAMED = session_parts.session(title="Mine")
+CHILD = session_parts.session(title=default_title(child=True), parent_id="ses_0")
+FIRST, SECOND, SYNTHETIC = user(text()), user(text()), user(text("made", synthetic=True))
+WITH_FILE, TASKS = user(text("made", synthetic=True), file()), user(subtask(), subtask())
+BROKEN = assistant(FIRST, finish=None, error=aborted())
 
 
-DEFAULT = default_title(child=False)
-
-
-def titled(history: list[MessageWithParts], of: Session | None = None) -> MessageWithParts | None:
-    """The prompt that a title is for."""
-    context = title_context(of or session(DEFAULT), history)
-    return context[-1] if context else None
-
-
-def test_a_title_is_for_the_first_prompt_also_when_it_is_requested_later() -> None:
-    first, synthetic = user(text()), user(text("made", synthetic=True))
-    assert titled([synthetic, first]) is first
-    assert title_context(session(DEFAULT), [synthetic, first, assistant(first, text()), user(text())]) == [synthetic, first]
-
-
-def test_a_file_is_a_prompt_and_what_the_server_writes_is_none() -> None:
-    asked = user(text("made", synthetic=True), file())
-    assert titled([asked]) is asked
-    assert titled([user(text("made", synthetic=True)), user(compaction())]) is None
+@pytest.mark.parametrize(
+    ("history", "made_of"),
+    [
+        pytest.param([SYNTHETIC, FIRST], [SYNTHETIC, FIRST], id="the first prompt"),
+        pytest.param(
+            [SYNTHETIC, FIRST, assistant(FIRST, text()), user(text())], [SYNTHETIC, FIRST], id="also when it is requested later"
+        ),
+        pytest.param([WITH_FILE], [WITH_FILE], id="a file is a prompt"),
+        pytest.param([SYNTHETIC, user(compaction())], None, id="what the server writes is none"),
+        pytest.param([FIRST, BROKEN], None, id="a prompt whose answer failed"),
+        pytest.param(
+            [FIRST, BROKEN, SECOND, assistant(SECOND, text()), user(text())],
+            [FIRST, BROKEN, SECOND],
+            id="gives its title up to the next",
+        ),
+    ],
+)
+def test_a_title_is_made_of_what_leads_to_the_first_prompt(
+    history: list[MessageWithParts], made_of: list[MessageWithParts] | None
+) -> None:
+    assert title_context(UNNAMED, history) == made_of
+    assert title_context(NAMED, history) is None, "a name that someone gave stays"
+    assert title_context(CHILD, history) is None, "so does a subagent's"
 
 
 def test_of_a_prompt_that_only_gives_out_tasks_the_title_is_made_from_what_it_tells_them() -> None:
-    prompt = titled([user(subtask(), subtask())])
-    assert prompt is not None and [part.type for part in prompt.parts] == ["text"]
-
-
-def test_after_a_prompt_whose_answer_failed_the_next_gives_the_title() -> None:
-    first, second = user(text()), user(text())
-    broken = assistant(first, finish=None, error=aborted())
-    assert titled([first, broken]) is None
-    assert titled([first, broken, second, assistant(second, text()), user(text())]) is second
-
-
-def test_a_name_that_someone_gave_stays() -> None:
-    assert titled([user(text())], session("Mine")) is None
-
-
-def test_a_subagent_s_session_keeps_its_name() -> None:
-    assert titled([user(text())], session(default_title(child=True), parent="ses_0")) is None
+    context = title_context(UNNAMED, [TASKS])
+    assert context is not None and [part.type for part in context[-1].parts] == ["text"]

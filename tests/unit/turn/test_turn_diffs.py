@@ -1,10 +1,9 @@
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from bare_instance import bare_instance
 from conversation import assistant, text, user
 
 from app.schema.errors import NotFound
@@ -15,133 +14,84 @@ from app.sessions.summary import SessionTasks
 from app.turn import turn_context
 from app.turn.turn_context import TurnDiffs, prompt_without_diffs
 
+FAILED = ["could not bring the session's diff up to date"]
 
-class Updates:
-    """Each update waits for `gate` and announces `size` bytes."""
 
-    def __init__(self, size: int = 1) -> None:
-        self.size = size
+class FakeSummaries:
+    """Each update waits for `gate` and announces `size` bytes. An empty diff is stored unless `fails`."""
+
+    def __init__(self, size: int = 1, *, waits: bool = False, fails: bool = False) -> None:
+        self.size, self.fails = size, fails
         self.prompts: list[str] = []
-        self.running = 0
+        self.empties = self.running = 0
         self.gate = asyncio.Event()
-        self._came = asyncio.Condition()
+        if not waits:
+            self.gate.set()
+        self.diffs = TurnDiffs(cast(Any, self), SessionTasks(), cast(Any, SimpleNamespace(location=None, trees=None)), "ses_1")
 
-    async def __call__(self, prompt_id: str) -> int:
+    async def update(self, _location: object, _trees: object, _session_id: str, prompt_id: str) -> int:
         self.running += 1
         assert self.running == 1, "one at a time"
         self.prompts.append(prompt_id)
-        async with self._came:
-            self._came.notify_all()
         await self.gate.wait()
         self.running -= 1
-        if prompt_id == "msg_gone":
-            raise NotFound("gone")
-        if prompt_id == "msg_bad":
-            raise RuntimeError("no")
+        if failure := {"msg_gone": NotFound("gone"), "msg_bad": RuntimeError("no")}.get(prompt_id):
+            raise failure
         return self.size
 
-    async def when(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60), self._came:
-            await self._came.wait_for(condition)
-
-
-class Empties:
-    def __init__(self, *, fails: bool = False) -> None:
-        self.fails = fails
-        self.stored = 0
-
-    async def __call__(self, tree: str | None) -> str:
+    async def put_empty(self, _location: object, _session_id: str, tree: str | None) -> str:
         if self.fails:
             raise RuntimeError("no")
-        self.stored += 1
+        self.empties += 1
         return json.dumps([tree, "", ""])
 
+    async def until_asked(self) -> None:
+        async with asyncio.timeout(60):
+            while not self.prompts:
+                await asyncio.sleep(0)
 
-UNCHANGED = ("T0", "T0")
-
-
-def turn_diffs_of(updates: Updates, empties: Empties | None = None) -> TurnDiffs:
-    put_empty = empties or Empties()
-
-    class FakeSummaries:
-        async def update(self, location: object, trees: object, session_id: str, prompt_id: str) -> int:
-            return await updates(prompt_id)
-
-        async def put_empty(self, location: object, session_id: str, tree: str | None) -> str:
-            return await put_empty(tree)
-
-    summaries: Any = FakeSummaries()
-    return TurnDiffs(summaries, SessionTasks(), bare_instance("/w"), "ses_1")
+    async def finished(self) -> list[str]:
+        async with asyncio.timeout(60):
+            await cast("asyncio.Task[None]", self.diffs.finish())
+        return self.prompts
 
 
-async def test_what_is_requested_meanwhile_is_one_more_update() -> None:
-    updates = Updates()
-    diffs = turn_diffs_of(updates)
-    for _ in range(20):
-        diffs.request("msg_1")
-    await updates.when(lambda: len(updates.prompts) == 1)
-    for _ in range(20):
-        diffs.request("msg_1")
-    updates.gate.set()
-    finished = diffs.finish()
-    assert finished is not None
-    await finished
-    assert updates.prompts == ["msg_1", "msg_1"]
+async def test_each_prompt_has_its_own_update_and_what_is_requested_meanwhile_is_one_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    summaries = FakeSummaries(waits=True)
+    for _ in range(2):
+        for prompt in ("msg_1", "msg_bad", "msg_gone", "msg_2") * 20:
+            summaries.diffs.request(prompt)
+        await summaries.until_asked()
+    summaries.gate.set()
+    assert await summaries.finished() == ["msg_1", "msg_bad", "msg_gone", "msg_2"] * 2
+    assert [record.getMessage() for record in caplog.records] == FAILED * 2
 
 
-async def test_each_prompt_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    updates = Updates()
-    updates.gate.set()
-    diffs = turn_diffs_of(updates)
-    for prompt in ("msg_1", "msg_bad", "msg_gone", "msg_2"):
-        diffs.request(prompt)
-    finished = diffs.finish()
-    assert finished is not None
-    await finished
-    assert updates.prompts == ["msg_1", "msg_bad", "msg_gone", "msg_2"]
-    assert [record.getMessage() for record in caplog.records] == ["could not bring the session's diff up to date"]
-
-
-async def test_a_pause_follows_what_was_sent_until_the_turn_ends() -> None:
-    updates = Updates(size=3600 * turn_context.BYTES_PER_SECOND)
-    updates.gate.set()
-    diffs = turn_diffs_of(updates)
-    diffs.request("msg_1")
-    await updates.when(lambda: len(updates.prompts) == 1)
-    diffs.request("msg_1")
+@pytest.mark.parametrize(("size", "is_paused"), [(3600 * turn_context.BYTES_PER_SECOND, True), (0, False)])
+async def test_a_pause_follows_what_was_sent_until_the_turn_ends(size: int, is_paused: bool) -> None:
+    summaries = FakeSummaries(size)
+    summaries.diffs.request("msg_1")
+    await summaries.until_asked()
+    summaries.diffs.request("msg_1")
     for _ in range(10):
         await asyncio.sleep(0)
-    assert len(updates.prompts) == 1
-    finished = diffs.finish()
-    assert finished is not None
-    async with asyncio.timeout(60):
-        await finished
-    assert len(updates.prompts) == 2
-
-
-async def test_where_nothing_was_sent_the_next_comes_at_once() -> None:
-    updates = Updates(size=0)
-    updates.gate.set()
-    diffs = turn_diffs_of(updates)
-    diffs.request("msg_1")
-    await updates.when(lambda: len(updates.prompts) == 1)
-    diffs.request("msg_1")
-    await updates.when(lambda: len(updates.prompts) == 2)
+    assert len(summaries.prompts) == (1 if is_paused else 2)
+    assert len(await summaries.finished()) == 2
 
 
 async def test_a_first_step_that_changed_nothing_stores_an_empty_diff_at_once() -> None:
-    updates, empties = Updates(), Empties()
-    diffs = turn_diffs_of(updates, empties)
-    await diffs.begin(UNCHANGED)
-    diffs.request("msg_1", UNCHANGED)
-    assert empties.stored == 1 and diffs.finish() is None
-    diffs.request("msg_1", ("T0", "T1"))
-    assert diffs.finish() is not None
+    summaries = FakeSummaries()
+    await summaries.diffs.begin(("T0", "T0"))
+    summaries.diffs.request("msg_1", ("T0", "T0"))
+    assert summaries.empties == 1 and summaries.diffs.finish() is None
+    summaries.diffs.request("msg_1", ("T0", "T1"))
+    assert summaries.diffs.finish() is not None
 
 
 async def test_a_step_that_changed_nothing_since_the_stored_diffs_needs_no_update() -> None:
-    updates = Updates()
-    diffs = turn_diffs_of(updates)
+    diffs = FakeSummaries().diffs
     diffs.basis = json.dumps(["T0..T1 1:7", "", ""])
     diffs.request("msg_1", ("T1", "T1"))
     assert diffs.finish() is None
@@ -149,25 +99,15 @@ async def test_a_step_that_changed_nothing_since_the_stored_diffs_needs_no_updat
     assert diffs.finish() is not None
 
 
-async def test_a_first_step_that_changed_the_tree_is_compared_like_any_other() -> None:
-    updates, empties = Updates(), Empties()
-    diffs = turn_diffs_of(updates, empties)
-    await diffs.begin(("T0", "T1"))
-    diffs.request("msg_1", ("T0", "T1"))
-    assert empties.stored == 0 and diffs.finish() is not None
-
-
-async def test_an_empty_diff_that_was_not_stored_comes_with_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    updates, empties = Updates(), Empties(fails=True)
-    diffs = turn_diffs_of(updates, empties)
-    await diffs.begin(UNCHANGED)
-    diffs.request("msg_1", UNCHANGED)
-    assert diffs.finish() is not None
-    assert [record.getMessage() for record in caplog.records] == ["could not bring the session's diff up to date"]
-
-
-async def test_a_turn_without_a_step_has_nothing_to_finish() -> None:
-    assert turn_diffs_of(Updates()).finish() is None
+@pytest.mark.parametrize(("after", "fails", "logged"), [("T1", False, []), ("T0", True, FAILED)], ids=["changed", "not stored"])
+async def test_a_first_diff_that_is_not_empty_or_not_stored_comes_with_the_others(
+    after: str, fails: bool, logged: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    summaries = FakeSummaries(fails=fails)
+    await summaries.diffs.begin(("T0", after))
+    summaries.diffs.request("msg_1", ("T0", after))
+    assert summaries.empties == 0 and await summaries.finished() == ["msg_1"]
+    assert [record.getMessage() for record in caplog.records] == logged
 
 
 PATCH = PatchPart(id="prt_1", session_id="ses_1", message_id="", hash="T0", files=["/d/a"])

@@ -1,6 +1,7 @@
 """Who hears what, in which order; and that nothing which fails for one client reaches who publishes."""
 
 import logging
+from collections.abc import Callable
 
 import pytest
 from bus_parts import Text, gained, has_ended, heard, named
@@ -11,64 +12,56 @@ from app.events.bus.frames import Frame
 from app.events.bus.memory import Listener, MemoryBus
 
 
+def rendered_by(render: Callable[[], bytes]) -> PartDelta:
+    return PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, render)
+
+
+def fail() -> bytes:
+    raise ValueError("no JSON")
+
+
+@pytest.fixture
+async def bus() -> MemoryBus:
+    return MemoryBus()
+
+
 @pytest.mark.parametrize("deltas", [False, True])
-async def test_what_streamed_before_an_event_of_the_session_is_sent_before_it(deltas: bool) -> None:
-    bus = MemoryBus()
-    listener = Listener(bus, "/d", deltas=deltas)
-    text = Text(bus)
+async def test_what_streamed_before_an_event_of_the_session_is_sent_before_it(bus: MemoryBus, deltas: bool) -> None:
+    listener, text = Listener(bus, "/d", deltas=deltas), Text(bus)
     for piece in ("Hel", "lo ", "there"):
         text.gain(piece)
+    bus.publish(named("another session's", {"at": 1}, session_id="ses_2"))
     bus.publish(named("end", {"at": 1}))
-    frames = await heard(listener)
-    assert gained(frames[:-1]) == "Hello there" and frames[-1]["type"] == "end"
+    first, other, second, end = await heard(listener)
+    assert gained([first, second]) == "Hello there" and (other["type"], end["type"]) == ("another session's", "end")
 
 
-async def test_an_event_of_another_session_flushes_nothing() -> None:
-    bus = MemoryBus()
-    listener = Listener(bus, "/d", deltas=True)
-    text = Text(bus)
-    text.gain("a")
-    text.gain("b")
-    bus.publish(named("end", {"at": 1}, session_id="ses_2"))
-    assert gained(await heard(listener)) == "a"
-
-
-async def test_delta_listeners_hear_of_progress_that_is_no_text() -> None:
-    bus = MemoryBus()
+async def test_delta_listeners_hear_of_progress_that_is_no_text(bus: MemoryBus) -> None:
     gains = Listener(bus, "/d", deltas=True)
     Text(bus).gain("")
     assert [frame["type"] for frame in await heard(gains)] == ["message.part.updated"]
 
 
-async def test_nothing_is_rendered_when_nobody_listens() -> None:
-    def fail() -> bytes:
-        raise AssertionError("rendered for nobody")
-
-    bus = MemoryBus()
-    Listener(bus, "/elsewhere")
-    bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, fail))
-
-
-async def test_a_frame_is_made_once_for_all_listeners() -> None:
-    made = []
+async def test_a_frame_is_made_once_for_all_listeners_and_for_none_not_at_all(bus: MemoryBus) -> None:
+    made: list[bytes] = []
 
     def render() -> bytes:
-        made.append(1)
+        made.append(b"{}")
         return b"{}"
 
-    bus = MemoryBus()
+    Listener(bus, "/elsewhere")
+    bus.publish_delta(rendered_by(render))
+    assert made == []
     listeners = [Listener(bus, "/d") for _ in range(50)]
-    bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, render))
-    written = [await anext(aiter(listener)) for listener in listeners]
-    assert len(made) == 1 and len(set(written)) == 1
+    bus.publish_delta(rendered_by(render))
+    written = {await anext(aiter(listener)) for listener in listeners}
+    assert len(made) == 1 == len(written)
 
 
-async def test_deltas_of_a_session_are_heard_in_order_beside_another_session() -> None:
-    bus = MemoryBus()
+async def test_deltas_of_a_session_are_heard_in_order_beside_another_session(bus: MemoryBus) -> None:
     listener = Listener(bus, "/d", deltas=True)
-    bus.publish_delta(delta("a", size=1))
-    bus.publish_delta(delta("other", "ses_2", "prt_2", size=5))
-    bus.publish_delta(delta("b", size=2))
+    for each in (delta("a", size=1), delta("other", "ses_2", "prt_2", size=5), delta("b", size=2)):
+        bus.publish_delta(each)
     bus.flush("ses_1")
     assert gained(await heard(listener)) == "ab"
 
@@ -81,9 +74,8 @@ class Breaking(Listener):
 
 
 async def test_a_listener_that_fails_is_closed_and_holds_up_neither_who_publishes_nor_others(
-    caplog: pytest.LogCaptureFixture,
+    bus: MemoryBus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bus = MemoryBus()
     broken, sound = Listener(bus, "/d"), Listener(bus, "/d")
     broken.__class__ = Breaking
     for name in ("one", "two"):
@@ -93,13 +85,11 @@ async def test_a_listener_that_fails_is_closed_and_holds_up_neither_who_publishe
     assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
 
 
-async def test_a_part_that_cannot_be_rendered_disconnects_who_is_sent_it(caplog: pytest.LogCaptureFixture) -> None:
-    def fail() -> bytes:
-        raise ValueError("no JSON")
-
-    bus = MemoryBus()
+async def test_a_part_that_cannot_be_rendered_disconnects_who_is_sent_it(
+    bus: MemoryBus, caplog: pytest.LogCaptureFixture
+) -> None:
     whole, gains = Listener(bus, "/d"), Listener(bus, "/d", deltas=True)
-    bus.publish_delta(PartDelta("/d", "ses_1", "msg_1", "prt_1", "x", 1, fail))
+    bus.publish_delta(rendered_by(fail))
     bus.publish(named("end", {"at": 1}))
     assert await has_ended(whole)
     assert gained((await heard(gains))[:-1]) == "x"

@@ -11,22 +11,16 @@ def wire(event_id: EventId) -> str:
     return event_id.wire(None).decode()
 
 
-def test_an_event_of_the_journal_has_the_same_id_each_time() -> None:
+def test_ids_are_the_same_each_time_and_ascend_in_the_order_in_which_events_are_sent() -> None:
     assert wire(EventId(7)) == wire(named("t", seq=7).id()) == "evt_00000000000070000000000000"
-
-
-def test_ids_ascend_in_the_order_in_which_events_are_sent() -> None:
     sent = [make(seq) for seq in (7, 8, 10**15) for make in (EventId, EventId.behind, EventId.behind)]
     texts = [wire(event_id) for event_id in sent]
-    assert sorted(set(texts)) == texts
-    assert {len(text) for text in texts} == {30}
+    assert sorted(set(texts)) == texts and {len(text) for text in texts} == {30}
 
 
 @pytest.mark.parametrize("seq", [0, 1, 255, 10**15])
 def test_who_remembers_an_event_resumes_behind_it(seq: int) -> None:
-    for event_id in (EventId(seq), EventId.behind(seq)):
-        assert read_cursor(wire(event_id)) == seq
-    assert read_cursor(str(seq)) == seq
+    assert [read_cursor(each) for each in (wire(EventId(seq)), wire(EventId.behind(seq)), str(seq))] == [seq] * 3
 
 
 @pytest.mark.parametrize("made_up", ["", "evt_", "evt_1", f"evt_{0:026}x", f"evt_{0:025}Z", "-1"])
@@ -47,5 +41,4 @@ def test_a_users_ids_are_sealed_and_those_of_the_journal_do_not_change() -> None
     assert first == second and first.startswith(b"evt_") and cursors.open(first.decode()) == 7
     moment, later = EventId.behind(7).wire(cursors), EventId.behind(7).wire(cursors)
     assert len({first, moment, later}) == 3 and cursors.open(later.decode()) == 7
-    assert read_cursor(first.decode()) == NEVER_GIVEN
-    assert UserCursors((b"k" * 32,), "bert").open(first.decode()) == NEVER_GIVEN
+    assert read_cursor(first.decode()) == NEVER_GIVEN == UserCursors((b"k" * 32,), "bert").open(first.decode())

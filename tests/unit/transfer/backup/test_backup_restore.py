@@ -5,7 +5,6 @@ import json
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from typer.testing import CliRunner
 
 from app import cli
 from app.record.engine import make_engine
-from app.record.migrate import HEAD, revision, upgrade
+from app.record.migrate import HEAD, revision
 from app.transfer.backup.manifest import FORMAT, MANIFEST
 from app.util.data_files import ServerLocks
 
@@ -28,34 +27,33 @@ def target(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated_database: Path) -> Path:
     """A data directory that is set, with a database, keys, an output and what belongs in no backup."""
     directory = tmp_path / "data"
     directory.mkdir(mode=0o700)
-    make_database(directory)
-    put(directory / "auth.json", json.dumps(SECRET), 0o600)
+    shutil.copy(migrated_database, directory / "opensession.db")
+    put(directory / "auth.json", json.dumps(SECRET))
     put(directory / "audit.log", "{}\n", 0o640)
-    put(directory / "tool-output" / "tool_1", "long", 0o600)
+    put(directory / "tool-output" / "tool_1", "long")
     for name in ("auth.lock", ".auth-x", "volume", "servers/a.lock", "sandbox/home/cache", "before-restore-1/auth.json"):
-        put(directory / name, "", 0o600)
+        put(directory / name, "")
     use(directory, monkeypatch)
     return directory
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    return tmp_path / "elsewhere"
 
 
 def use(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENSESSION_DATA_DIR", str(directory))
 
 
-def put(path: Path, content: str, mode: int) -> None:
+def put(path: Path, content: str, mode: int = 0o600) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
     path.chmod(mode)
-
-
-def make_database(directory: Path, to: str = HEAD) -> None:
-    engine = make_engine(f"sqlite:///{directory / 'opensession.db'}")
-    upgrade_to(engine, to)
-    engine.dispose()
 
 
 def run(*words: str | Path) -> tuple[int, str]:
@@ -76,10 +74,6 @@ def refused(*words: str | Path) -> str:
     return output
 
 
-def modes(directory: Path) -> dict[str, int]:
-    return {str(path.relative_to(directory)): stat.S_IMODE(path.stat().st_mode) for path in directory.rglob("*")}
-
-
 def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
@@ -92,28 +86,21 @@ def archive_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
     return path
 
 
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "elsewhere"
-
-
 def test_what_belongs_to_it_is_restored_with_its_modes(
     data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done("backup", target)
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert [path.name for path in target.parent.iterdir()] == [target.name]
+    assert "exists already" in refused("backup", target)
+    assert "in the data directory" in refused("backup", data / target.name)
     use(elsewhere, monkeypatch)
     done("restore", target)
-    assert modes(elsewhere) == {
-        "audit.log": 0o640,
-        "auth.json": 0o600,
-        "opensession.db": 0o600,
-        "tool-output": stat.S_IMODE((data / "tool-output").stat().st_mode),
-        "tool-output/tool_1": 0o600,
-    }
+    modes = {str(path.relative_to(elsewhere)): stat.S_IMODE(path.stat().st_mode) for path in (elsewhere, *elsewhere.rglob("*"))}
+    private = dict.fromkeys(("auth.json", "opensession.db", "tool-output/tool_1"), 0o600)
+    outputs = stat.S_IMODE((data / "tool-output").stat().st_mode)
+    assert modes == {".": 0o700, "audit.log": 0o640, "tool-output": outputs, **private}
     assert json.loads((elsewhere / "auth.json").read_text()) == SECRET
-    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("name", ["tool", "auth", "audit.log", "data/tool", "data/own", "data/auth.jso"])
@@ -138,47 +125,38 @@ def test_a_database_of_any_name_keeps_nothing_else_out(
 
 def test_a_directory_that_is_not_empty_is_left_alone_without_force(data: Path, target: Path) -> None:
     done("backup", target)
-    put(data / "auth.json", "{}", 0o600)
+    put(data / "auth.json", "{}")
     (data / "audit.log").unlink()
-    put(data / "tokens.json", "{}", 0o600)
+    put(data / "tokens.json", "{}")
+    put(data / "opensession.db-wal", "old")
     before = contents(data)
     assert "is not empty" in refused("restore", target)
     assert contents(data) == before
     output = done("restore", target, "--force")
     aside = next(path for path in data.glob("before-restore-2*"))
-    assert aside.name in output
-    assert (aside / "auth.json").read_text() == "{}"
-    assert (aside / "tokens.json").exists()
+    assert aside.name in output and (aside / "auth.json").read_text() == "{}" and (aside / "tokens.json").exists()
     assert (data / "auth.json").read_text() == json.dumps(SECRET)
     assert (data / "audit.log").exists() and not (data / "tokens.json").exists()
-
-
-def test_the_wal_of_the_database_before_goes_with_it(data: Path, target: Path) -> None:
-    """Beside the restored database it would destroy it."""
-    done("backup", target)
-    put(data / "opensession.db-wal", "old", 0o600)
-    done("restore", target, "--force")
-    assert not (data / "opensession.db-wal").exists()
+    assert not (data / "opensession.db-wal").exists(), "beside the restored database it would destroy it"
 
 
 def test_a_foreign_directory_is_refused_even_with_force(
-    data: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done("backup", target)
-    home = tmp_path / "documents"
-    put(home / "letter.txt", "Dear", 0o600)
-    use(home, monkeypatch)
+    put(elsewhere / "letter.txt", "Dear")
+    use(elsewhere, monkeypatch)
     assert "is no data directory" in refused("restore", target, "--force")
-    assert contents(home) == {"letter.txt": b"Dear"}
+    assert contents(elsewhere) == {"letter.txt": b"Dear"}
 
 
-def test_an_existing_target_is_not_overwritten(data: Path, target: Path) -> None:
-    done("backup", target)
-    assert "exists already" in refused("backup", target)
-    assert "in the data directory" in refused("backup", data / target.name)
-
-
-def test_a_server_at_work_is_refused(data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_at_work_is_refused_and_so_is_nothing_to_back_up(
+    data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(elsewhere, monkeypatch)
+    assert "nothing to back up" in refused("backup", target)
+    assert not elsewhere.exists() and not target.parent.exists()
+    use(data, monkeypatch)
     done("backup", target)
     use(elsewhere, monkeypatch)
     locks = ServerLocks(elsewhere / "servers")
@@ -186,12 +164,6 @@ def test_a_server_at_work_is_refused(data: Path, target: Path, elsewhere: Path, 
     assert "stop it first" in refused("restore", target)
     locks.release()
     done("restore", target)
-
-
-def test_nothing_to_back_up(elsewhere: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(elsewhere, monkeypatch)
-    assert "nothing to back up" in refused("backup", target)
-    assert not elsewhere.exists() and not target.parent.exists()
 
 
 # Damage.
@@ -218,23 +190,26 @@ def test_a_damaged_archive_restores_nothing(data: Path, elsewhere: Path, tmp_pat
     assert list(elsewhere.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "data/../../evil", "data//tmp/evil", "evil"])
+LEADING_OUTSIDE = ["../evil", "/tmp/evil", "data/../../evil", "data//tmp/evil", "evil"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        *((name, tarfile.REGTYPE, "") for name in LEADING_OUTSIDE),
+        *(("data/tool-output", kind, "which no backup has") for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE)),
+    ],
+)
 def test_an_archive_that_leads_outside_is_refused(
-    name: str, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, kind: bytes, said: str, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = archive_of(tmp_path / "evil.tar.gz", (tarfile.TarInfo(name), b"evil"))
-    use(elsewhere, monkeypatch)
-    refused("restore", archive)
-    assert list(elsewhere.iterdir()) == [] and not list(tmp_path.rglob("evil"))
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_links_in_an_archive_are_refused(kind: bytes, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    member = tarfile.TarInfo("data/tool-output")
+    member = tarfile.TarInfo(name)
     member.type, member.linkname = kind, str(tmp_path)
     use(elsewhere, monkeypatch)
-    assert "which no backup has" in refused("restore", archive_of(tmp_path / "links.tar.gz", (member, b"")))
-    assert list(elsewhere.iterdir()) == []
+    assert said in refused(
+        "restore", archive_of(tmp_path / "hostile.tar.gz", (member, b"evil" if kind == tarfile.REGTYPE else b""))
+    )
+    assert list(elsewhere.iterdir()) == [] and not list(tmp_path.rglob("evil"))
 
 
 @pytest.mark.parametrize(
@@ -261,15 +236,11 @@ def test_a_manifest_that_this_version_cannot_work_with_is_refused(
 
 def test_an_older_database_is_migrated(data: Path, target: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "opensession.db").unlink()
-    make_database(data, "0007")
     engine = make_engine(f"sqlite:///{data / 'opensession.db'}")
+    upgrade_to(engine, "0007")
+    columns = "session (id, project_id, directory, title_folded, updated, body)"
     with engine.begin() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO session (id, project_id, directory, title_folded, updated, body) "
-                "VALUES ('ses_1', 'p', '/', '', 1, '{}')"
-            )
-        )
+        connection.execute(text(f"INSERT INTO {columns} VALUES ('ses_1', 'p', '/', '', 1, '{{}}')"))
     engine.dispose()
     assert "schema 0007" in done("backup", target)
     use(elsewhere, monkeypatch)
@@ -279,5 +250,4 @@ def test_an_older_database_is_migrated(data: Path, target: Path, elsewhere: Path
     with engine.connect() as connection:
         assert revision(connection) == HEAD
         assert connection.execute(text("SELECT id FROM session")).scalars().all() == ["ses_1"]
-    upgrade(engine)
     engine.dispose()

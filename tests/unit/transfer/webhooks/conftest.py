@@ -4,25 +4,26 @@ from pathlib import Path
 
 import pytest
 from postgres import migrated
-from webhook_desk import JumpingClock, WebhookDesk, jumping_clock, webhook_desk
+from webhook_desk import JumpingClock, WebhookDesk, webhook_desk
+
+from app.util import clock
 
 
 @pytest.fixture
 def time() -> Iterator[JumpingClock]:
-    with jumping_clock() as jumping:
-        yield jumping
+    jumping = JumpingClock()
+    clock.set_source(lambda: jumping.seconds)
+    yield jumping
+    clock.set_source()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path, migrated_database: Path) -> str:
+async def desk(
+    request: pytest.FixtureRequest, tmp_path: Path, migrated_database: Path, time: JumpingClock
+) -> AsyncIterator[WebhookDesk]:
     if request.param == "postgresql":
-        return migrated(request.getfixturevalue("postgres"))
-    path = tmp_path / "opensession.db"
-    shutil.copy(migrated_database, path)
-    return f"sqlite:///{path}"
-
-
-@pytest.fixture
-async def desk(database_url: str, tmp_path: Path, time: JumpingClock) -> AsyncIterator[WebhookDesk]:
-    async with webhook_desk(database_url, tmp_path, time) as opened:
+        url = migrated(request.getfixturevalue("postgres"))
+    else:
+        url = f"sqlite:///{shutil.copy(migrated_database, tmp_path / 'opensession.db')}"
+    async with webhook_desk(url, tmp_path, time) as opened:
         yield opened

@@ -1,13 +1,18 @@
-"""One webhook's deliveries: their order, their repetition, and what ends them."""
+"""One webhook's deliveries: their order, their repetition, what ends them, and which server makes them."""
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from refused_commits import refused_commits
 from storage_parts import writing
-from webhook_desk import START, JumpingClock, RememberingSender, WebhookDesk
+from webhook_desk import PATIENCE, START, JumpingClock, RememberingSender, WebhookDesk
 
 from app.events.bus.base import NEVER_GIVEN, Event, read_cursor
 from app.events.bus.memory import MemoryBus
@@ -16,6 +21,7 @@ from app.record.repositories import journal_rows, webhook_rows
 from app.schema.event import EventTuiPromptAppend
 from app.schema.terminal import PromptText
 from app.sessions.replay import KEEP_EVENTS, Replay
+from app.transfer.webhooks.dispatcher import WebhookDispatcher
 from app.transfer.webhooks.message import MAX_BODY_BYTES
 from app.transfer.webhooks.worker import STORE_SKIPPED
 from app.users.principal import Role
@@ -125,14 +131,8 @@ async def test_only_wanted_events_are_sent(desk: WebhookDesk) -> None:
         await desk.database.write(lambda connection: webhook_rows.remove(connection, "whk_1"))
 
 
-async def test_a_webhook_that_skips_many_events_stores_its_cursor(desk: WebhookDesk) -> None:
-    row, sender = await desk.add(events='["session.idle"]'), RememberingSender()
-    await desk.announce(*map(str, range(STORE_SKIPPED)))
-    await desk.worker(row, sender)._deliver_new()
-    assert sender.sent == [] and (await desk.row()).cursor == STORE_SKIPPED
-
-
 async def test_a_member_is_sent_what_is_theirs(desk: WebhookDesk) -> None:
+    """And of events of no session what happens in their directories; /d is one that the member may work in."""
     desk.writer.has_owners = True
     await desk.users.add(User("anna", Role.MEMBER))
     row, sender = await desk.add(owner="anna", role="member"), RememberingSender()
@@ -144,6 +144,11 @@ async def test_a_member_is_sent_what_is_theirs(desk: WebhookDesk) -> None:
     assert [cursors.open(body["id"]) for body in sender.bodies()] == [1, 4]
     assert [read_cursor(body["id"]) for body in sender.bodies()] == [NEVER_GIVEN] * 2, "the numbers would tell of others"
     assert (await desk.row()).cursor == 4
+    for directory in ("/d", "/elsewhere", None):
+        payload = b'{"type":"vcs.branch.updated","properties":{"branch":"main"}}'
+        await desk.writer.commit(writing(events=[Event("vcs.branch.updated", payload, directory=directory)]))
+    await desk.worker(await desk.row(), sender)._deliver_new()
+    assert [body.get("directory") for body in sender.bodies()[2:]] == ["/d"]
 
 
 async def test_an_admin_is_sent_their_own_steering_alone(desk: WebhookDesk) -> None:
@@ -156,17 +161,6 @@ async def test_an_admin_is_sent_their_own_steering_alone(desk: WebhookDesk) -> N
     async with desk.working(row, sender):
         await desk.until_stored(3)
     assert [body["data"] for body in sender.bodies()] == [{"text": "of root"}]
-
-
-async def test_a_member_is_sent_what_happens_in_their_directories_alone(desk: WebhookDesk) -> None:
-    """Of events of no session; /d is one that the member may work in."""
-    await desk.users.add(User("anna", Role.MEMBER))
-    row, sender = await desk.add(owner="anna", role="member"), RememberingSender()
-    for directory in ("/d", "/elsewhere", None):
-        payload = b'{"type":"vcs.branch.updated","properties":{"branch":"main"}}'
-        await desk.writer.commit(writing(events=[Event("vcs.branch.updated", payload, directory=directory)]))
-    await desk.worker(row, sender)._deliver_new()
-    assert [body.get("directory") for body in sender.bodies()] == ["/d"]
 
 
 @pytest.mark.parametrize("change", ["removed", "role"])
@@ -207,7 +201,7 @@ async def test_while_nothing_can_be_stored_nothing_is_sent_twice(desk: WebhookDe
 
 
 async def test_the_doctor_names_those_that_fail(desk: WebhookDesk) -> None:
-    assert [each for each in check(desk.database.engine) if each.subject == "webhooks"] == []
+    await desk.add(id="whk_2")
     await desk.add(failed_since=1, attempts=2, retry_at=2)
     [found] = [each for each in check(desk.database.engine) if each.subject == "webhooks"]
     assert found.level == "note" and "whk_1" in found.text and "receiver.example" not in found.text
@@ -222,12 +216,15 @@ async def test_a_large_event_is_sent_as_its_ids(desk: WebhookDesk) -> None:
     assert len(json.dumps(body)) < 1000
 
 
-async def test_the_log_of_deliveries_is_bounded(desk: WebhookDesk) -> None:
+async def test_the_log_of_deliveries_is_bounded_and_the_cursor_stored_also_of_skipped_events(desk: WebhookDesk) -> None:
     row, sender = await desk.add(), RememberingSender()
-    await desk.announce(*map(str, range(webhook_rows.KEEP_DELIVERIES + 30)))
+    await desk.announce(*map(str, range(max(webhook_rows.KEEP_DELIVERIES + 30, STORE_SKIPPED))))
     await desk.worker(row, sender)._deliver_new()
     logged = await desk.deliveries()
     assert len(logged) == webhook_rows.KEEP_DELIVERIES and logged[-1].message_id == sender.ids()[-1]
+    row, sender = await desk.add(id="whk_2", events='["session.idle"]'), RememberingSender()
+    await desk.worker(row, sender)._deliver_new()
+    assert sender.sent == [] and (await desk.row("whk_2")).cursor >= STORE_SKIPPED
 
 
 async def test_without_the_key_of_its_secret_it_is_switched_off(desk: WebhookDesk) -> None:
@@ -236,3 +233,74 @@ async def test_without_the_key_of_its_secret_it_is_switched_off(desk: WebhookDes
     async with desk.working(row, sender, secret=None) as task:
         await task
     assert sender.sent == [] and "secret" in (await desk.row()).disabled_reason
+
+
+@dataclass
+class Fleet:
+    """Servers of one database; `living` is what each believes."""
+
+    desk: WebhookDesk
+    living: set[str] = field(default_factory=set)
+    senders: dict[str, RememberingSender] = field(default_factory=dict)
+
+    async def all(self) -> list[Any]:
+        """As `Replicas` has it."""
+        return [SimpleNamespace(id=name, alive=name in self.living) for name in self.senders]
+
+    @asynccontextmanager
+    async def server(self, name: str) -> AsyncIterator[WebhookDispatcher]:
+        self.senders[name] = sender = RememberingSender()
+        self.living.add(name)
+        dispatcher = WebhookDispatcher(
+            self.desk.database,
+            MemoryBus(),
+            self,  # type: ignore[arg-type]
+            name,
+            lambda row: self.desk.worker(row, sender),
+            is_shared=True,
+            look_seconds=0.02,
+        )
+        dispatcher.start()
+        try:
+            yield dispatcher
+        finally:
+            await dispatcher.stop()
+
+
+async def test_of_several_servers_one_delivers(desk: WebhookDesk) -> None:
+    fleet = Fleet(desk)
+    async with fleet.server("a"), fleet.server("b"), fleet.server("c"):
+        await desk.add(server="")
+        await desk.announce(*map(str, range(20)))
+        await desk.until_stored(20)
+        assert sorted(len(sender.sent) for sender in fleet.senders.values()) == [0, 0, 20]
+    assert (await desk.row()).server == "", "who stops leaves it to the others"
+
+
+async def test_of_a_dead_server_another_takes_it_over_and_the_first_can_store_no_more(desk: WebhookDesk) -> None:
+    fleet = Fleet(desk)
+    await desk.add(server="")
+    async with fleet.server("a"):
+        await desk.announce("one")
+        await desk.until_stored(1)
+        async with fleet.server("b"):
+            fleet.living.discard("a")
+            async with asyncio.timeout(PATIENCE):
+                while (await desk.row()).server != "b":  # before that, the first one would still deliver
+                    await asyncio.sleep(0.01)
+            await desk.announce("two")
+            await desk.until_stored(2)
+            assert (await desk.row()).server == "b"
+            fleet.living.add("a")
+            await desk.announce("three")
+            await desk.until_stored(3)
+            assert [body["data"]["name"] for body in fleet.senders["b"].bodies()] == ["two", "three"]
+
+
+@pytest.mark.parametrize("ticks", range(6))
+async def test_it_stops_at_any_moment_of_its_waking(desk: WebhookDesk, ticks: int) -> None:
+    async with asyncio.timeout(60), Fleet(desk).server("a") as dispatcher:
+        await asyncio.sleep(0.1)
+        dispatcher.changed()
+        for _ in range(ticks):
+            await asyncio.sleep(0)

@@ -1,169 +1,136 @@
+"""What a model is sent of a conversation. That every call has one result behind it, `test_model_requests.py` shows."""
+
 from typing import Any
 
+import conversation as talk
 import pytest
-from conversation import (
-    assistant,
-    compaction,
-    completed,
-    failed,
-    file,
-    model,
-    pending,
-    reasoning,
-    running,
-    step_finish,
-    step_start,
-    subtask,
-    text,
-    tool,
-    user,
-)
-from hypothesis import given
-from hypothesis import strategies as st
+from conversation import agent, assistant, file, text, tool, user
 
-from app.providers.base import (
-    AssistantTurn,
-    FileBlock,
-    ModelMessage,
-    ReasoningBlock,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    ToolTurn,
-    UserTurn,
-)
+from app.providers import base
+from app.providers.base import TextBlock
 from app.schema.message import MessageWithParts
-from app.schema.part import AgentPart, PatchPart, SnapshotPart
-from app.turn.context.history import SUBTASK_RUN, to_model_messages
+from app.schema.part import AgentPart, PatchPart, SnapshotPart, TextPart
+from app.turn.context.history import SUBTASK_RUN, remind, to_model_messages
 from app.turn.ends import TurnFailure, aborted, to_message_error
 from app.workspace.agents import prompt_text
 
-SAME = model("small-1")
-OTHER = model("large-1")
+IDS: dict[str, Any] = {"id": "prt_1", "session_id": "ses_1", "message_id": "msg_0"}
+FAILURE = to_message_error(TurnFailure("no"))
+IMAGE = base.FileBlock("image/png", "data:image/png;base64,AAAA", "a.png")
 
 
-def sent(*messages: MessageWithParts, to: Any = SAME) -> tuple[ModelMessage, ...]:
-    return to_model_messages(messages, to)
+def sent(*messages: MessageWithParts, to: str = "small-1") -> tuple[base.ModelMessage, ...]:
+    return to_model_messages(messages, talk.model(to))
 
 
-def test_texts_of_a_prompt_are_sent_also_synthetic_ones() -> None:
-    assert sent(user(text("one"), text("two", synthetic=True))) == (UserTurn((TextBlock("one"), TextBlock("two"))),)
-
-
-def test_ignored_and_empty_texts_are_not_sent() -> None:
-    assert sent(user(text("no", ignored=True), text(""))) == ()
-
-
-def test_a_message_without_parts_is_left_out() -> None:
-    assert sent(user(), assistant("msg_0")) == ()
-
-
-def test_an_image_is_sent_as_a_file() -> None:
-    url = "data:image/png;base64,AAAA"
-    assert sent(user(file("image/png", url, "a.png"))) == (UserTurn((FileBlock("image/png", url, "a.png"),)),)
-
-
-@pytest.mark.parametrize("mime", ["text/plain", "application/x-directory"])
-def test_a_file_that_stands_there_as_text_is_not_sent_again(mime: str) -> None:
-    assert sent(user(file(mime))) == ()
-
-
-def test_a_compaction_and_a_subtask_are_sent_as_fixed_texts() -> None:
-    assert sent(user(compaction())) == (UserTurn((TextBlock(prompt_text("compaction-question")),)),)
-    assert sent(user(subtask())) == (UserTurn((TextBlock(SUBTASK_RUN),)),)
-
-
-def test_what_only_people_need_is_not_sent() -> None:
-    ids = {"session_id": "ses_1", "message_id": "msg_0"}
-    mention = AgentPart(id="prt_1", name="general", **ids)
-    patch = PatchPart(id="prt_2", hash="a", files=["/a"], **ids)
-    snapshot = SnapshotPart(id="prt_3", snapshot="a", **ids)
-    assert sent(user(mention)) == ()
-    assert sent(assistant("msg_0", step_start(), patch, snapshot, step_finish())) == ()
-
-
-def test_a_failed_answer_is_left_out() -> None:
-    error = to_message_error(TurnFailure("no"))
-    assert sent(assistant("msg_0", step_start(), text("half"), error=error)) == ()
-
-
-@pytest.mark.parametrize(("parts", "kept"), [([step_start(), reasoning()], False), ([step_start(), text("half")], True)])
-def test_an_aborted_answer_is_kept_when_it_had_said_something(parts: list[Any], kept: bool) -> None:
-    assert bool(sent(assistant("msg_0", *parts, error=aborted(), finish=None))) is kept
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        pytest.param(user(text("one"), text("two", synthetic=True)), [TextBlock("one"), TextBlock("two")], id="texts"),
+        pytest.param(user(text("no", ignored=True), text("")), [], id="no ignored or empty texts"),
+        pytest.param(user(), [], id="nothing of a message without parts"),
+        pytest.param(user(talk.file()), [IMAGE], id="an image as a file"),
+        pytest.param(user(talk.file("text/plain")), [], id="no file that stands there as text"),
+        pytest.param(user(talk.file("application/x-directory")), [], id="nor a directory"),
+        pytest.param(user(talk.compaction()), [TextBlock(prompt_text("compaction-question"))], id="a compaction's question"),
+        pytest.param(user(talk.subtask()), [TextBlock(SUBTASK_RUN)], id="a subtask's fixed text"),
+        pytest.param(user(AgentPart(**IDS, name="general")), [], id="no mention"),
+        pytest.param(assistant("msg_0"), [], id="nothing of an answer without parts"),
+        pytest.param(
+            assistant("msg_0", PatchPart(**IDS, hash="a", files=["/a"]), SnapshotPart(**IDS, snapshot="a")), [], id="no trees"
+        ),
+        pytest.param(assistant("msg_0", talk.step_start(), talk.step_finish()), [], id="no bounds of steps"),
+        pytest.param(assistant("msg_0", text("half"), error=FAILURE), [], id="no failed answer"),
+        pytest.param(assistant("msg_0", talk.reasoning(), error=aborted()), [], id="no aborted one that said nothing"),
+        pytest.param(
+            assistant("msg_0", text("half"), error=aborted()), [TextBlock("half")], id="an aborted one that said something"
+        ),
+    ],
+)
+def test_a_model_is_sent(message: MessageWithParts, content: list[Any]) -> None:
+    assert [block for turn in sent(message) for block in turn.content] == content
 
 
 def test_steps_are_messages_of_their_own() -> None:
     one, two = tool(call_id="a"), tool(call_id="b")
-    assert sent(assistant("msg_0", step_start(), text("x"), one, step_finish(), step_start(), two, text("y"))) == (
-        AssistantTurn((TextBlock("x"), ToolCallBlock("a", "read", {"path": "a"}))),
-        ToolTurn((ToolResultBlock("a", "read", "done"),)),
-        AssistantTurn((ToolCallBlock("b", "read", {"path": "a"}), TextBlock("y"))),
-        ToolTurn((ToolResultBlock("b", "read", "done"),)),
+    parts = (talk.step_start(), text("x"), one, talk.step_finish(), talk.step_start(), two, text("y"))
+    assert sent(user(text("go")), assistant("msg_0", *parts)) == (
+        base.UserTurn((TextBlock("go"),)),
+        base.AssistantTurn((TextBlock("x"), base.ToolCallBlock("a", "read", {"path": "a"}))),
+        base.ToolTurn((base.ToolResultBlock("a", "read", "done"),)),
+        base.AssistantTurn((base.ToolCallBlock("b", "read", {"path": "a"}), TextBlock("y"))),
+        base.ToolTurn((base.ToolResultBlock("b", "read", "done"),)),
     )
 
 
-def test_what_a_provider_marked_goes_back_to_the_same_model_only() -> None:
+@pytest.mark.parametrize(("to", "is_same"), [("small-1", True), ("large-1", False)])
+def test_what_a_provider_marked_goes_back_to_the_same_model_only(to: str, is_same: bool) -> None:
     mark = {"acme": {"signature": "s"}}
-    answer = assistant(
-        "msg_0", reasoning("hm", metadata=mark), text("yes", metadata=mark), tool(call_id="a", metadata=mark), model_id="small-1"
-    )
-    same, _ = sent(answer, to=SAME)
-    other, _ = sent(answer, to=OTHER)
-    assert [block.metadata for block in same.content] == [mark, mark, mark]  # type: ignore[union-attr]
-    assert [block.metadata for block in other.content] == [None, None, None]  # type: ignore[union-attr]
-    assert other.content[0] == ReasoningBlock("hm")
+    said = talk.reasoning("hm", metadata=mark), text("yes", metadata=mark), tool(call_id="a", metadata=mark)
+    answer, _ = sent(assistant("msg_0", *said), to=to)
+    assert [block.metadata for block in answer.content] == [mark if is_same else None] * 3  # type: ignore[union-attr]
+    assert answer.content[0] == base.ReasoningBlock("hm", mark if is_same else None)
 
 
 @pytest.mark.parametrize(
-    ("state", "text", "is_error"),
+    ("state", "result"),
     [
-        (completed("out"), "out", False),
-        (completed("out", compacted=5), "[Old tool result content cleared]", False),
-        (failed("Error: no"), "Error: no", True),
-        (pending(), "[Tool execution was interrupted]", True),
-        (running(), "[Tool execution was interrupted]", True),
+        (talk.completed("out"), ("out", False)),
+        (talk.completed("out", attachments=[talk.file()]), ("out", False, (IMAGE,))),
+        (talk.completed("out", compacted=5, attachments=[talk.file()]), ("[Old tool result content cleared]", False)),
+        (talk.failed("Error: no"), ("Error: no", True)),
+        (talk.pending(), ("[Tool execution was interrupted]", True)),
+        (talk.running(), ("[Tool execution was interrupted]", True)),
     ],
 )
-def test_every_state_of_a_call_has_its_result(state: Any, text: str, is_error: bool) -> None:
-    assert sent(assistant("msg_0", tool(state, call_id="a")))[1] == ToolTurn((ToolResultBlock("a", "read", text, is_error),))
+def test_every_state_of_a_call_has_its_result(state: Any, result: tuple[Any, ...]) -> None:
+    assert sent(assistant("msg_0", tool(state, call_id="a")))[1] == base.ToolTurn((base.ToolResultBlock("a", "read", *result),))
 
 
-def test_a_result_s_files_are_sent_with_it_until_it_is_cleared() -> None:
-    shown = completed("out", attachments=[file()])
-    _, result = sent(assistant("msg_0", tool(shown)))
-    assert result.content[0].files == (FileBlock("image/png", "data:image/png;base64,AAAA", "a.png"),)  # type: ignore[union-attr]
-    _, cleared = sent(assistant("msg_0", tool(completed("out", compacted=1, attachments=[file()]))))
-    assert cleared.content[0].files == ()  # type: ignore[union-attr]
+FIRST, SECOND, PLANNED = user(text("one")), user(text("two")), user(text("one"), agent="plan")
+ANSWER, STEP = assistant(FIRST, text()), assistant(FIRST, text(), finish="tool-calls", agent="plan")
+PLAN = assistant(PLANNED, text(), agent="plan")
 
 
-states = st.sampled_from([completed(), completed(compacted=1), failed(), pending(), running()])
-assistant_parts = st.one_of(
-    st.builds(text, st.sampled_from(["", "said"])),
-    st.builds(reasoning, st.sampled_from(["", "thought"])),
-    st.builds(tool, states),
-    st.builds(step_start),
-    st.builds(step_finish),
+def texts(message: MessageWithParts) -> list[str]:
+    return [part.text for part in message.parts if isinstance(part, TextPart)]
+
+
+@pytest.mark.parametrize(
+    ("history", "name", "step"),
+    [
+        ([FIRST], "build", 1),
+        ([PLANNED, PLAN, SECOND], "review", 1),
+        ([FIRST, ANSWER, SECOND], "build", 1),
+        ([FIRST, assistant(FIRST, finish=None), SECOND], "build", 2),
+    ],
+    ids=["a plain first step", "another agent than build", "no prompt is marked on the first step", "nor before one is finished"],
 )
-errors = st.sampled_from([None, None, aborted(), to_message_error(TurnFailure("no"))])
+def test_most_is_sent_as_it_is(history: list[MessageWithParts], name: str, step: int) -> None:
+    assert remind(history, agent(name), step) == history
 
 
-@st.composite
-def messages(draw: st.DrawFn) -> MessageWithParts:
-    if draw(st.booleans()):
-        return user(*draw(st.lists(st.one_of(st.builds(text), st.builds(file), st.builds(subtask)), max_size=3)))
-    parts = draw(st.lists(assistant_parts, max_size=6))
-    return assistant("msg_0", *parts, error=draw(errors), model_id=draw(st.sampled_from(["small-1", "large-1"])))
+@pytest.mark.parametrize(
+    ("history", "name", "step", "prompt", "told"),
+    [
+        ([FIRST, ANSWER, SECOND], "plan", 1, 2, ["two", prompt_text("plan")]),
+        ([FIRST, STEP], "plan", 2, 0, ["one", prompt_text("plan")]),
+        ([PLANNED, PLAN, SECOND], "build", 1, 2, ["two", prompt_text("build-switch")]),
+    ],
+    ids=["the plan agent plans", "also after steps", "build builds what was planned"],
+)
+def test_with_the_newest_prompt_an_agent_is_told_whether_it_plans(
+    history: list[MessageWithParts], name: str, step: int, prompt: int, told: list[str]
+) -> None:
+    before = [texts(message) for message in history]
+    sent = [texts(message) for message in remind(history, agent(name), step)]
+    assert sent == [*before[:prompt], told, *before[prompt + 1 :]]
+    assert [texts(message) for message in history] == before
 
 
-@given(st.lists(messages(), max_size=6))
-def test_every_call_that_is_sent_has_exactly_one_result_right_after_it(history: list[MessageWithParts]) -> None:
-    turns = sent(*history)
-    for place, turn in enumerate(turns):
-        assert turn.content
-        if isinstance(turn, AssistantTurn):
-            calls = [block.call_id for block in turn.content if isinstance(block, ToolCallBlock)]
-            after = turns[place + 1] if place + 1 < len(turns) else None
-            results = [block.call_id for block in after.content] if isinstance(after, ToolTurn) else []
-            assert results == calls
-        if isinstance(turn, ToolTurn):
-            assert isinstance(turns[place - 1], AssistantTurn) and place > 0
+def test_a_prompt_that_came_while_the_model_worked_is_marked_so() -> None:
+    second = user(text("two"), text("made", synthetic=True), text("x", ignored=True), text(" "), file())
+    sent = remind([FIRST, assistant(FIRST, text(), finish="tool-calls"), second], agent("build"), 2)
+    wrapped, *others = texts(sent[2])
+    assert wrapped.startswith("<system-reminder>") and wrapped.endswith("</system-reminder>") and "\ntwo\n" in wrapped
+    assert (others, texts(sent[0]), texts(second)[0]) == (["made", "x", " "], ["one"], "two")

@@ -10,13 +10,13 @@ from web_page import web_page
 from app.turn.context import system
 from app.turn.context.system import MAX_PAGE_BYTES, MAX_PAGES, InstructionPages
 
+Make = Callable[..., InstructionPages]
 AT_ONCE = {"first_wait": 5.0, "refresh": 0.0}
 """A page is asked for again each time that it is used."""
-SHORT = {"first_wait": 0.5}
 
 
 @pytest.fixture
-async def made() -> AsyncIterator[Callable[..., InstructionPages]]:
+async def made() -> AsyncIterator[Make]:
     all_made: list[InstructionPages] = []
 
     def make(**seconds: float) -> InstructionPages:
@@ -24,11 +24,9 @@ async def made() -> AsyncIterator[Callable[..., InstructionPages]]:
         return all_made[-1]
 
     yield make
-    for pages in all_made:
-        await pages.close()
-
-
-Make = Callable[..., InstructionPages]
+    async with asyncio.timeout(60):  # also what hangs
+        for pages in all_made:
+            await pages.close()
 
 
 async def text(pages: InstructionPages, url: str) -> str:
@@ -39,44 +37,35 @@ async def text(pages: InstructionPages, url: str) -> str:
 async def until_text(pages: InstructionPages, url: str, wanted: str) -> None:
     async with asyncio.timeout(60):
         while await text(pages, url) != wanted:
-            await asyncio.sleep(0.02)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
             await asyncio.sleep(0.005)
 
 
-async def test_a_page_is_fetched_once(made: Make) -> None:
+async def test_a_page_is_fetched_once_also_by_those_who_ask_at_once(made: Make) -> None:
     pages = made()
     async with web_page("be kind") as page:
+        assert await asyncio.gather(*(text(pages, page.url) for _ in range(5))) == ["be kind"] * 5
         assert [await text(pages, page.url) for _ in range(3)] == ["be kind"] * 3
         assert len(page.requests) == 1
     assert await text(pages, page.url) == "be kind"
 
 
-async def test_those_who_ask_at_once_share_the_fetch(made: Make) -> None:
-    pages = made()
-    async with web_page("be kind") as page:
-        assert await asyncio.gather(*(text(pages, page.url) for _ in range(5))) == ["be kind"] * 5
-        assert len(page.requests) == 1
-
-
 async def test_an_old_page_is_used_while_it_is_fetched_again(made: Make) -> None:
     pages = made(first_wait=0.5, refresh=0.0)
     async with web_page("old") as page:
-        await text(pages, page.url)
-        await asyncio.sleep(0.5)
+        await until_text(pages, page.url, "old")
+        page.answering.clear()
         page.body = "new"
-        assert await text(pages, page.url) == "old"
+        async with asyncio.timeout(20):
+            assert await text(pages, page.url) == "old"
+        page.answering.set()
         await until_text(pages, page.url, "new")
 
 
 async def test_pages_that_hang_are_waited_for_once_and_side_by_side(made: Make) -> None:
-    pages = made(**SHORT)
+    pages = made(first_wait=0.5)
     async with web_page(hangs=True) as one, web_page(hangs=True) as two, web_page("here") as three:
         urls = [one.url, two.url, three.url]
+        await until_text(pages, three.url, "here")
         began = time.monotonic()
         assert await pages.texts(urls) == list(zip(urls, ["", "", "here"], strict=True))
         assert 0.45 < time.monotonic() - began < 20
@@ -86,7 +75,6 @@ async def test_pages_that_hang_are_waited_for_once_and_side_by_side(made: Make) 
         assert time.monotonic() - began < 20
         one.body = "late"
         one.answering.set()
-        await until(lambda: one.statuses)
         await until_text(pages, one.url, "late")
         assert len(one.requests) == len(two.requests) == 1
 
@@ -111,16 +99,22 @@ async def test_a_failure_is_logged_once_and_the_last_text_stays(made: Make, capl
         page.status, page.body = "503 Service Unavailable", "busy"
         for count in range(2, 5):
             assert await text(pages, page.url) == "be kind"
-            await until(lambda expected=count: len(page.statuses) >= expected)
+            async with asyncio.timeout(60):
+                while len(page.statuses) < count:
+                    await asyncio.sleep(0.005)
         assert sum("503" in record.getMessage() for record in caplog.records) == 1
         page.status = "404 Not Found"
         await until_text(pages, page.url, "")
 
 
-async def test_a_huge_page_is_cut_and_an_unknown_character_set_does_no_harm(made: Make) -> None:
-    pages = made()
+async def test_a_huge_page_is_cut_a_compressed_one_left_alone_and_an_unknown_character_set_does_no_harm(made: Make) -> None:
     async with web_page("x" * (MAX_PAGE_BYTES + 10), content_type="text/plain; charset=klingon") as page:
-        assert await text(pages, page.url) == "x" * MAX_PAGE_BYTES
+        assert await text(made(), page.url) == "x" * MAX_PAGE_BYTES
+    with flooding() as flood:
+        flood.sends(lambda: iter([bomb(50_000_000)]), content_encoding="gzip", content_type="text/plain")
+        assert await text(made(), flood.url) == ""
+        flood.sends(lambda: repeated(b"x", 20_000_000), content_type="text/plain")
+        assert await text(made(), flood.url) == "x" * MAX_PAGE_BYTES
 
 
 async def test_so_many_pages_are_kept(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,19 +125,3 @@ async def test_so_many_pages_are_kept(made: Make, monkeypatch: pytest.MonkeyPatc
         for page in (one, two, one, three, one, two):
             await text(pages, page.url)
         assert [len(page.requests) for page in (one, two, three)] == [1, 2, 1]
-
-
-async def test_closing_ends_what_hangs() -> None:
-    pages = InstructionPages(**SHORT)
-    async with web_page(hangs=True) as page:
-        await text(pages, page.url)
-        async with asyncio.timeout(60):
-            await pages.close()
-
-
-async def test_a_compressed_page_is_not_unpacked(made: Make) -> None:
-    with flooding() as flood:
-        flood.sends(lambda: iter([bomb(50_000_000)]), content_encoding="gzip", content_type="text/plain")
-        assert await text(made(), flood.url) == ""
-        flood.sends(lambda: repeated(b"x", 20_000_000), content_type="text/plain")
-        assert await text(made(), flood.url) == "x" * MAX_PAGE_BYTES

@@ -1,12 +1,14 @@
+"""What several servers, and works of one session, do to its turns. `tests/flows` has how they are joined, awaited and aborted."""
+
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from bare_instance import bare_instance
-from session_parts import Sessions, session, user
-from storage_parts import put_lease
+from session_parts import Sessions, user
 
 from app.record.engine import StorageError
 from app.record.repositories import work_rows
@@ -17,65 +19,69 @@ from app.sessions.lease import Leases
 from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
 from app.sessions.rows import message_row
 from app.turn.runs.turns import Turns, TurnWork
-from app.workspace.instance import Instance
 
 
-class WaitingTurns(Turns):
-    """Its turns only wait to be let go, and are remembered."""
-
-    def __init__(self, sessions: LiveSessions) -> None:
-        super().__init__(cast(Any, SimpleNamespace(store=sessions.store)), cast(Any, None), sessions)
-        self.made = asyncio.Semaphore(0)
-        self.running: list[WaitingTurn] = []
-
-    async def _run_turn(self, live: LiveSession, work: TurnWork) -> None:
-        turn = WaitingTurn(work.instance, work)
-        self.running.append(turn)
-        self.made.release()
-        await turn.run()
-
-
+@dataclass
 class WaitingTurn:
-    def __init__(self, instance: Instance, work: TurnWork) -> None:
-        self.instance = instance
-        self.work = work
-        self.may_end = asyncio.Event()
-        self.may_finish = asyncio.Event()
-        self.finishing = asyncio.Event()
-        self.finished = False
+    work: TurnWork
+    instance: Any
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+    may_settle: asyncio.Event = field(default_factory=asyncio.Event)
+    is_aborted = is_settled = False
 
     async def run(self) -> None:
         self.work.joined.clear()
         try:
             await self.may_end.wait()
         except asyncio.CancelledError:
-            await asyncio.shield(self._finish())
+            self.is_aborted = True
+            await asyncio.shield(self.may_settle.wait())
+            self.is_settled = True
             raise
 
-    async def _finish(self) -> None:
-        self.finishing.set()
-        await self.may_finish.wait()
-        self.finished = True
 
+class Running(Turns):
+    """Its turns only wait to be let go, and are remembered."""
 
-class Running:
     def __init__(self, sessions: Sessions) -> None:
         self.sessions = sessions
         self.leases = Leases(sessions.database, sessions.storage.writer)
-        self.live = LiveSessions(sessions.store, self.leases)
-        self.turns = WaitingTurns(self.live)
-        self.id = "ses_1"
-        self.instance = bare_instance("/w")
+        self.sessions_at_work = LiveSessions(sessions.store, self.leases)
+        super().__init__(cast(Any, SimpleNamespace(store=sessions.store)), cast(Any, None), self.sessions_at_work)
+        self.made = asyncio.Semaphore(0)
+        self.begun: list[WaitingTurn] = []
+        self.instance = self.new_instance()
 
-    def prompt(self) -> asyncio.Task[None]:
-        return asyncio.create_task(self.answered())
+    @property
+    def live(self) -> LiveSession:
+        return self.sessions_at_work.get("ses_1")
 
-    async def answered(self) -> None:
-        await self.turns.start(self.id, self.instance).ended.wait()
+    @staticmethod
+    def new_instance() -> Any:
+        return SimpleNamespace(location=SimpleNamespace(directory="/w"), resources=SimpleNamespace(in_use=nullcontext))
 
-    async def next_turn(self) -> WaitingTurn:
-        await asyncio.wait_for(self.turns.made.acquire(), 5)
-        return self.turns.running[-1]
+    async def _run_turn(self, live: LiveSession, work: TurnWork) -> None:
+        self.begun.append(WaitingTurn(work, work.instance))
+        self.made.release()
+        await self.begun[-1].run()
+
+    def prompt(self) -> asyncio.Task[Any]:
+        return asyncio.create_task(self.start("ses_1", self.instance).ended.wait())
+
+    async def next_turn(self, *, may_settle: bool = True) -> WaitingTurn:
+        await asyncio.wait_for(self.made.acquire(), 60)
+        if may_settle:
+            self.begun[-1].may_settle.set()
+        return self.begun[-1]
+
+    async def lease(self) -> Any:
+        await self.sessions.store.barrier()
+        return await self.sessions.store.query(work_rows.lease_of, "ses_1")
+
+    async def accepted_elsewhere(self) -> None:
+        """A prompt, by another server."""
+        prompt = message_row(user("msg_2"), waits=True)
+        await self.sessions.store.write("ses_1", "/w", lambda tx: tx.put_message(prompt))
 
 
 @pytest.fixture
@@ -85,202 +91,56 @@ async def running(sessions: Sessions) -> AsyncIterator[Running]:
     await running.leases.close()
 
 
-async def test_a_prompt_starts_a_turn_and_returns_when_the_session_is_idle(running: Running) -> None:
-    prompt = running.prompt()
-    turn = await running.next_turn()
-    assert running.live.is_running(running.id) and not prompt.done()
-    assert running.live.of_directory("/w") == [running.id]
-    turn.may_end.set()
-    await prompt
-    assert not running.live.is_running(running.id)
-    assert running.sessions.announced[-1]["type"] == "session.idle"
-    await running.sessions.store.barrier()
-    assert (await running.sessions.store.query(work_rows.lease_of, running.id)).owner == ""
-
-
-async def test_a_prompt_that_comes_meanwhile_joins(running: Running) -> None:
+async def test_a_prompt_that_the_turn_did_not_see_gets_another_turn_with_the_instance_of_then(running: Running) -> None:
     first = running.prompt()
     turn = await running.next_turn()
-    second = running.prompt()
-    await asyncio.sleep(0)
-    assert turn.work.joined.is_set()
-    turn.work.joined.clear()  # as it reads the conversation again
-    turn.may_end.set()
-    await asyncio.gather(first, second)
-    assert len(running.turns.running) == 1
-
-
-async def test_a_prompt_that_the_turn_did_not_see_gets_another_turn(running: Running) -> None:
-    first = running.prompt()
-    turn = await running.next_turn()
+    began_with, running.instance = running.instance, running.new_instance()
     second = running.prompt()
     await asyncio.sleep(0)
     turn.may_end.set()
     again = await running.next_turn()
     assert again is not turn and not first.done() and not second.done()
-    again.may_end.set()
-    await asyncio.gather(first, second)
-
-
-async def test_a_turn_keeps_its_instance_and_the_next_one_has_that_of_the_prompt_that_joined(running: Running) -> None:
-    first = running.prompt()
-    turn = await running.next_turn()
-    began_with, running.instance = running.instance, bare_instance("/w")
-    second = running.prompt()
-    await asyncio.sleep(0)
-    turn.may_end.set()
-    again = await running.next_turn()
     assert turn.instance is began_with and again.instance is running.instance
     again.may_end.set()
     await asyncio.gather(first, second)
 
 
-async def test_a_prompt_that_comes_while_a_turn_is_ending_waits_and_starts_anew(running: Running) -> None:
-    first = running.prompt()
-    turn = await running.next_turn()
-    turn.may_end.set()
-    await first
-    second = running.prompt()
-    (await running.next_turn()).may_end.set()
-    await second
-    assert len(running.turns.running) == 2
-
-
-async def test_an_abort_returns_when_the_record_is_settled(running: Running) -> None:
+async def test_aborts_at_once_return_when_the_record_is_settled_and_do_not_cut_that_short(running: Running) -> None:
     prompt = running.prompt()
-    turn = await running.next_turn()
-    abort = asyncio.create_task(running.live.abort(running.id))
-    await asyncio.wait_for(turn.finishing.wait(), 5)
-    assert not abort.done() and running.live.is_running(running.id)
-    turn.may_finish.set()
-    await asyncio.gather(abort, prompt)
-    assert turn.finished and not running.live.is_running(running.id)
-
-
-async def test_a_turn_that_has_not_had_its_first_moment_can_be_aborted(running: Running) -> None:
-    running.turns.start(running.id, running.instance)
-    await asyncio.wait_for(running.live.abort(running.id), 5)
-    assert not running.live.is_running(running.id)
-
-
-async def test_aborts_at_once_do_not_cut_the_settling_short(running: Running) -> None:
-    prompt = running.prompt()
-    turn = await running.next_turn()
-    first = asyncio.create_task(running.live.abort(running.id))
-    await asyncio.wait_for(turn.finishing.wait(), 5)
-    second = asyncio.create_task(running.live.abort(running.id))
+    turn = await running.next_turn(may_settle=False)
+    aborts = [asyncio.create_task(running.sessions_at_work.abort("ses_1"))]
+    while not turn.is_aborted:
+        await asyncio.sleep(0)
+    aborts.append(asyncio.create_task(running.sessions_at_work.abort("ses_1")))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert not first.done() and not second.done() and running.live.is_running(running.id)
-    turn.may_finish.set()
-    await asyncio.gather(first, second, prompt)
-    assert turn.finished
-
-
-async def test_a_prompt_during_an_abort_gets_a_turn_of_its_own(running: Running) -> None:
-    first = running.prompt()
-    turn = await running.next_turn()
-    abort = asyncio.create_task(running.live.abort(running.id))
-    await asyncio.wait_for(turn.finishing.wait(), 5)
-    second = running.prompt()
-    turn.may_finish.set()
-    await asyncio.gather(first, abort)
-    (await running.next_turn()).may_end.set()
-    await second
-    assert len(running.turns.running) == 2
-
-
-async def test_an_abort_of_an_idle_session_is_over_at_once(running: Running) -> None:
-    await running.live.abort("ses_nope")
-
-
-async def test_a_caller_that_goes_away_does_not_stop_the_turn(running: Running) -> None:
-    prompt = running.prompt()
-    turn = await running.next_turn()
-    prompt.cancel()
-    await asyncio.wait({prompt})
-    assert running.live.is_running(running.id)
-    turn.may_end.set()
-    while running.live.is_running(running.id):
-        await asyncio.sleep(0)
-
-
-async def test_closing_aborts_everything(running: Running) -> None:
-    prompt = running.prompt()
-    turn = await running.next_turn()
-    turn.may_finish.set()
-    await running.live.close()
-    await prompt
-    assert turn.finished
-
-
-async def test_work_that_needs_the_session_alone_is_refused_while_a_turn_runs(running: Running) -> None:
-    prompt = running.prompt()
-    turn = await running.next_turn()
-
-    async def work() -> None:
-        raise AssertionError("must not run")
-
-    with pytest.raises(SessionBusy):
-        await running.turns.run_exclusively(running.id, "/w", WorkKind.SHELL, work)
-    turn.may_end.set()
-    await prompt
-
-
-async def test_a_prompt_waits_for_work_that_has_the_session_alone(running: Running) -> None:
-    may_end = asyncio.Event()
-
-    async def work() -> str:
-        await may_end.wait()
-        return "done"
-
-    alone = asyncio.create_task(running.turns.run_exclusively(running.id, "/w", WorkKind.SHELL, work))
-    await asyncio.sleep(0)
-    prompt = running.prompt()
-    await asyncio.sleep(0)
-    assert not running.turns.running
-    may_end.set()
-    assert await alone == "done"
-    (await running.next_turn()).may_end.set()
-    await prompt
+    assert not any(abort.done() for abort in aborts) and running.sessions_at_work.is_running("ses_1")
+    turn.may_settle.set()
+    await asyncio.gather(prompt, *aborts)
+    assert turn.is_settled and not running.sessions_at_work.is_running("ses_1")
 
 
 async def test_work_that_a_prompt_overtakes_is_refused_and_takes_nothing_of_its_turn(running: Running) -> None:
-    async def work() -> None:
+    async def must_not_run() -> None:
         raise AssertionError("must not run")
 
-    live = running.live.get(running.id)
+    live = running.live
     await live.messages.acquire()  # as a prompt does that is being stored
-    alone = asyncio.create_task(running.turns.run_exclusively(running.id, "/w", WorkKind.REVERT, work))
+    alone = asyncio.create_task(running.run_exclusively("ses_1", "/w", WorkKind.REVERT, must_not_run))
     await asyncio.sleep(0)
     prompt = running.prompt()
     turn = await running.next_turn()
     live.messages.release()
     with pytest.raises(SessionBusy):
         await alone
-    await running.sessions.store.barrier()
-    assert await running.sessions.store.query(work_rows.lease_of, running.id) is not None
-    assert running.live.is_running(running.id)
+    assert await running.lease() is not None and running.sessions_at_work.is_running("ses_1")
     turn.may_end.set()
     await prompt
-    assert not running.live.get(running.id).is_held
-
-
-async def test_an_abort_ends_the_turn_that_waits_too(running: Running) -> None:
-    first = running.prompt()
-    turn = await running.next_turn()
-    turn.may_finish.set()
-    abort = asyncio.create_task(running.live.abort(running.id))
-    await asyncio.wait_for(turn.finishing.wait(), 5)
-    second = running.prompt()
-    await asyncio.sleep(0)
-    again = asyncio.create_task(running.live.abort(running.id))
-    await asyncio.gather(first, second, abort, again)
-    assert len(running.turns.running) == 1 and not running.live.is_running(running.id)
+    assert not live.is_held
 
 
 async def test_a_turn_whose_session_is_deleted_before_it_begins_ends_without_a_word(running: Running) -> None:
-    live, deletion = running.live.get(running.id), SessionWork(kind=WorkKind.DELETE, directory="/w")
+    live, deletion = running.live, SessionWork(kind=WorkKind.DELETE, directory="/w")
     live.begin(deletion)
     prompt = running.prompt()
     await asyncio.sleep(0)
@@ -288,23 +148,8 @@ async def test_a_turn_whose_session_is_deleted_before_it_begins_ends_without_a_w
     live.discard()
     live.end(deletion)
     await prompt
-    assert running.turns.running == [] and len(running.sessions.announced) == announced
-    assert not running.live.is_running(running.id) and not running.live.get(running.id).is_held
-
-
-async def test_a_stale_generation_cannot_write(running: Running) -> None:
-    """Another server has taken the session over: what the first one still has to say is refused."""
-    prompt = running.prompt()
-    turn = await running.next_turn()
-    held = await running.sessions.store.query(work_rows.lease_of, running.id)
-    assert held is not None
-    await running.sessions.database.write(lambda connection: put_lease(connection, running.id, "another", held.generation + 1))
-    late = session().model_copy(update={"title": "too late"})
-    with pytest.raises(Exception, match="another server"):
-        await running.sessions.store.write(running.id, "/w", lambda tx: tx.update(late))
-    turn.may_end.set()
-    await prompt
-    assert (await running.sessions.store.session(running.id)).title != "too late"
+    assert running.begun == [] and len(running.sessions.announced) == announced
+    assert not running.sessions_at_work.is_running("ses_1") and not running.live.is_held
 
 
 # Other servers of the database.
@@ -312,45 +157,42 @@ async def test_a_stale_generation_cannot_write(running: Running) -> None:
 
 async def test_a_prompt_waits_for_the_run_of_another_server_and_has_its_answer(running: Running) -> None:
     other = Leases(running.sessions.database, running.sessions.storage.writer)
-    await other.acquire(running.id)
+    await other.acquire("ses_1")
     announced = len(running.sessions.announced)
     prompt = running.prompt()
     await asyncio.sleep(0.1)
-    assert running.turns.running == [] and not prompt.done()
-    other.release(running.id)
+    assert running.begun == [] and not prompt.done()
+    other.release("ses_1")
     await asyncio.wait_for(prompt, 60)
-    assert running.turns.running == [], "nothing is left to answer"
+    assert running.begun == [], "nothing is left to answer"
     assert len(running.sessions.announced) == announced
     await other.close()
 
 
 async def test_another_server_ends_a_run(running: Running) -> None:
     other = Leases(running.sessions.database, running.sessions.storage.writer)
-    running.live.watch()
+    running.sessions_at_work.watch()
     prompt = running.prompt()
     turn = await running.next_turn()
-    turn.may_finish.set()
-    await asyncio.wait_for(other.request_abort(running.id), 5)
+    await asyncio.wait_for(other.request_abort("ses_1"), 60)
     await asyncio.wait_for(prompt, 60)
-    assert turn.finished
-    await running.live.close()
+    assert turn.is_aborted
+    await running.sessions_at_work.close()
 
 
 async def test_a_server_that_the_database_has_not_heard_of_for_long_ends_its_runs_without_a_word(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running.live.watch()
+    running.sessions_at_work.watch()
     prompt = running.prompt()
-    turn = await running.next_turn()
-    turn.may_finish.set()
+    await running.next_turn()
     announced = len(running.sessions.announced)
     monkeypatch.setattr(running.leases, "heartbeat_age", lambda: 5.0)
     await asyncio.wait_for(prompt, 60)
     assert len(running.sessions.announced) == announced, "it is not idle: another server goes on"
-    held = await running.sessions.store.query(work_rows.lease_of, running.id)
-    assert held is not None and held.owner == running.leases.owner, "until it is stale"
-    assert await running.live.statuses("/w") == {running.id: Busy()}
-    await running.live.close()
+    assert (await running.lease()).owner == running.leases.owner, "until it is stale"
+    assert await running.sessions_at_work.statuses("/w") == {"ses_1": Busy()}
+    await running.sessions_at_work.close()
 
 
 async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
@@ -366,43 +208,41 @@ async def test_an_abort_whose_lease_the_database_refuses_is_stored_later(
     monkeypatch.setattr(running.leases, "acquire", refused)
     await running.prompt()
     async with asyncio.timeout(60):
-        while running.live.get(running.id).unstored_end:
+        while running.live.unstored_end:
             await asyncio.sleep(0.01)
-    assert await running.live.statuses("/w") == {}
-    await running.live.close()
+    assert await running.sessions_at_work.statuses("/w") == {}
+    await running.sessions_at_work.close()
 
 
 async def test_a_prompt_that_another_server_has_accepted_gets_a_turn_before_the_session_is_idle(running: Running) -> None:
     """One turn: what that leaves without an answer does not keep the session busy for ever."""
     first = running.prompt()
     turn = await running.next_turn()
-    await running.sessions.store.write(running.id, "/w", lambda tx: tx.put_message(message_row(user("msg_2"), waits=True)))
+    await running.accepted_elsewhere()
     turn.may_end.set()
     second = await running.next_turn()
     await first
-    assert running.live.is_running(running.id) and running.live.get(running.id).status
+    assert running.sessions_at_work.is_running("ses_1") and running.live.status
     assert "session.idle" not in [event["type"] for event in running.sessions.announced]
     second.may_end.set()
-    await running.live.get(running.id).idle()
-    assert running.sessions.announced[-1]["type"] == "session.idle" and len(running.turns.running) == 2
+    await running.live.idle()
+    assert running.sessions.announced[-1]["type"] == "session.idle" and len(running.begun) == 2
 
 
 async def test_a_prompt_that_another_server_has_accepted_is_left_to_it_when_this_one_stops(running: Running) -> None:
     """The run is ending, and is aborted before it is known that a prompt waits."""
     first = running.prompt()
     turn = await running.next_turn()
-    await running.sessions.store.write(running.id, "/w", lambda tx: tx.put_message(message_row(user("msg_2"), waits=True)))
-    stopping = asyncio.Event()
-    live = running.live.get(running.id)
-    set_idle = live.set_idle
+    await running.accepted_elsewhere()
+    stopping, set_idle = asyncio.Event(), running.live.set_idle
 
     def stop_meanwhile(*args: Any, **kwargs: Any) -> asyncio.Future[EndOfRun]:
         stopping.set()
         return set_idle(*args, **kwargs)
 
-    live.set_idle = stop_meanwhile  # type: ignore[method-assign]
+    running.live.set_idle = stop_meanwhile  # type: ignore[method-assign]
     turn.may_end.set()
     await stopping.wait()
-    await running.live.close()
+    await running.sessions_at_work.close()
     await first
-    assert len(running.turns.running) == 1 and not running.live.get(running.id).status
+    assert len(running.begun) == 1 and not running.live.status
