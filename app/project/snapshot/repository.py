@@ -266,7 +266,7 @@ class Repository:
         """Changes whenever the index is written, because git replaces the file."""
         try:
             found = (self.git_dir / "index").stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
