@@ -201,14 +201,14 @@ async def test_rules_speak_of_a_tool_by_its_id_and_it_may_ask_for_permission_its
     files.put("deploy", DEPLOY, folder="tool")
     rules = {"dice": "ask", "dice_words": "deny", "deploy_to": {"*": "deny", "test": "allow"}}
     async with opened(tmp_path, permission=rules) as app:
+        assert (await called(app, "deploy", place="test"))["output"] == "deployed"
+        assert "A permission rule forbids" in (await called(app, "deploy", place="live"))["error"]
         running = asyncio.create_task(called(app, "dice", sides=6))
         request = await pending(app)
         assert (request["permission"], request["patterns"]) == ("dice", ["*"])
         await reply(app, request, "reject")
         assert "rejected permission" in (await running)["error"]
         assert "dice_words" not in [tool.id for tool in requests(app)[0].tools]
-        assert (await called(app, "deploy", place="test"))["output"] == "deployed"
-        assert "A permission rule forbids" in (await called(app, "deploy", place="live"))["error"]
 
 
 WAIT = """
