@@ -18,14 +18,20 @@ from turns import (
     bash,
     call,
     configured,
+    infos,
     pending,
+    reply,
     requests,
     say,
+    states,
     statuses,
+    summarize,
     talking,
     texts,
-    tools,
     until,
+    until_done,
+    until_shown,
+    until_stored,
 )
 
 from app.record.repositories import work_rows
@@ -51,8 +57,7 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
     async with running_app(tmp_path, workspace=workspace, turns=turns) as dying:
         cut, asking = [(await dying.create_session())["id"] for _ in range(2)]
         await dying.prompt_async(cut, "Go")
-        while "shown" not in str(await dying.messages(cut)):
-            await asyncio.sleep(0.01)
+        await until_shown(dying, cut, "shown")
         await dying.prompt_async(asking, "Go")
         request = await pending(dying)
         await asyncio.to_thread(copy_database, dying.data_dir, copy)
@@ -61,12 +66,12 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         assert await statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
         let_leases_become_stale()
         await until(lambda: app.services.live.is_running(asking), "the takeover")
-        await until(lambda: not app.services.live.is_running(cut), "the end of the turn")
+        await until_done(app, cut)
         assert texts((await app.messages(cut))[-1]) == ["Anew."]
-        assert tools(await app.messages(cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
+        assert (await states(app, cut))[0]["error"] == "[Tool execution was interrupted]"
         assert await app.get("/permission") == [request]
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await until(lambda: not app.services.live.is_running(asking), "the end of the turn")
+        await reply(app, request)
+        await until_done(app, asking)
         for session in (cut, asking):
             assert_finished(await app.messages(session))
         assert texts((await app.messages(asking))[-1]) == ["Went on."]
@@ -87,9 +92,9 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
     let_leases_become_stale()
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Read.")]]) as app:
         await pending(app)
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
-        first, second = [str(part["state"]["output"]) for part in tools(await app.messages(session))]
+        await reply(app, request)
+        await until_done(app, session)
+        first, second = [state["output"] for state in await states(app, session)]
     assert "Tabs here." in first and "x = 1" in second and "Tabs here." not in second
 
 
@@ -101,21 +106,14 @@ async def cut_off(base: Path, turns: list[list[Step]], shown: str, *, child: boo
         if child:
             session = (await dying.post("/session", {"parentID": session}))["id"]
         await dying.prompt_async(session, "Go")
-        while shown not in str(await dying.messages(session)):
-            await asyncio.sleep(0.01)
+        await until_shown(dying, session, shown)
         await asyncio.to_thread(copy_database, dying.data_dir, left)
     let_leases_become_stale()
     return left, session
 
 
-def change_leases(data: Path, assignment: str) -> None:
-    with closing(sqlite3.connect(data / "opensession.db")) as database:
-        database.execute(f"UPDATE run_lease SET {assignment}")
-        database.commit()
-
-
 async def ended(app: RunningApp, session: str) -> list[Message]:
-    await until(lambda: not app.services.live.is_running(session), "the end of the turn")
+    await until_done(app, session)
     found = await app.messages(session)
     assert_finished(found)
     assert await statuses(app) == {}
@@ -126,23 +124,18 @@ LONG_TURN = [[bash("echo ran >> log.txt; echo sh''own; sleep 60")]]
 
 
 async def test_a_turn_goes_on_in_a_new_step_without_running_its_tool_again(tmp_path: Path) -> None:
+    """The files that the tool changed can be reverted."""
     left, session = await cut_off(tmp_path, LONG_TURN, "shown")
     async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.")]]) as app:
         prompt, interrupted, answer = await ended(app, session)
         (request,) = requests(app)
+        assert (app.directory / "log.txt").read_text().split() == ["ran"]
+        await app.post(f"/session/{session}/revert", {"messageID": prompt["info"]["id"]})
+        assert not (app.directory / "log.txt").exists()
     assert texts(answer) == ["Went on."] and answer["info"]["parentID"] == prompt["info"]["id"]
     assert interrupted["info"]["finish"] == "tool-calls" and "error" not in interrupted["info"]
     assert "step-finish" in [part["type"] for part in interrupted["parts"]]
     assert "[Tool execution was interrupted]" in str(request.messages)
-    assert (tmp_path / "workspace" / "log.txt").read_text().split() == ["ran"]
-
-
-async def test_the_files_that_an_interrupted_tool_changed_can_be_reverted(tmp_path: Path) -> None:
-    left, session = await cut_off(tmp_path, [[bash("echo new > made.txt; echo shown; sleep 60")]], "shown")
-    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.")]]) as app:
-        prompt, *_ = await ended(app, session)
-        await app.post(f"/session/{session}/revert", {"messageID": prompt["info"]["id"]})
-        assert not (tmp_path / "workspace" / "made.txt").exists()
 
 
 async def test_half_a_text_stays_and_the_model_is_asked_again(tmp_path: Path) -> None:
@@ -166,11 +159,10 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
     left = tmp_path / "left"
     async with running_app(tmp_path, turns=[[say("Hello.")], [say("Half a summary of it.", chunks=10, delay=0.5)]]) as dying:
         session = (await dying.create_session())["id"]
-        answer = (await dying.prompt(session, "Hi"))["info"]
-        model = {name: answer[name] for name in ("providerID", "modelID")}
-        summing = asyncio.create_task(dying.post(f"/session/{session}/summarize", model))
-        while "Half" not in str(await dying.messages(session)):
-            await asyncio.sleep(0.01)
+        await dying.prompt(session, "Hi")
+        model = infos(await dying.messages(session))[0]["model"]
+        summing = asyncio.create_task(summarize(dying, session, **model))
+        await until_shown(dying, session, "Half")
         await asyncio.to_thread(copy_database, dying.data_dir, left)
         summing.cancel()
     let_leases_become_stale()
@@ -183,16 +175,13 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("leases", "settings"),
-    [
-        ("takeovers = 2", {}),
-        ("heartbeat = heartbeat - 600000", {}),
-        ("takeovers = 0", {"interrupted": "settle"}),
-    ],
+    [("takeovers = 2", {}), ("heartbeat = heartbeat - 600000", {}), ("takeovers = 0", {"interrupted": "settle"})],
     ids=["the third time", "after ten minutes", "by the setting"],
 )
 async def test_a_turn_that_does_not_go_on_ends_with_an_error(tmp_path: Path, leases: str, settings: dict[str, Any]) -> None:
     left, session = await cut_off(tmp_path, LONG_TURN, "shown")
-    change_leases(left, leases)
+    with closing(sqlite3.connect(left / "opensession.db")) as database, database:
+        database.execute(f"UPDATE run_lease SET {leases}")
     async with running_app(tmp_path, data_dir=left, turns=[[say("Anew.")]], **settings) as app:
         _, interrupted = await ended(app, session)
         assert interrupted["info"]["error"]["name"] == "UnknownError"
@@ -220,11 +209,9 @@ async def test_a_subagent_s_turn_ends_because_nobody_waits_for_it(tmp_path: Path
 async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_path: Path) -> None:
     async with talking(tmp_path, turns=[[say("Begun.")]]) as (app, session):
         await app.prompt(session, "Hi", noReply=True)
-        with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database:
+        with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database, database:
             database.execute("UPDATE message SET open = 1")
-            database.commit()
-        while len(await app.messages(session)) < 2:
-            await asyncio.sleep(0.05)
+        await until_stored(app, session, 2)
         assert texts((await ended(app, session))[-1]) == ["Begun."]
 
 
@@ -238,6 +225,6 @@ async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path:
     configured(tmp_path, {"permission": {"bash": "allow"}})
     let_leases_become_stale()
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Went on.")]]) as app:
-        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
+        await until_done(app, session)
         assert texts((await app.messages(session))[-1]) == ["Went on."]
         assert await app.get("/permission") == []

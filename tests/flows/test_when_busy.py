@@ -302,7 +302,7 @@ async def test_a_damaged_row_of_the_queue_holds_up_none_behind_it(tmp_path: Path
 
 async def test_a_turn_ends_at_its_deadline_with_its_tools_ended_and_the_error_stored(tmp_path: Path) -> None:
     async with talking(tmp_path, turns=[[say("I run it."), bash("sleep 60")], [say("Next.")]], title="T") as (app, session):
-        answer = await app.prompt(session, "one", deadlineSeconds=1)
+        answer = await app.prompt(session, "one", deadlineSeconds=2)
         error = answer["info"]["error"]
         assert error["name"] == "MessageAbortedError" and "deadline" in error["data"]["message"]
         assert [state["status"] for state in await states(app, session)] == ["error"]
