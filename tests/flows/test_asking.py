@@ -5,26 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from turns import (
-    all_pending,
-    assert_finished,
-    bash,
-    call,
-    configured,
-    parts,
-    pending,
-    reply,
-    requests,
-    say,
-    states,
-    statuses,
-    talking,
-    texts,
-    tools,
-    until,
-    until_done,
-    write,
-)
+import turns
+from turns import all_pending, bash, call, pending, reply, requests, say, states, statuses, talking, texts, tools
 
 ASK = {"permission": {"bash": "ask"}}
 QUESTION = {
@@ -35,8 +17,8 @@ QUESTION = {
 
 
 async def test_once_lets_this_call_through_and_asks_again_for_the_next(tmp_path: Path) -> None:
-    turns = [[bash("echo one", "c1")], [bash("echo two", "c2")], [say()]]
-    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+    steps = [[bash("echo one", "c1")], [bash("echo two", "c2")], [say()]]
+    async with talking(tmp_path, config=ASK, turns=steps) as (app, session):
         async with app.events() as events:
             await app.prompt_async(session, "Go")
             asked = (await events.until("permission.asked")).properties
@@ -54,7 +36,7 @@ async def test_once_lets_this_call_through_and_asks_again_for_the_next(tmp_path:
 
 
 async def test_always_holds_for_the_project_also_after_a_restart(tmp_path: Path) -> None:
-    workspace = configured(tmp_path, ASK)
+    workspace = turns.configured(tmp_path, ASK)
     async with talking(tmp_path, workspace=workspace, turns=[[bash("echo one")], [bash("echo two")], [say()]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         await reply(app, await pending(app), "always")
@@ -70,20 +52,20 @@ async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(f"in {name}\n")
     asks = {"permission": {"external_directory": "ask"}}
-    turns = [[bash(f"ls {tmp_path}/notes")], [bash(f"ls {tmp_path}/notes; cat {tmp_path}/notes/file")]]
-    turns += [[bash(f"cat {tmp_path}/notebooks/file")], [say()]]
-    async with talking(tmp_path, config=asks, turns=turns, sandbox="off") as (app, session):
+    steps = [[bash(f"ls {tmp_path}/notes")], [bash(f"ls {tmp_path}/notes; cat {tmp_path}/notes/file")]]
+    steps += [[bash(f"cat {tmp_path}/notebooks/file")], [say()]]
+    async with talking(tmp_path, config=asks, turns=steps, sandbox="off") as (app, session):
         await app.prompt_async(session, "Go")
         await reply(app, await pending(app), "always")
         await reply(app, await pending(app), "reject")
-        await until_done(app, session)
+        await turns.until_done(app, session)
         _, again, beside = await states(app, session)
     assert "in notes" in again["output"] and beside["status"] == "error"
 
 
 async def test_always_lets_through_what_waits_for_the_same(tmp_path: Path) -> None:
-    turns = [[bash("echo one", "c1"), bash("echo two", "c2"), bash("ls", "c3")], [say()]]
-    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+    steps = [[bash("echo one", "c1"), bash("echo two", "c2"), bash("ls", "c3")], [say()]]
+    async with talking(tmp_path, config=ASK, turns=steps) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         waiting = {request["tool"]["callID"]: request for request in await all_pending(app, 3)}
         await reply(app, waiting["c1"], "always")
@@ -95,8 +77,8 @@ async def test_always_lets_through_what_waits_for_the_same(tmp_path: Path) -> No
 
 
 async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: Path) -> None:
-    turns = [[bash("echo one", "c1"), bash("echo two", "c2"), call("read", "c3", filePath="a.txt")], [say("not asked for")]]
-    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+    steps = [[bash("echo one", "c1"), bash("echo two", "c2"), call("read", "c3", filePath="a.txt")], [say("not asked for")]]
+    async with talking(tmp_path, config=ASK, turns=steps) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         first, _ = await all_pending(app, 2)
         await reply(app, first, "reject")
@@ -107,8 +89,8 @@ async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: P
     assert answer["info"]["finish"] == "tool-calls" and "error" not in answer["info"]
     assert [tool["state"]["status"] for tool in tools(answer)] == ["error", "error", "completed"]
     assert "rejected permission" in tools(answer)[0]["state"]["error"]
-    assert parts(answer, "step-finish") and len(messages) == 2
-    assert_finished(messages)
+    assert turns.parts(answer, "step-finish") and len(messages) == 2
+    turns.assert_finished(messages)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +115,12 @@ async def test_what_a_rule_denies_is_not_asked_and_a_denied_tool_not_offered(tmp
         assert texts(await app.prompt(session, "Go")) == ["Done."]
         assert "forbids" in (await states(app, session))[0]["error"] and (app.directory / "a.txt").exists()
         offered = {tool.id for tool in requests(app)[0].tools}
-    assert not offered & {"edit", "write", "multiedit"} and {"bash", "read", "webfetch"} <= offered
+    assert not offered & {"edit", "write", "multiedit"} and {"bash", "read"} <= offered
 
 
 async def test_an_edit_is_shown_before_it_is_made(tmp_path: Path) -> None:
     async with talking(tmp_path, config={"permission": {"edit": "ask"}}) as (app, session):
-        app.provider.add([write(app.directory / "b.txt", "new\n")], [say()])
+        app.provider.add([turns.write(app.directory / "b.txt", "new\n")], [say()])
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         request = await pending(app)
         assert request["permission"] == "edit" and request["patterns"] == ["b.txt"] and "+new" in request["metadata"]["diff"]
@@ -187,7 +169,7 @@ async def test_an_abort_withdraws_what_was_asked(tmp_path: Path, kind: str, step
             answer = await prompt
             await events.until("permission.replied" if kind == "permission" else "question.rejected")
         assert answer["info"]["error"]["name"] == "MessageAbortedError"
-        assert_finished(await app.messages(session))
+        turns.assert_finished(await app.messages(session))
         assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
@@ -197,16 +179,16 @@ async def test_deleting_a_session_withdraws_what_it_asked(tmp_path: Path) -> Non
         await pending(app)
         assert await app.call("DELETE", f"/session/{session}") is True
         assert await app.get("/permission") == [] and await statuses(app) == {}
-        await until_done(app, session)
+        await turns.until_done(app, session)
         await app.call("GET", f"/session/{session}", expect=404)
 
 
 async def test_rules_set_while_a_turn_runs_hold_from_its_next_step_on(tmp_path: Path) -> None:
     changed = asyncio.Event()
-    turns = [[{"wait": changed}, bash("echo one")], [bash("echo two")], [say()]]
-    async with talking(tmp_path, turns=turns, title="T") as (app, session):
+    steps = [[{"wait": changed}, bash("echo one")], [bash("echo two")], [say()]]
+    async with talking(tmp_path, turns=steps, title="T") as (app, session):
         answering = asyncio.create_task(app.prompt(session, "Go"))
-        await until(lambda: requests(app))
+        await turns.until(lambda: requests(app))
         rules = [{"permission": "bash", "pattern": "echo *", "action": "deny"}]
         await app.call("PATCH", f"/session/{session}", {"permission": rules})
         changed.set()

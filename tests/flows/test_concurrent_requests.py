@@ -12,25 +12,11 @@ from typing import Any
 
 import httpx2
 import pytest
+import turns
 from every_route import WRITING, every_route
 from git_files import files
 from running_app import RunningApp, running_app, text_part
-from turns import (
-    ALLOW,
-    assert_finished,
-    bash,
-    play,
-    requests,
-    revert,
-    say,
-    statuses,
-    task,
-    texts,
-    types,
-    unrevert,
-    until,
-    until_done,
-)
+from turns import ALLOW, assert_finished, bash, play, requests, revert, say, statuses, texts, unrevert, until, until_done
 
 from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
@@ -276,7 +262,7 @@ async def test_summaries_and_prompts_at_once_never_meet(app: RunningApp, session
         messages = await app.messages(session)
         assert_finished(messages)
         answered = {message["info"].get("parentID") for message in messages}
-        assert all(message["info"]["id"] in answered for message in messages if "compaction" in types(message))
+        assert all(message["info"]["id"] in answered for message in messages if "compaction" in turns.types(message))
 
 
 async def test_an_abort_ends_the_prompt_that_waits_for_a_shell_line_too(app: RunningApp, session: str) -> None:
@@ -396,7 +382,7 @@ async def test_a_deletion_catches_the_sessions_that_its_turn_creates(tmp_path: P
 def give_out_tasks(request: ModelRequest) -> ScriptedTurn:
     last = request.messages[-1].content[0]
     first = isinstance(last, TextBlock) and "Give out" in last.text
-    return parse_turn([task("look"), task("look again")] if first else [bash("sleep 0.05")])
+    return parse_turn([turns.task("look"), turns.task("look again")] if first else [bash("sleep 0.05")])
 
 
 async def test_a_child_comes_before_or_after_the_deletion_of_its_parent(app: RunningApp) -> None:

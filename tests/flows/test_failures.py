@@ -9,24 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turns
 from refused_commits import RefusedCommits, refused_commits
 from running_app import RunningApp, running_app
-from turns import (
-    assert_finished,
-    bash,
-    call,
-    configured,
-    priced,
-    requests,
-    say,
-    states,
-    statuses,
-    talking,
-    texts,
-    titled,
-    types,
-    until_done,
-)
+from turns import assert_finished, bash, call, configured, priced, requests, say, states, statuses, talking, texts, types
 
 from app.providers import base
 from app.providers.base import ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart
@@ -65,10 +51,10 @@ async def prompted(app: RunningApp) -> tuple[dict[str, Any], list[dict[str, Any]
     return answer, messages
 
 
-async def answer_to(base: Path, *turns: list[Any], config: dict[str, Any] | None = None, **options: Any) -> tuple[Any, Any, int]:
+async def answer_to(base: Path, *steps: list[Any], config: dict[str, Any] | None = None, **options: Any) -> tuple[Any, Any, int]:
     """The answer of these turns, all messages, and how often the model was asked."""
     workspace = None if config is None else configured(base, config)
-    async with running_app(base, turns=turns, workspace=workspace, **options) as app:
+    async with running_app(base, turns=steps, workspace=workspace, **options) as app:
         return *await prompted(app), len(requests(app))
 
 
@@ -100,7 +86,7 @@ async def test_an_error_that_will_come_again_is_stored(tmp_path: Path, status: i
         session = answer["info"]["sessionID"]
         assert texts(await app.prompt(session, "Again")) == ["Better."]
         assert [turn.role for turn in requests(app)[-1].messages] == ["user", "user"], "a failed answer is not sent"
-        assert (await titled(app, session))["title"] == TITLE, "from the second prompt"
+        assert (await turns.titled(app, session))["title"] == TITLE, "from the second prompt"
     told = {"responseHeaders": {"x-id": "1"}, "responseBody": '{"why":"so"}'}
     error = {"name": "APIError", "data": {"message": message, "statusCode": status, "isRetryable": False, **told}}
     assert answer["info"]["error"] == error and errors == [{"sessionID": session, "error": error}]
@@ -231,9 +217,9 @@ NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 @pytest.mark.parametrize("row", ['"status":"running"', '"status":"pending"'])
 async def test_a_call_that_cannot_be_stored_is_not_run(tmp_path: Path, row: str) -> None:
-    turns = [[bash("echo x >> log")], [say("Not asked for.")], [say("Again.")]]
+    steps = [[bash("echo x >> log")], [say("Not asked for.")], [say("Again.")]]
     with refused_commits() as commits:
-        async with running_app(tmp_path, turns=turns) as app:
+        async with running_app(tmp_path, turns=steps) as app:
             commits.starts_with = row
             message = await stored_after_refusals(app, commits)
             assert not (app.directory / "log").exists() and len(requests(app)) == 1
@@ -318,8 +304,8 @@ async def stored_after_refusals(app: RunningApp, commits: RefusedCommits) -> dic
 
 async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_more(tmp_path: Path) -> None:
     taken_over = asyncio.Event()
-    turns = [[say("Begun."), {"wait": taken_over}, bash("echo x >> log")]]
-    async with talking(tmp_path, turns=turns, title="Named") as (app, session):
+    steps = [[say("Begun."), {"wait": taken_over}, bash("echo x >> log")]]
+    async with talking(tmp_path, turns=steps, title="Named") as (app, session):
         async with app.events() as events:
             await app.prompt_async(session, "Hi")
             await events.until(lambda event: "'text': 'Begun.'" in str(event.data))
@@ -329,7 +315,7 @@ async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_mo
             taken = connection.execute("UPDATE run_lease SET owner = 'other', generation = generation + 1")
             assert taken.rowcount == 1
         taken_over.set()
-        await until_done(app, session)
+        await turns.until_done(app, session)
         answer = (await app.messages(session))[-1]
         assert "error" not in answer["info"] and "completed" not in answer["info"]["time"], "the other server answers"
         assert not (app.directory / "log").exists() and not app.services.live.get(session).unstored_end

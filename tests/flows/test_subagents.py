@@ -4,25 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import turns
 from running_app import RunningApp
-from turns import (
-    assert_finished,
-    bash,
-    call,
-    parts,
-    pending,
-    reply,
-    requests,
-    say,
-    states,
-    statuses,
-    talking,
-    task,
-    texts,
-    titled,
-    tools,
-    until,
-)
+from turns import assert_finished, bash, call, parts, requests, say, states, statuses, talking, task, texts, tools, until
 
 from app.permissions.rules import evaluate
 from app.schema.permission import Rule
@@ -38,8 +22,8 @@ def action(session: dict[str, Any], permission: str, pattern: str = "*") -> str:
 
 
 async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
-    turns = [[task("Count the files")], [bash("ls | wc -l")], [say("Just one.")], [say("There is one.")]]
-    async with talking(tmp_path, turns=turns) as (app, session):
+    steps = [[task("Count the files")], [bash("ls | wc -l")], [say("Just one.")], [say("There is one.")]]
+    async with talking(tmp_path, turns=steps) as (app, session):
         answer = await app.prompt(session, "How many files?")
         (child,) = await children(app, session)
         _, step, _ = await app.messages(session)
@@ -71,7 +55,7 @@ async def test_a_call_that_runs_names_its_task_and_session(tmp_path: Path) -> No
         await app.prompt(session, "go")
         await events.until("session.idle")
         (child,) = await children(app, session)
-        await titled(app, session)
+        await turns.titled(app, session)
         assert len([request for request in app.provider.requests if "title" in request.model.id]) == 1, "none for the task's"
     calls = [event.properties["part"] for event in events.seen if event.properties.get("part", {}).get("tool") == "task"]
     shown = [part["state"] for part in calls if part["state"]["status"] == "running" and "metadata" in part["state"]]
@@ -97,14 +81,14 @@ async def test_a_task_may_do_no_more_than_its_parent_and_has_no_tool_that_is_kep
 
 async def test_what_a_task_asks_carries_its_own_session(tmp_path: Path) -> None:
     config = {"permission": {"bash": "ask"}}
-    turns = [[task()], [bash("echo hi")], [say("In.")], [say("Out.")]]
-    async with talking(tmp_path, config=config, turns=turns) as (app, session):
+    steps = [[task()], [bash("echo hi")], [say("In.")], [say("Out.")]]
+    async with talking(tmp_path, config=config, turns=steps) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
-        request = await pending(app)
+        request = await turns.pending(app)
         (child,) = await children(app, session)
         assert request["sessionID"] == child["id"]
         assert set(await statuses(app)) == {session, child["id"]}
-        await reply(app, request)
+        await turns.reply(app, request)
         assert texts(await prompt) == ["Out."]
 
 

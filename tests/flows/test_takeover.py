@@ -9,30 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turns
 from copied_database import copy_database
 from running_app import RunningApp, running_app
-from turns import (
-    Message,
-    Step,
-    assert_finished,
-    bash,
-    call,
-    configured,
-    infos,
-    pending,
-    reply,
-    requests,
-    say,
-    states,
-    statuses,
-    summarize,
-    talking,
-    texts,
-    until,
-    until_done,
-    until_shown,
-    until_stored,
-)
+from turns import assert_finished, bash, call, configured, pending, reply, requests, say, texts, until_done, until_shown
 
 from app.record.repositories import work_rows
 from app.sessions.lease import DEAD_AFTER_MS
@@ -52,9 +32,9 @@ def let_leases_become_stale() -> None:
 
 
 async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: Path) -> None:
-    turns = [[bash("echo shown; sleep 60")], [bash("make asked", "c1")]]
+    steps = [[bash("echo shown; sleep 60")], [bash("make asked", "c1")]]
     workspace, copy = configured(tmp_path, ASK), tmp_path / "copy"
-    async with running_app(tmp_path, workspace=workspace, turns=turns) as dying:
+    async with running_app(tmp_path, workspace=workspace, turns=steps) as dying:
         cut, asking = [(await dying.create_session())["id"] for _ in range(2)]
         await dying.prompt_async(cut, "Go")
         await until_shown(dying, cut, "shown")
@@ -63,12 +43,12 @@ async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: 
         await asyncio.to_thread(copy_database, dying.data_dir, copy)
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Anew.")], [say("Went on.")]]) as app:
         assert "error" not in (await app.messages(cut))[-1]["info"]
-        assert await statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
+        assert await turns.statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
         let_leases_become_stale()
-        await until(lambda: app.services.live.is_running(asking), "the takeover")
+        await turns.until(lambda: app.services.live.is_running(asking), "the takeover")
         await until_done(app, cut)
         assert texts((await app.messages(cut))[-1]) == ["Anew."]
-        assert (await states(app, cut))[0]["error"] == "[Tool execution was interrupted]"
+        assert (await turns.states(app, cut))[0]["error"] == "[Tool execution was interrupted]"
         assert await app.get("/permission") == [request]
         await reply(app, request)
         await until_done(app, asking)
@@ -83,8 +63,8 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
     (workspace / "lib" / "AGENTS.md").write_text("Tabs here.")
     for name in ("plain.py", "asked.py"):
         (workspace / "lib" / name).write_text("x = 1\n")
-    turns = [[call("read", filePath="lib/plain.py")], [call("read", filePath="lib/asked.py")]]
-    async with running_app(tmp_path, workspace=workspace, turns=turns) as dying:
+    steps = [[call("read", filePath="lib/plain.py")], [call("read", filePath="lib/asked.py")]]
+    async with running_app(tmp_path, workspace=workspace, turns=steps) as dying:
         session = (await dying.create_session())["id"]
         await dying.prompt_async(session, "Go")
         request = await pending(dying)
@@ -94,14 +74,14 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
         await pending(app)
         await reply(app, request)
         await until_done(app, session)
-        first, second = [state["output"] for state in await states(app, session)]
+        first, second = [state["output"] for state in await turns.states(app, session)]
     assert "Tabs here." in first and "x = 1" in second and "Tabs here." not in second
 
 
-async def cut_off(base: Path, turns: list[list[Step]], shown: str, *, child: bool = False) -> tuple[Path, str]:
+async def cut_off(base: Path, steps: list[list[turns.Step]], shown: str, *, child: bool = False) -> tuple[Path, str]:
     """A session whose server dies when the model's answer shows `shown`, and the data directory that is left."""
     left = base / "left"
-    async with running_app(base, turns=turns) as dying:
+    async with running_app(base, turns=steps) as dying:
         session = (await dying.create_session())["id"]
         if child:
             session = (await dying.post("/session", {"parentID": session}))["id"]
@@ -112,11 +92,11 @@ async def cut_off(base: Path, turns: list[list[Step]], shown: str, *, child: boo
     return left, session
 
 
-async def ended(app: RunningApp, session: str) -> list[Message]:
+async def ended(app: RunningApp, session: str) -> list[turns.Message]:
     await until_done(app, session)
     found = await app.messages(session)
     assert_finished(found)
-    assert await statuses(app) == {}
+    assert await turns.statuses(app) == {}
     return found
 
 
@@ -160,8 +140,8 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
     async with running_app(tmp_path, turns=[[say("Hello.")], [say("Half a summary of it.", chunks=10, delay=0.5)]]) as dying:
         session = (await dying.create_session())["id"]
         await dying.prompt(session, "Hi")
-        model = infos(await dying.messages(session))[0]["model"]
-        summing = asyncio.create_task(summarize(dying, session, **model))
+        model = turns.infos(await dying.messages(session))[0]["model"]
+        summing = asyncio.create_task(turns.summarize(dying, session, **model))
         await until_shown(dying, session, "Half")
         await asyncio.to_thread(copy_database, dying.data_dir, left)
         summing.cancel()
@@ -207,11 +187,11 @@ async def test_a_subagent_s_turn_ends_because_nobody_waits_for_it(tmp_path: Path
 
 
 async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[say("Begun.")]]) as (app, session):
+    async with turns.talking(tmp_path, turns=[[say("Begun.")]]) as (app, session):
         await app.prompt(session, "Hi", noReply=True)
         with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database, database:
             database.execute("UPDATE message SET open = 1")
-        await until_stored(app, session, 2)
+        await turns.until_stored(app, session, 2)
         assert texts((await ended(app, session))[-1]) == ["Begun."]
 
 

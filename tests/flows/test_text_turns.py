@@ -6,23 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import turns
 from running_app import running_app
-from turns import (
-    BIG,
-    configured,
-    infos,
-    parts,
-    priced,
-    requests,
-    say,
-    statuses,
-    talking,
-    texts,
-    title_requests,
-    titled,
-    types,
-    until,
-)
+from turns import BIG, configured, infos, parts, priced, requests, say, statuses, talking, texts, title_requests, titled
 
 from app.providers.base import ModelRequest, ReasoningBlock, ReasoningEnd, StreamEvent, TextBlock
 from app.providers.scripted import TITLE, Say, ScriptedProvider
@@ -86,7 +72,7 @@ async def test_reasoning_goes_back_to_the_model_that_thought_it(tmp_path: Path) 
         await app.prompt(session, "second")
         await app.prompt(session, "third", model={"providerID": "acme", "modelID": "other"})
         _, same, other = requests(app)
-    assert types(answer) == ["step-start", "reasoning", "text", "step-finish"]
+    assert turns.types(answer) == ["step-start", "reasoning", "text", "step-finish"]
     thought = parts(answer, "reasoning")[0]
     assert thought["metadata"] == {"acme": {"signature": "s"}} and thought["time"]["end"]
     assert same.messages[1].content == (ReasoningBlock("Hm.", {"acme": {"signature": "s"}}), TextBlock("One."))
@@ -136,7 +122,7 @@ async def test_one_small_request_titles_the_session_and_its_first_prompt_while_i
     gate = asyncio.Event()
     async with talking(tmp_path, turns=[[say("Well"), {"wait": gate}], [say()]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        await until(lambda: title_requests(app), "the title's request")
+        await turns.until(lambda: title_requests(app), "the title's request")
         assert (await titled(app, session))["title"] == TITLE and not prompt.done()
         gate.set()
         await prompt
@@ -178,8 +164,8 @@ async def test_everything_is_read_back_after_a_restart(tmp_path: Path) -> None:
 
 async def test_two_sessions_of_a_project_work_at_once(tmp_path: Path) -> None:
     gates = [asyncio.Event(), asyncio.Event()]
-    turns = [[say("a"), {"wait": gates[0]}], [say("b"), {"wait": gates[1]}]]
-    async with running_app(tmp_path, turns=turns) as app:
+    steps = [[say("a"), {"wait": gates[0]}], [say("b"), {"wait": gates[1]}]]
+    async with running_app(tmp_path, turns=steps) as app:
         one, two = await app.create_session(), await app.create_session()
         async with app.events() as events:
             await app.prompt_async(one["id"], "Hi")
