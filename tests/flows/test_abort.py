@@ -81,7 +81,7 @@ async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
 
         async def waits() -> bool:
-            return (await statuses(app)).get(session, {}).get("type") == "retry"
+            return bool((await statuses(app)).get(session, {}).get("type") == "retry")
 
         await until(waits, "the wait for another try")
         await aborted(app, session, prompt)

@@ -111,10 +111,8 @@ async def test_a_summary_that_failed_leaves_the_session_as_it_was(
         await events.until("session.idle")
         assert "session.compacted" not in events.types
         assert "session.error" in events.types
-    summary = (await app.messages(session))[-1]
-    assert summary["info"]["summary"] is True
-    assert "error" in summary["info"]
-    assert not (app.directory / "ran").exists()
+    summary = (await app.messages(session))[-1]["info"]
+    assert summary["summary"] is True and "error" in summary and not (app.directory / "ran").exists()
     assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
     assert "Paris." in str(requests(app)[-1].messages)
     await summarize(app, session)
@@ -186,11 +184,9 @@ async def test_a_full_window_is_compacted_and_the_turn_goes_on(app: RunningApp, 
     assert (summary["info"]["summary"], summary["info"]["finish"]) == (True, "stop")
     assert types(summary) == ["step-start", "text", "step-finish"]
     (text,) = continuation["parts"]
-    assert (text["type"], text["synthetic"]) == ("text", True)
-    assert text["time"]["end"] >= text["time"]["start"]
+    assert (text["type"], text["synthetic"]) == ("text", True) and text["time"]["end"] >= text["time"]["start"]
     assert continuation["info"]["agent"] == "build"
-    assert last == answer
-    assert last["info"]["parentID"] == continuation["info"]["id"]
+    assert last == answer and last["info"]["parentID"] == continuation["info"]["id"]
     assert [line.split(":")[0] for line in request_texts(requests(app)[-1])] == ["user", "assistant", "user"]
     assert "Do something long" not in str(requests(app)[-1].messages)
 
@@ -205,13 +201,10 @@ async def test_an_answer_that_just_fits_is_not_compacted(app: RunningApp, sessio
     assert len(await app.messages(session)) == 10
 
 
-@pytest.mark.parametrize(("setting", "flag"), [({"auto": False}, ""), ({"auto": True}, "1")], ids=["by configuration", "by flag"])
-async def test_compaction_may_be_switched_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, bool], flag: str
-) -> None:
+@pytest.mark.parametrize(("auto", "flag"), [(False, ""), (True, "1")], ids=["by configuration", "by flag"])
+async def test_compaction_may_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auto: bool, flag: str) -> None:
     monkeypatch.setenv("OPENCODE_DISABLE_AUTOCOMPACT", flag)
-    config = {**priced(**WINDOW), "compaction": setting}
-    async with talking(tmp_path, config=config) as (app, session):
+    async with talking(tmp_path, config={**priced(**WINDOW), "compaction": {"auto": auto}}) as (app, session):
         app.provider.add([say("Full."), FULL], [say("Fuller."), FULL])
         await app.prompt(session, "One")
         await app.prompt(session, "Two")
@@ -238,7 +231,6 @@ def _full(request: ModelRequest) -> ScriptedTurn:
 async def test_an_automatic_summary_that_failed_ends_the_turn_with_its_error(app: RunningApp, session: str) -> None:
     app.provider.add([bash("echo hi"), FULL], [{"status": 400, "message": "no"}], [say("A summary.")], [say("Goes on.")])
     answer = await app.prompt(session, "Do something long")
-    assert answer["info"]["summary"] is True
-    assert answer["info"]["error"]["name"] == "APIError"
+    assert answer["info"]["summary"] is True and answer["info"]["error"]["name"] == "APIError"
     assert await app.get("/session/status") == {}
     assert texts(await app.prompt(session, "Try again")) == ["Goes on."]

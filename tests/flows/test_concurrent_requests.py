@@ -206,11 +206,11 @@ async def test_a_fork_and_a_prompt_wait_for_a_revert_and_the_prompt_makes_final_
     assert (app.directory / "a.txt").read_text() == ("two\n" if is_kept else "hello\nworld\n")
 
 
-async def until_it_waits(app: RunningApp, session: str, request: asyncio.Task[Any]) -> None:
+async def until_it_waits(app: RunningApp, session: str, request: asyncio.Task[Any] | None = None) -> None:
     """As nothing tells, until another client's reads have been answered many times."""
     for _ in range(30):
         await app.messages(session)
-    assert not request.done()
+    assert request is None or not request.done()
 
 
 async def test_edits_at_once_queue(app: RunningApp, session: str) -> None:
@@ -281,6 +281,8 @@ async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp
     async with app.events() as events:
         async with shell(app, session):
             await app.prompt_async(session, "Go on")
+            await until_it_waits(app, session)
+            assert requests(app) == []
         await events.until("session.idle")
         await until_done(app, session)
     assert events.types.count("session.idle") == 1

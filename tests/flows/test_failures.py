@@ -215,18 +215,22 @@ async def test_odd_ends_are_answers_or_stored_errors(
 NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 
-@pytest.mark.parametrize("row", ['"status":"running"', '"status":"pending"'])
-async def test_a_call_that_cannot_be_stored_is_not_run(tmp_path: Path, row: str) -> None:
-    steps = [[bash("echo x >> log")], [say("Not asked for.")], [say("Again.")]]
+@pytest.mark.parametrize(
+    ("row", "asked"),
+    [('"status":"running"', 1), ('"status":"pending"', 1), ("'role': 'assistant'", 0)],
+    ids=["a call is not run", "a call that is written is not run", "the model is not asked"],
+)
+async def test_what_cannot_be_stored_is_not_begun(tmp_path: Path, row: str, asked: int) -> None:
+    steps = [[bash("echo x >> log")], [say("Said.")], [say("Again.")]]
     with refused_commits() as commits:
-        async with running_app(tmp_path, turns=steps) as app:
+        async with running_app(tmp_path, turns=steps[1 - asked :]) as app:
             commits.starts_with = row
             message = await stored_after_refusals(app, commits)
-            assert not (app.directory / "log").exists() and len(requests(app)) == 1
-            assert message["info"]["error"]["data"]["message"] == NOT_STORED
             session = message["info"]["sessionID"]
+            assert not (app.directory / "log").exists() and len(requests(app)) == asked
+            assert message["info"]["error"]["data"]["message"] == NOT_STORED
             assert "completed" not in [state["status"] for state in await states(app, session)]
-            assert texts(await app.prompt(session, "Go on")) == ["Not asked for."]
+            assert texts(await app.prompt(session, "Go on")) == ["Said."]
 
 
 @pytest.mark.parametrize("count", range(1, 9))
@@ -248,15 +252,6 @@ async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count
                 messages = await app.messages(session)
             assert [message["info"]["role"] for message in messages] == ["user", "assistant"]
             assert_finished(messages)
-
-
-async def test_a_model_whose_answer_cannot_be_stored_is_not_asked(tmp_path: Path) -> None:
-    with refused_commits() as commits:
-        async with running_app(tmp_path, turns=[[say("Now.")]]) as app:
-            commits.starts_with = "'role': 'assistant'"
-            message = await stored_after_refusals(app, commits)
-            assert requests(app) == [] and message["info"]["error"]["data"]["message"] == NOT_STORED
-            assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Now."]
 
 
 async def test_a_stream_that_cannot_be_stored_is_not_read_to_its_end(tmp_path: Path) -> None:

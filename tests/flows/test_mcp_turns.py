@@ -73,7 +73,7 @@ async def test_what_comes_of_calls(tmp_path: Path) -> None:
     async with with_server(tmp_path, *turns, experimental={"batch_tool": True}) as (app, session):
         answer = await app.prompt(session, "Go")
         assert_finished(await app.messages(session))
-        words, flood, failed, died, echoed, _, batched, gone = await states(app, session)
+        words, flood, failed, died, echoed, batch_state, batched, gone = await states(app, session)
         assert await app.get("/mcp") == {"plain": {"status": "connected"}}
     attached = [(file["mime"], file.get("filename")) for file in words["attachments"]]
     assert words["output"] == "one\n\ntwo" and attached == [("image/png", None), ("application/zip", "clip.bin")]
@@ -82,6 +82,7 @@ async def test_what_comes_of_calls(tmp_path: Path) -> None:
     assert (failed["status"], failed["error"]) == ("error", "Error: that was wrong")
     assert died["status"] == "error" and "The server ended. It said: goodbye" in died["error"]
     assert (echoed["status"], echoed["output"], batched["output"]) == ("completed", "again", "in a batch")
+    assert batch_state["title"] == "Batch execution (1/2 successful)"
     assert gone["error"].startswith("Error: There is no tool 'plain_gone'. There are: ")
     assert texts(answer) == ["Done."]
 

@@ -232,22 +232,19 @@ async def reverted_reasons(app: RunningApp, session: str, prompt: str) -> dict[s
     return reasons(session_now)
 
 
-async def test_a_file_that_is_too_large_for_a_snapshot_is_named(app: RunningApp, session: str) -> None:
-    prompt = await play(app, session, bash("head -c 3000000 /dev/zero > big.bin; echo two > a.txt"))
-    assert await reverted_reasons(app, session, prompt) == {"big.bin": "it is larger than 2 MiB"}
-    assert text(app) == "hello\nworld\n"
-    (app.directory / "big.bin").write_text("small now, and a person's\n")
-    await unrevert(app, session)
-    assert text(app) == "two\n" and (app.directory / "big.bin").read_text() == "small now, and a person's\n"
-
-
-async def test_edited_files_that_are_ignored_or_outside_are_named_and_left(app: RunningApp, session: str, tmp_path: Path) -> None:
+async def test_files_that_are_too_large_ignored_or_outside_are_named_and_left(
+    app: RunningApp, session: str, tmp_path: Path
+) -> None:
     (app.directory / ".gitignore").write_text("*.log\n")
-    log, outside = app.directory / "run.log", tmp_path / "outside.txt"
-    prompt = await play(app, session, write(log, "x\n"), bash("echo two > a.txt; echo y > unseen.log"), write(outside, "x\n"))
-    told = await reverted_reasons(app, session, prompt)
-    assert set(told) == {"run.log", str(outside)} and "is ignored" in told["run.log"]
+    log, outside, big = app.directory / "run.log", tmp_path / "outside.txt", app.directory / "big.bin"
+    command = "head -c 3000000 /dev/zero > big.bin; echo two > a.txt; echo y > unseen.log"
+    told = await reverted_reasons(app, session, await play(app, session, write(log, "x\n"), bash(command), write(outside, "x\n")))
+    assert set(told) == {"run.log", str(outside), "big.bin"}
+    assert "is ignored" in told["run.log"] and told["big.bin"] == "it is larger than 2 MiB"
     assert log.read_text() == outside.read_text() == "x\n" and text(app) == "hello\nworld\n"
+    big.write_text("small now, and a person's\n")
+    await unrevert(app, session)
+    assert text(app) == "two\n" and big.read_text() == "small now, and a person's\n"
 
 
 async def test_a_file_that_became_ignored_since_is_reverted_all_the_same(app: RunningApp, session: str) -> None:
@@ -259,26 +256,25 @@ async def test_a_file_that_became_ignored_since_is_reverted_all_the_same(app: Ru
     assert (app.directory / "run.log").read_text() == "x\n"
 
 
-async def test_a_file_that_cannot_be_restored_is_reported(app: RunningApp, session: str) -> None:
+async def test_a_file_that_cannot_be_restored_is_reported_and_where_none_can_be_the_revert_stands(
+    app: RunningApp, session: str
+) -> None:
     prompt = await play(app, session, bash("mkdir d; echo x > d/f; echo two > a.txt"))
     await revert(app, session, prompt)
-    (app.directory / "d").write_text("a person's file where the directory was\n")
+    place = app.directory / "d"
+    place.write_text("a person's file where the directory was\n")
     async with app.events() as events:
         await unrevert(app, session)
         told = await events.until("session.error")
-    assert str(app.directory / "d" / "f") in told.properties["error"]["data"]["message"]
-    assert text(app) == "two\n" and (app.directory / "d").read_text() == "a person's file where the directory was\n"
-
-
-async def test_when_nothing_can_be_put_back_the_revert_stands(app: RunningApp, session: str) -> None:
-    prompt = await play(app, session, bash("mkdir d; echo x > d/f"))
-    await revert(app, session, prompt)
-    (app.directory / "d").write_text("in the way\n")
-    assert (await unrevert(app, session, expect=500))["name"] == "SnapshotError"
-    assert await standing(app, session)
-    (app.directory / "d").unlink()
+    assert str(place / "f") in told.properties["error"]["data"]["message"]
+    assert text(app) == "two\n" and place.read_text() == "a person's file where the directory was\n"
+    place.unlink()
+    await revert(app, session, await play(app, session, bash("mkdir d; echo x > d/f")))
+    place.write_text("in the way\n")
+    assert (await unrevert(app, session, expect=500))["name"] == "SnapshotError" and await standing(app, session)
+    place.unlink()
     await unrevert(app, session)
-    assert state(app.directory / "d" / "f") == ("file", b"x\n", False)
+    assert state(place / "f") == ("file", b"x\n", False)
 
 
 async def test_with_snapshots_switched_off_the_files_are_named(tmp_path: Path) -> None:

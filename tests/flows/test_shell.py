@@ -7,7 +7,7 @@ from processes import running_in
 from refused_commits import refused_commits
 from running_app import RunningApp
 from sse_reader import Received
-from turns import assert_finished, requests, say, statuses, texts, types, until, until_done, until_stored
+from turns import assert_finished, requests, say, statuses, texts, types, until, until_done
 
 UNTIL_GO = "touch started; while [ ! -e go ]; do sleep 0.02; done"
 
@@ -66,18 +66,6 @@ async def test_output_is_shown_while_it_comes_and_the_session_is_busy_until_the_
         await events.until("session.idle")
         assert [event.properties["status"]["type"] for event in events.of_type("session.status")] == ["busy", "idle"]
         assert events.types.index("session.idle") > max(i for i, t in enumerate(events.types) if t == "message.part.updated")
-
-
-async def test_a_prompt_waits_for_the_command(app: RunningApp, session: str) -> None:
-    running = await begun(app, session, f"{UNTIL_GO}; echo late")
-    await shell(app, session, "true", expect=409)
-    app.provider.add([say("Now.")])
-    prompting = asyncio.create_task(app.prompt(session, "Go on"))
-    await until_stored(app, session, 3)
-    assert app.provider.requests == []
-    (app.directory / "go").touch()
-    await running
-    assert texts(await prompting) == ["Now."] and "late" in str(requests(app)[-1].messages)
 
 
 async def test_an_abort_ends_the_command_and_keeps_what_it_printed(app: RunningApp, session: str) -> None:

@@ -166,7 +166,7 @@ async def test_a_conversation_that_is_compacted_meanwhile_ends_with_a_structured
 
 async def test_the_deadline_holds_for_retries_too(app: RunningApp, session: str) -> None:
     app.provider.add([say("Three.")], [{"sleep": 600}])
-    answer = await app.prompt(session, "How many?", format=FORMAT, deadlineSeconds=1)
+    answer = await app.prompt(session, "How many?", format=FORMAT, deadlineSeconds=2)
     assert answer["info"]["error"]["name"] == "MessageAbortedError"
     assert len(requests(app)) == 2
 

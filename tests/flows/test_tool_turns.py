@@ -171,15 +171,3 @@ async def test_a_long_output_is_cut_and_kept_in_a_file_that_can_be_read(tmp_path
         _, read, cut = await states(app, session)
     assert read["status"] == "completed" and "04001| 4001" in read["output"]
     assert cut["metadata"]["truncated"] is True and "outputPath" not in cut["metadata"], "what the tool has cut itself"
-
-
-async def test_a_batch_runs_its_calls_as_parts_of_their_own(tmp_path: Path) -> None:
-    calls = [{"tool": "bash", "parameters": {"command": "echo hi", "description": "x"}}, {"tool": "nope", "parameters": {}}]
-    config = {"experimental": {"batch_tool": True}}
-    async with talking(tmp_path, config=config, turns=[[call("batch", tool_calls=calls)], [say()]]) as (app, session):
-        await app.prompt(session, "Go")
-        messages = await app.messages(session)
-    batch, *inner = tools(messages[1])
-    assert batch["state"]["title"] == "Batch execution (1/2 successful)"
-    assert [part["state"]["status"] for part in inner] == ["completed", "error"]
-    assert_finished(messages)

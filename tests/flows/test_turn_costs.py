@@ -154,8 +154,8 @@ async def seconds_of_cpu(base: Path, characters: int) -> float:
 
 
 async def test_four_times_the_text_takes_about_four_times_the_work(tmp_path: Path) -> None:
-    short = min([await seconds_of_cpu(tmp_path / str(number), 400_000) for number in range(3)])
-    long = await seconds_of_cpu(tmp_path / "long", 1_600_000)
+    short = min([await seconds_of_cpu(tmp_path / str(number), 200_000) for number in range(3)])
+    long = await seconds_of_cpu(tmp_path / "long", 800_000)
     assert long < 6 * short, (short, long)
 
 
