@@ -58,26 +58,23 @@ async def test_an_answer_does_not_wait_for_its_title(tmp_path: Path) -> None:
     assert len(title_requests(app)) == 1
 
 
-async def test_a_late_title_overwrites_no_name_that_was_given_meanwhile(tmp_path: Path) -> None:
-    provider = SlowTitles([say("One.")])
-    async with talking(tmp_path, provider=provider) as (app, session):
-        async with app.events() as events:
-            await untitled_answer(app, session)
-            await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
-            provider.gate.set()
-            await events.until(lambda event: event.properties.get("info", {}).get("summary", {}).get("title") == TITLE)
+async def test_a_title_overwrites_no_name_and_none_is_requested_for_a_session_that_has_one(tmp_path: Path) -> None:
+    provider, gate = SlowTitles([say("One.")]), asyncio.Event()
+    async with talking(tmp_path, provider=provider) as (app, session), app.events() as events:
+        await untitled_answer(app, session)
+        await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
+        provider.gate.set()
+        await events.until(lambda event: event.properties.get("info", {}).get("summary", {}).get("title") == TITLE)
         assert (await app.get(f"/session/{session}"))["title"] == "Mine"
 
-
-async def test_no_title_is_requested_for_a_session_that_was_named_before_it(tmp_path: Path) -> None:
-    gate = asyncio.Event()
-    async with talking(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as (app, session), app.events() as events:
-        prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        await events.until(lambda event: bool(event.properties.get("delta")))
-        await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
+        other, asked = (await app.create_session())["id"], len(title_requests(app))
+        provider.add([say("Well"), {"wait": gate}])
+        prompt = asyncio.create_task(app.prompt(other, "Hi"))
+        await events.until(lambda event: bool(event.properties.get("delta")) and event.properties["sessionID"] == other)
+        await app.call("PATCH", f"/session/{other}", {"title": "Mine"})
         gate.set()
         await prompt
-        assert title_requests(app) == []
+        assert len(title_requests(app)) == asked
 
 
 async def test_a_late_title_of_a_deleted_prompt_is_dropped_and_the_next_prompt_gives_one(

@@ -155,18 +155,20 @@ def reported(data_dir: Path, url: str | None, redis_url: str | None = None) -> l
         engine.dispose()
 
 
-def test_all_is_well_between_servers(tmp_path: Path, url: str) -> None:
+def test_all_is_well_between_servers_and_what_is_not_is_named(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_redis() as redis:
         found = reported(tmp_path / "data", url, redis.url)
     starts = ["PostgreSQL: PostgreSQL ", "clocks: this machine's and the database's differ by 0.0", "Redis: Redis "]
     starts += [f"volume: {tmp_path}/data: no server runs", "volume: locks work"]
     assert [line[: len(start) + 5] for line, start in zip(found, starts, strict=True)] == [f"fine {start}" for start in starts]
     assert list((tmp_path / "data").iterdir()) == [tmp_path / "data" / "volume"]
-
-
-def test_redis_that_does_not_answer_and_none(tmp_path: Path, url: str) -> None:
     assert any("fault Redis: Redis at 127.0.0.1:" in line for line in reported(tmp_path, url, f"redis://127.0.0.1:{free_port()}"))
     assert any("note Redis: none is named" in line for line in reported(tmp_path, url))
+    for ahead, said in ((0.4, "fine clocks"), (90.0, "note clocks: the database's is 90 s ahead of")):
+        monkeypatch.setattr(maintenance, "clock_ahead_seconds", lambda _, ahead=ahead: ahead)
+        assert reported(tmp_path, url)[1].startswith(said)
+    monkeypatch.setattr(checks, "_TRY_LOCK", "")
+    assert reported(tmp_path, url)[-1].startswith("fault volume: "), "locks that do not work"
 
 
 async def test_servers_that_see_another_directory_are_named(tmp_path: Path, url: str) -> None:
@@ -177,26 +179,12 @@ async def test_servers_that_see_another_directory_are_named(tmp_path: Path, url:
     assert any(line.startswith("fault volume: ") and "mount the same volume" in line for line in other)
 
 
-def test_a_database_that_is_read_only(tmp_path: Path, url: str) -> None:
+def test_a_database_that_is_read_only_and_one_that_is_empty(tmp_path: Path, url: str, postgres: PostgresServer) -> None:
     engine = make_engine(url)
     with engine.begin() as connection:
         connection.execute(text(f"ALTER DATABASE {make_url(url).database} SET default_transaction_read_only = on"))
     engine.dispose()
     assert "is read-only: name the primary" in reported(tmp_path, url)[0]
-
-
-@pytest.mark.parametrize(("ahead", "said"), [(0.4, "fine clocks"), (90.0, "note clocks: the database's is 90 s ahead of")])
-def test_clocks_that_differ(ahead: float, said: str, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "clock_ahead_seconds", lambda _: ahead)
-    assert reported(tmp_path, url)[1].startswith(said)
-
-
-def test_locks_that_do_not_work(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_TRY_LOCK", "")
-    assert reported(tmp_path, url)[-1].startswith("fault volume: ")
-
-
-def test_an_empty_database_is_no_fault(tmp_path: Path, postgres: PostgresServer) -> None:
     assert not any(line.startswith("fault") for line in reported(tmp_path, postgres.new_database()))
 
 

@@ -12,7 +12,7 @@ import pytest
 import turns
 from refused_commits import RefusedCommits, refused_commits
 from running_app import RunningApp, running_app
-from turns import assert_finished, bash, call, configured, priced, requests, say, states, statuses, talking, texts, types
+from turns import assert_finished, bash, configured, priced, requests, say, states, statuses, talking, texts, types
 
 from app.providers import base
 from app.providers.base import ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart
@@ -49,13 +49,6 @@ async def prompted(app: RunningApp) -> tuple[dict[str, Any], list[dict[str, Any]
     assert_finished(messages)
     assert await statuses(app) == {}
     return answer, messages
-
-
-async def answer_to(base: Path, *steps: list[Any], config: dict[str, Any] | None = None, **options: Any) -> tuple[Any, Any, int]:
-    """The answer of these turns, all messages, and how often the model was asked."""
-    workspace = None if config is None else configured(base, config)
-    async with running_app(base, turns=steps, workspace=workspace, **options) as app:
-        return *await prompted(app), len(requests(app))
 
 
 async def test_a_busy_provider_is_asked_again_when_it_says(tmp_path: Path) -> None:
@@ -101,13 +94,15 @@ def anthropic(model: dict[str, Any], **fields: Any) -> dict[str, Any]:
 async def test_an_option_that_the_api_cannot_be_sent_is_named(tmp_path: Path, thinking: Any) -> None:
     model = {"name": "M", "limit": {"context": 100_000, "output": 8_000}, "options": {"thinking": thinking}}
     options = {"apiKey": "k", "baseURL": "http://127.0.0.1:9/v1"}
-    answer, _, _ = await answer_to(tmp_path, config=anthropic(model, options=options))
+    async with running_app(tmp_path, workspace=configured(tmp_path, anthropic(model, options=options))) as app:
+        answer, _ = await prompted(app)
     told = answer["info"]["error"]["data"]["message"]
     assert "thinking" in told and "configuration" in told and "Error:" not in told
 
 
 async def test_a_missing_key_is_stored_as_such(tmp_path: Path) -> None:
-    answer, _, _ = await answer_to(tmp_path, config=anthropic({"name": "M"}, env=["ACME_KEY"]))
+    async with running_app(tmp_path, workspace=configured(tmp_path, anthropic({"name": "M"}, env=["ACME_KEY"]))) as app:
+        answer, _ = await prompted(app)
     error = answer["info"]["error"]
     assert (error["name"], error["data"]["providerID"]) == ("ProviderAuthError", "acme")
 
@@ -177,11 +172,6 @@ async def test_streams_that_never_end_properly_are_given_up(tmp_path: Path) -> N
         assert error["name"] == "UnknownError" and "3 steps" in error["data"]["message"] and len(requests(app)) == 3
         again = await app.prompt(answer["info"]["sessionID"], "Again")
         assert "error" in again["info"] and len(requests(app)) == 6
-
-
-async def test_endless_unusable_calls_are_given_up(tmp_path: Path) -> None:
-    answer, _, asked = await answer_to(tmp_path, *([call("dance", f"c{n}", n=n)] for n in range(30)))
-    assert "unusable" in answer["info"]["error"]["data"]["message"] and asked == 8
 
 
 def broken(request: ModelRequest) -> Any:

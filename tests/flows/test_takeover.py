@@ -100,14 +100,21 @@ async def ended(app: RunningApp, session: str) -> list[turns.Message]:
     return found
 
 
+CHILD: dict[str, Any] = {}
 LONG_TURN = [[bash("echo ran >> log.txt; echo sh''own; sleep 60")]]
 
 
 async def test_a_turn_goes_on_in_a_new_step_without_running_its_tool_again(tmp_path: Path) -> None:
     """The files that the tool changed can be reverted."""
     left, session = await cut_off(tmp_path, LONG_TURN, "shown")
-    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.")]]) as app:
+    may_end = asyncio.Event()
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on."), {"wait": may_end}]]) as app:
+        (taken,) = await app.services.store.query(work_rows.leases)
+        assert taken.session_id == session and taken.takeovers == 1
+        may_end.set()
         prompt, interrupted, answer = await ended(app, session)
+        free = await app.services.store.query(work_rows.lease_of, session)
+        assert free is not None and free.takeovers == 0, "takeovers are counted until the run ends"
         (request,) = requests(app)
         assert (app.directory / "log.txt").read_text().split() == ["ran"]
         await app.post(f"/session/{session}/revert", {"messageID": prompt["info"]["id"]})
@@ -155,35 +162,22 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("leases", "settings"),
-    [("takeovers = 2", {}), ("heartbeat = heartbeat - 600000", {}), ("takeovers = 0", {"interrupted": "settle"})],
-    ids=["the third time", "after ten minutes", "by the setting"],
+    [
+        ("takeovers = 2", {}),
+        ("heartbeat = heartbeat - 600000", {}),
+        ("takeovers = 0", {"interrupted": "settle"}),
+        ("takeovers = 0", CHILD),
+    ],
+    ids=["the third time", "after ten minutes", "by the setting", "a subagent's, for which nobody waits"],
 )
 async def test_a_turn_that_does_not_go_on_ends_with_an_error(tmp_path: Path, leases: str, settings: dict[str, Any]) -> None:
-    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown", child=settings is CHILD)
     with closing(sqlite3.connect(left / "opensession.db")) as database, database:
         database.execute(f"UPDATE run_lease SET {leases}")
     async with running_app(tmp_path, data_dir=left, turns=[[say("Anew.")]], **settings) as app:
         _, interrupted = await ended(app, session)
         assert interrupted["info"]["error"]["name"] == "UnknownError"
         assert texts(await app.prompt(session, "Again")) == ["Anew."]
-
-
-async def test_takeovers_are_counted_until_the_run_ends(tmp_path: Path) -> None:
-    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
-    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.", chunks=50, delay=0.1)]]) as app:
-        (taken,) = await app.services.store.query(work_rows.leases)
-        assert taken.session_id == session and taken.takeovers == 1
-        await app.post(f"/session/{session}/abort")
-        await ended(app, session)
-        free = await app.services.store.query(work_rows.lease_of, session)
-        assert free is not None and free.takeovers == 0
-
-
-async def test_a_subagent_s_turn_ends_because_nobody_waits_for_it(tmp_path: Path) -> None:
-    left, session = await cut_off(tmp_path, LONG_TURN, "shown", child=True)
-    async with running_app(tmp_path, data_dir=left) as app:
-        _, interrupted = await ended(app, session)
-    assert interrupted["info"]["error"]["name"] == "UnknownError"
 
 
 async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_path: Path) -> None:

@@ -151,19 +151,6 @@ async def test_where_no_usage_is_reported_the_window_s_fill_is_estimated(tmp_pat
         assert len(await app.messages(session)) == 8
 
 
-@pytest.mark.parametrize(
-    ("output", "said", "used"),
-    [(1_000, "word " * 20_000, {"input": 100, "output": 10}), (20_000, "Fits.", {"input": 9_000, "output": 10})],
-    ids=["a count counts for more than an estimate", "an answer as long as the window leaves room for a question"],
-)
-async def test_what_fits_is_not_compacted(tmp_path: Path, output: int, said: str, used: dict[str, int]) -> None:
-    async with talking(tmp_path, config=priced(limit={"context": 20_000, "output": output})) as (app, session):
-        app.provider.add([say(said), {"usage": used}], [say("Still.")])
-        await app.prompt(session, "One")
-        await app.prompt(session, "Two")
-        assert len(await app.messages(session)) == 4
-
-
 async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next_one(tmp_path: Path) -> None:
     directory = configured(tmp_path, priced())
     async with talking(tmp_path, workspace=directory) as (app, session):
