@@ -47,9 +47,6 @@ async def run(app: RunningApp, session: str, command: str, arguments: str = "", 
     return await app.post(f"/session/{session}/command", body, expect=expect)
 
 
-# Arguments.
-
-
 @pytest.mark.parametrize(
     ("template", "arguments", "filled"),
     [
@@ -114,9 +111,6 @@ async def test_a_command_is_a_prompt_with_its_template_filled(app: RunningApp, s
     assert user["info"]["id"] == "msg_mine" and types(user) == ["text", "file"], "what the client named and attached is kept"
 
 
-# Shell.
-
-
 async def test_shell_commands_run_in_the_sessions_directory(app: RunningApp) -> None:
     below = app.directory / "sub"
     below.mkdir()
@@ -152,9 +146,6 @@ async def test_what_a_command_prints_stands_in_its_place_and_a_key_of_a_provider
     assert "SCRIPTED_VISIBLE=seen" in env and "hidden-key" not in env
 
 
-# Files and agents.
-
-
 async def test_files_directories_and_agents_are_attached_by_their_names(app: RunningApp, session: str) -> None:
     (app.directory / "sub").mkdir()
     (app.directory / "sub" / "inside.txt").touch()
@@ -178,9 +169,6 @@ async def test_references_are_seen_from_the_top_of_the_checkout_and_from_home(tm
         user = (await app.messages(session))[0]
         assert [part["filename"] for part in parts(user, "file")] == ["a.txt", "~/notes.txt"]
         assert "from home" in json.dumps(user["parts"])
-
-
-# Agents, models, subtasks.
 
 
 async def test_the_commands_agent_model_and_variant_come_before_those_asked_for(app: RunningApp, session: str) -> None:
@@ -239,8 +227,6 @@ async def test_subtask_may_be_forced_or_forbidden(app: RunningApp, session: str)
     ]
 
 
-# Sent again.
-
 CLOCK = {"clock": {"template": "$1: !`echo ran >> ran; until test -e go; do sleep 0.02; done; date +%N`"}}
 
 
@@ -285,9 +271,6 @@ async def test_init_sent_again_runs_no_shell_line_again(tmp_path: Path) -> None:
         body = {"providerID": "acme", "modelID": "other", "messageID": "msg_init"}
         assert await sent_twice(app, f"/session/{session}/init", body, app.directory / "ran") == [True] * 3
         assert (app.directory / "ran").read_text().split() == ["ran"]
-
-
-# Refused.
 
 
 async def test_what_is_unknown_is_rejected_before_anything_is_done(app: RunningApp, session: str) -> None:

@@ -33,9 +33,6 @@ def request_texts(request: Any) -> list[str]:
     return found
 
 
-# Asked for.
-
-
 async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, session: str) -> None:
     app.provider.add([say("Paris.")], [say("They asked about France.")])
     await app.prompt(session, "The capital of France?", agent="plan")
@@ -170,9 +167,6 @@ async def test_a_compaction_agent_may_have_its_own_model_and_prompt(tmp_path: Pa
         assert requests(app)[-1].model.id == "other"
         assert "Sum up in verse." in str(requests(app)[-1].system)
         assert (await app.messages(session))[-1]["info"]["modelID"] == "other"
-
-
-# The window is full.
 
 
 async def test_a_full_window_is_compacted_and_the_turn_goes_on(app: RunningApp, session: str) -> None:

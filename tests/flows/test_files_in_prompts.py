@@ -40,9 +40,6 @@ def called(part: dict[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-# Text files.
-
-
 async def test_a_text_file_is_read_for_the_model_and_counts_as_read(app: RunningApp, session: str) -> None:
     path = app.directory / "lines.txt"
     message = await send(app, session, text_part("See this"), file(path))
@@ -95,9 +92,6 @@ async def test_a_file_that_cannot_be_read_is_reported_and_the_prompt_goes_on(app
     assert error.properties["error"]["name"] == "UnknownError"
 
 
-# Directories, images, data URLs.
-
-
 async def test_a_directory_is_listed(app: RunningApp, session: str) -> None:
     (app.directory / "sub").mkdir()
     (app.directory / "sub" / "inside.txt").touch()
@@ -144,9 +138,6 @@ async def test_the_text_of_a_data_url_is_given_to_the_model_and_other_urls_are_k
         assert (kept["url"], kept["mime"], kept["filename"]) == (url, "image/png", "a.png")
 
 
-# Agents.
-
-
 async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_permission(tmp_path: Path) -> None:
     config = {"permission": {"task": {"explore": "deny"}}}
     turns = [[task(agent="explore")], [say("Seen.")], [say()]]
@@ -160,9 +151,6 @@ async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_p
     assert hint["synthetic"] and "explore" in hint["text"] and "rules say otherwise" in hint["text"]
     assert sent == (TextBlock("Look around"), TextBlock(hint["text"]))
     assert [(tool["tool"], tool["state"]["status"]) for tool in tools(step)] == [("task", "completed")]
-
-
-# Order and refusals.
 
 
 async def test_parts_keep_the_clients_order_and_ids(app: RunningApp, session: str) -> None:

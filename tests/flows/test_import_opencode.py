@@ -213,9 +213,6 @@ async def test_prompts_are_answered_while_a_big_directory_is_imported(app: Runni
     assert len(await app.get("/session")) == 61
 
 
-# Without a server.
-
-
 def stored(path: Path) -> int:
     """How many sessions there are; 0 before there is a database."""
     if not path.exists():

@@ -146,15 +146,12 @@ async def test_errors_of_other_files_of_the_project_are_told_after_a_write_of_an
     assert other["metadata"]["diagnostics"][str(path)][0]["code"] == 7
 
 
-async def test_a_server_that_publishes_nothing_is_asked(tmp_path: Path) -> None:
+async def test_a_server_that_publishes_nothing_is_asked_and_one_that_answers_late_catches_up(tmp_path: Path) -> None:
     async with serving(tmp_path, write("wrong"), edit("right", "wrong"), write("wrong", "b.fake"), server=fake("asked")) as app:
         written, mended, other = await played(app)
     assert "ERROR [1:1]" in written["output"] and mended["output"] == "Edit applied successfully."
     assert "in this file" in other["output"] and "other files" not in other["output"]
-
-
-async def test_one_that_is_asked_and_answers_late_catches_up(tmp_path: Path) -> None:
-    async with serving(tmp_path, write("wrong"), server=fake("asked-late")) as app, app.events() as events:
+    async with serving(tmp_path / "late", write("wrong"), server=fake("asked-late")) as app, app.events() as events:
         (late,) = await played(app)
         await events.until("lsp.client.diagnostics")
         app.provider.add([write("wrong", "b.fake")], [say()])
@@ -201,18 +198,6 @@ async def test_a_servers_program_reaches_the_project_alone(tmp_path: Path, place
     assert target.exists() is is_open
 
 
-async def test_a_change_of_other_settings_leaves_them_running(tmp_path: Path) -> None:
-    async with serving(tmp_path, write("x"), server=fake()) as app:
-        await played(app)
-        before = fakes(app)
-        await app.call("PATCH", "/config", {"username": "somebody"})
-        assert (await app.get("/config"))["username"] == "somebody"
-        assert [one["status"] for one in await app.get("/lsp")] == ["connected"] and fakes(app) == before
-        await app.call("PATCH", "/config", {"lsp": {"fake": {**fake("unversioned"), "command": [sys.executable, "-c", "0"]}}})
-        await app.get("/config")
-        await until(lambda: not fakes(app))
-
-
 async def test_users_are_told_of_nothing_in_the_roots_of_others(tmp_path: Path) -> None:
     """Where there is no sandbox, too, a server may speak of what is not the user's."""
     workspace = configured(tmp_path, {"lsp": {"fake": fake("others")}})
@@ -240,13 +225,14 @@ def fakes(app: RunningApp) -> list[psutil.Process]:
 
 
 async def until_listed(app: RunningApp, status: str) -> None:
-    while [server["status"] for server in await app.get("/lsp")] != [status]:
-        pass
+    async def is_listed() -> bool:
+        return [server["status"] for server in await app.get("/lsp")] == [status]
+
+    await until(is_listed, status)
 
 
-async def test_symbols_are_found_in_the_project_and_a_part_of_one_line_stands_for_the_one_that_begins_there(
-    tmp_path: Path,
-) -> None:
+async def test_symbols_are_found_and_a_part_of_one_line_stands_for_the_one_that_begins_there(tmp_path: Path) -> None:
+    """A change of other settings leaves the server running."""
     async with serving(tmp_path, write("one\ntwo\nthree\nfour\n"), server=fake()) as app:
         assert await app.get("/find/symbol", params={"query": "in"}) == []
         await played(app)
@@ -256,6 +242,13 @@ async def test_symbols_are_found_in_the_project_and_a_part_of_one_line_stands_fo
             part = {"type": "file", "mime": "text/plain", "url": f"{uri}?start={line}&end={line}", "filename": "a.fake"}
             await app.post(f"/session/{session}/message", {"noReply": True, "parts": [part]})
             read[line] = str((await app.messages(session))[-1]["parts"])
+        before = fakes(app)
+        await app.call("PATCH", "/config", {"username": "somebody"})
+        assert (await app.get("/config"))["username"] == "somebody"
+        assert [one["status"] for one in await app.get("/lsp")] == ["connected"] and fakes(app) == before
+        await app.call("PATCH", "/config", {"lsp": {"fake": {**fake("unversioned"), "command": [sys.executable, "-c", "0"]}}})
+        await app.get("/config")
+        await until(lambda: not fakes(app))
     assert symbol["name"] == "inside" and symbol["kind"] == 12
     assert symbol["location"]["uri"] == uri and symbol["location"]["range"]["end"]["line"] == 2
     assert "two" in read[2] and "three" in read[2] and "four" not in read[2]

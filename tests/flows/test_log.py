@@ -66,9 +66,6 @@ def assert_names(line: Line, app: RunningApp, session_id: str, *words: str) -> N
         assert word in line["message"], line
 
 
-# Turns.
-
-
 async def test_a_turn_that_ends_with_an_error_or_at_a_deadline_is_logged_once(tmp_path: Path, log: Log) -> None:
     turns = [[{"status": 400, "message": "the model is not there"}], [bash("sleep 60")]]
     async with talking(tmp_path, turns=turns, title="T") as (app, session):
@@ -130,9 +127,6 @@ async def test_tools_that_time_out_are_logged(tmp_path: Path, log: Log) -> None:
             assert len(log.lines()) == number + 1
 
 
-# Requests.
-
-
 async def test_an_unexpected_error_is_logged_once_and_answered_with_500(
     app: RunningApp, session: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,9 +161,6 @@ async def test_what_is_refused_by_a_stopping_server_is_logged_and_a_path_cannot_
     assert len(log.lines("app.api")) == 2 and "\n" not in log.lines("app.api")[1]["message"]
 
 
-# Logins.
-
-
 def basic(password: str) -> dict[str, str]:
     return {"authorization": httpx2.BasicAuth("opencode", password)._auth_header}
 
@@ -195,9 +186,6 @@ async def test_logins_that_are_refused_are_logged_without_what_was_tried(
             await app.client.get("/session", headers=basic("wrong"))
         lines = log.lines("app.users.login")[3:]
         assert len(lines) <= FAILURES and "too many" in lines[-1]["message"], "an address that is locked out fills no log"
-
-
-# The form.
 
 
 def test_a_line_of_text_names_the_session_and_the_directory_once() -> None:

@@ -22,9 +22,6 @@ EVERY_HOOK = """
     async def plugin(input):
         note("plugin", input.directory, input.worktree, dict(input.project))
 
-        async def event(input):
-            note("event", input["event"]["type"], input["event"]["properties"])
-
         def config(config):
             config["agent"] = {**config["agent"], "helper": {"mode": "primary", "prompt": "You are the plugin's agent."}}
 
@@ -35,16 +32,10 @@ EVERY_HOOK = """
 
         async def chat_params(input, output):
             note("chat.params", input)
-            output["temperature"] = 0.25
-            output["topP"] = 0.5
-            output["topK"] = 7
+            output.update(temperature=0.25, topP=0.5, topK=7)
             output["options"]["reasoningEffort"] = "low"
 
-        def chat_headers(input, output):
-            output["headers"]["x-plugin"] = input["model"]["id"]
-
         async def permission_ask(input, output):
-            note("permission.ask", input, output["status"])
             output["status"] = "allow"
 
         async def command_before(input, output):
@@ -58,37 +49,31 @@ EVERY_HOOK = """
 
         async def tool_after(input, output):
             note("tool.execute.after", input)
-            output["title"] = "Titled"
-            output["output"] += "checked"
+            output.update(title="Titled", output=output["output"] + "checked")
             output["metadata"]["by"] = "plugin"
 
         async def messages(input, output):
             output["messages"][-1]["parts"].append({**output["messages"][-1]["parts"][0], "text": "Only for the model."})
-
-        async def system(input, output):
-            output["system"].append("Answer in rhymes.")
-
-        async def compacting(input, output):
-            note("compacting", input)
-            output["context"].append("Keep the names.")
 
         async def text_complete(input, output):
             note("text", input)
             output["text"] = output["text"].upper()
 
         return {
-            "event": event,
+            "event": lambda input: note("event", input["event"]["type"], input["event"]["properties"]),
             "config": config,
             "chat.message": chat_message,
             "chat.params": chat_params,
-            "chat.headers": chat_headers,
+            "chat.headers": lambda input, output: output["headers"].update({"x-plugin": input["model"]["id"]}),
             "permission.ask": permission_ask,
             "command.execute.before": command_before,
             "tool.execute.before": tool_before,
             "tool.execute.after": tool_after,
             "experimental.chat.messages.transform": messages,
-            "experimental.chat.system.transform": system,
-            "experimental.session.compacting": compacting,
+            "experimental.chat.system.transform": lambda input, output: output["system"].append("Answer in rhymes."),
+            "experimental.session.compacting": lambda input, output: (
+                note("compacting", input) or output["context"].append("Keep the names.")
+            ),
             "experimental.text.complete": text_complete,
         }
 """
@@ -124,9 +109,6 @@ async def signed(app: RunningApp) -> str:
 def said_by_user(request: ModelRequest) -> list[str]:
     turns = [turn for turn in request.messages if isinstance(turn, UserTurn)]
     return [block.text for turn in turns for block in turn.content if isinstance(block, TextBlock)]
-
-
-# Every hook.
 
 
 def test_the_plugin_of_these_tests_has_every_hook() -> None:
@@ -209,9 +191,6 @@ async def test_compacting_may_ask_in_its_own_words(tmp_path: Path, files: Plugin
         assert said_by_user(requests(app)[-1])[-1] == "Sum up as a poem."
 
 
-# Permissions.
-
-
 def deciding(status: str) -> str:
     return f"""
     async def plugin(input):
@@ -252,8 +231,6 @@ async def test_always_allows_nothing_that_a_plugin_has_the_user_asked_for(tmp_pa
         await turns.reply(app, waiting[1])
         await running
 
-
-# What goes wrong.
 
 FAILING = """
     import sys
@@ -361,8 +338,6 @@ async def test_an_abort_does_not_wait_for_a_hook(tmp_path: Path, files: PluginFi
             await app.post(f"/session/{session}/abort")
         assert (await app.messages(session))[1]["info"]["error"]["name"] == "MessageAbortedError"
 
-
-# Loading.
 
 SIGNING = """
     async def plugin(input):

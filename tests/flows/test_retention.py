@@ -144,8 +144,6 @@ async def test_of_two_servers_at_once_each_deletes_what_the_other_has_not(app: R
     assert sum(each["trees"] for each in reports) == 50 and await titles(app) == set()
 
 
-# The command.
-
 TREES = 300
 
 

@@ -35,9 +35,6 @@ async def standing(app: RunningApp, session: str) -> dict[str, Any] | None:
     return found
 
 
-# A whole message.
-
-
 async def test_a_revert_takes_the_files_back_at_once_and_keeps_the_messages(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
     session_now = await revert(app, session, prompt)
@@ -91,9 +88,6 @@ async def test_a_second_revert_shows_the_way_from_here_and_is_told_of_once_with_
     assert [info.get("revert", {}).get("messageID") for info in told] == [second, None]
 
 
-# A part of a message.
-
-
 async def test_a_part_level_revert_keeps_what_came_before_it_and_the_next_prompt_removes_the_rest(
     app: RunningApp, session: str
 ) -> None:
@@ -120,9 +114,6 @@ async def test_a_part_level_revert_keeps_what_came_before_it_and_the_next_prompt
     assert (await ids(app, session))[:3] == before_ids[:3] and len(after) == 5
     assert after[2]["parts"] == before[2]["parts"][:2]
     assert await standing(app, session) is None
-
-
-# Cleanup.
 
 
 async def reverted(app: RunningApp, session: str) -> list[str]:
@@ -161,9 +152,6 @@ async def test_shell_command_and_summarize_clean_up_too(app: RunningApp, session
     await app.post(f"/session/{session}/{route}", body)
     left = await ids(app, session)
     assert not set(gone) & set(left) and len(left) == 5 and await standing(app, session) is None
-
-
-# Refused.
 
 
 async def test_a_prompt_that_is_stored_but_not_begun_makes_a_session_busy(app: RunningApp, session: str) -> None:
@@ -215,9 +203,6 @@ async def test_a_dry_run_shows_the_diff_and_touches_nothing(app: RunningApp, ses
     real = await revert(app, session, prompt)
     assert (shown["revert"]["diff"], shown["summary"]) == (real["revert"]["diff"], real["summary"])
     assert "Binary files" in real["revert"]["diff"]
-
-
-# What cannot be taken back.
 
 
 def reasons(session_now: dict[str, Any]) -> dict[str, str]:
@@ -317,8 +302,6 @@ async def test_a_damaged_index_stops_no_revert_and_snapshots_that_are_gone_leave
     assert list(reasons(await revert(app, session, prompt))) == ["a.txt"] and text(app) == "two\n"
 
 
-# Kinds of files.
-
 CHANGES = {
     "a rename": "mv a.txt moved.txt",
     "a rename into a new directory": "mkdir -p x/y && mv a.txt x/y/a.txt",
@@ -360,9 +343,6 @@ async def test_revert_and_unrevert_are_exact_for_files_of_all_kinds(app: Running
     assert files(app.directory) == after and of_git() == of_git_before
 
 
-# Places.
-
-
 async def test_in_a_subdirectory_only_that_is_covered(app: RunningApp) -> None:
     below = app.directory / "sub"
     below.mkdir()
@@ -389,9 +369,6 @@ async def test_through_a_symbolic_link_and_with_a_submodule_whose_files_stay_its
         prompt = await play(app, session, bash("echo two > a.txt; echo two > lib/a.txt"))
         assert (await revert(app, session, prompt))["summary"]["files"] == 1
         assert state(real / "a.txt") == ORIGINAL and state(real / "lib" / "a.txt") == ("file", b"two\n", False)
-
-
-# Other ways of changing files.
 
 
 async def test_what_a_subagent_and_an_aborted_step_changed_is_reverted_with_the_turn(app: RunningApp, session: str) -> None:

@@ -173,9 +173,6 @@ async def test_a_stream_ends_for_whom_its_session_is_taken_from(tmp_path: Path) 
             assert of_anna.seen == []
 
 
-# On the stream of all events.
-
-
 async def test_the_stream_of_all_events_tells_the_same_with_the_same_numbers(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=TURNS) as app:
         session = await begin(app)

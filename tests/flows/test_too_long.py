@@ -92,9 +92,6 @@ async def test_tools_that_ran_stay_on_the_record_when_their_results_are_too_much
     assert "Run it" not in str(requests(app)[-1].messages)
 
 
-# The summary itself is too much.
-
-
 class Refusing(ScriptedProvider):
     """Refuses what it estimates at more than `window` tokens."""
 
@@ -139,9 +136,6 @@ async def test_a_summary_that_never_fits_leaves_the_session_usable(tmp_path: Pat
         assert texts(await app.prompt(session, "Still there?")) == ["Answered."]
 
 
-# Nobody counts.
-
-
 async def test_where_no_usage_is_reported_the_window_s_fill_is_estimated(tmp_path: Path) -> None:
     async with talking(tmp_path, config=priced(limit={"context": 20_000, "output": 1_000})) as (app, session):
         app.provider.add([say("Short."), UNCOUNTED], [say("word " * 12_000), UNCOUNTED], [say("A summary.")], [say("On.")])
@@ -170,9 +164,6 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
     async with running_app(tmp_path, workspace=directory) as app:
         assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
         assert "error" in (await app.messages(session))[-1]["info"]
-
-
-# Pruning.
 
 
 TWELVE_THOUSAND = 48_000

@@ -85,9 +85,6 @@ async def test_a_repository_that_is_made_in_a_turn_keeps_what_was_before_it(app:
     assert files(app.directory) == {"a.txt": ("file", b"hello\nworld\n", False)}
 
 
-# Where there is none.
-
-
 async def test_a_crowded_directory_says_so_before_the_first_edit_and_a_revert_names_what_it_leaves(crowded: RunningApp) -> None:
     made = await crowded.create_session(title="T", permission=ALLOW)
     session = made["id"]

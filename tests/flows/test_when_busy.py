@@ -54,9 +54,6 @@ async def until_idle(app: RunningApp, session: str) -> None:
     await until(is_idle, "the end of the queue")
 
 
-# Joining, many at once, the same one again.
-
-
 async def test_a_prompt_to_a_busy_session_joins_its_turn(tmp_path: Path) -> None:
     async with busy(tmp_path, [say("Both.")], steps=[bash("true")]) as (app, session, gate, first, _):
         second = asyncio.create_task(app.prompt(session, "two"))
@@ -147,9 +144,6 @@ async def test_a_fork_of_a_busy_session_has_its_prompt_and_what_is_finished(tmp_
         await prompt
     async with running_app(tmp_path) as app:
         assert await statuses(app) == {} and requests(app) == [], "nothing was left to be answered"
-
-
-# As clients wish it.
 
 
 async def test_a_prompt_that_rejects_is_answered_with_409_while_the_session_is_busy(tmp_path: Path) -> None:
@@ -295,9 +289,6 @@ async def test_a_damaged_row_of_the_queue_holds_up_none_behind_it(tmp_path: Path
         assert (await second)["name"] == "NoAnswerError" and texts(await third) == ["Three."]
         await until_idle(app, session)
         assert order(await app.messages(session)) == ["one", "One.", "three", "Three."]
-
-
-# Deadlines.
 
 
 async def test_a_turn_ends_at_its_deadline_with_its_tools_ended_and_the_error_stored(tmp_path: Path) -> None:
