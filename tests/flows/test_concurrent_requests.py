@@ -224,7 +224,8 @@ async def test_edits_at_once_queue(app: RunningApp, session: str) -> None:
 # A prompt is at work from its 204 on.
 
 
-async def test_a_session_is_busy_from_its_prompts_204_on_and_the_prompt_cannot_be_deleted(app: RunningApp, session: str) -> None:
+async def test_a_prompt_cannot_be_deleted_before_its_answer(app: RunningApp, session: str) -> None:
+    """And its session is busy from its 204 on."""
     for number in range(10):
         await app.prompt_async(session, "Hi", messageID=f"msg_mine{number}")
         assert await statuses(app) == {session: {"type": "busy"}}
