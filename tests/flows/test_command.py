@@ -111,17 +111,6 @@ async def test_a_command_is_a_prompt_with_its_template_filled(app: RunningApp, s
     assert user["info"]["id"] == "msg_mine" and types(user) == ["text", "file"], "what the client named and attached is kept"
 
 
-async def test_shell_commands_run_in_the_sessions_directory(app: RunningApp) -> None:
-    below = app.directory / "sub"
-    below.mkdir()
-    (below / "here.txt").touch()
-    where = {"directory": str(below)}
-    session = (await app.post("/session", {}, params=where))["id"]
-    await app.post(f"/session/{session}/command", {"command": "list", "arguments": "there"}, params=where)
-    (text,) = texts((await app.messages(session))[0])
-    assert text == f"Here is {below}\nhere.txt\n and there\n."
-
-
 PRINTED = {
     "standard output alone": ("!`echo out; echo err >&2`", "out"),
     "a failure is no error": ("[!`exit 3`]", "[]"),
@@ -159,16 +148,25 @@ async def test_files_directories_and_agents_are_attached_by_their_names(app: Run
     assert "world" in synthetic and "inside.txt" in synthetic
 
 
-async def test_references_are_seen_from_the_top_of_the_checkout_and_from_home(tmp_path: Path, plain_environment: Path) -> None:
+async def test_in_a_subdirectory_shell_lines_run_there_and_references_are_seen_from_the_top_of_the_checkout_and_from_home(
+    tmp_path: Path, plain_environment: Path
+) -> None:
+    """The configured default agent runs them."""
     (plain_environment / "notes.txt").write_text("from home\n")
-    async with commanding(tmp_path, command={"see": {"template": "@a.txt @~/notes.txt @" + "x" * 300}}) as app:
-        (app.directory / "sub").mkdir()
-        where = {"directory": str(app.directory / "sub")}
+    commands = {"see": {"template": "@a.txt @~/notes.txt @" + "x" * 300}, "list": COMMANDS["list"]}
+    async with commanding(tmp_path, command=commands, default_agent="plan") as app:
+        below = app.directory / "sub"
+        below.mkdir()
+        (below / "here.txt").touch()
+        where = {"directory": str(below)}
         session = (await app.post("/session", {}, params=where))["id"]
-        await app.post(f"/session/{session}/command", {"command": "see", "arguments": ""}, params=where)
-        user = (await app.messages(session))[0]
-        assert [part["filename"] for part in parts(user, "file")] == ["a.txt", "~/notes.txt"]
-        assert "from home" in json.dumps(user["parts"])
+        for command, arguments in (("list", "there"), ("see", "")):
+            body = {"command": command, "arguments": arguments}
+            await app.post(f"/session/{session}/command", body, params=where)
+        listed, _, seen, _ = await app.messages(session)
+    assert texts(listed) == [f"Here is {below}\nhere.txt\n and there\n."] and listed["info"]["agent"] == "plan"
+    assert [part["filename"] for part in parts(seen, "file")] == ["a.txt", "~/notes.txt"]
+    assert "from home" in json.dumps(seen["parts"])
 
 
 async def test_the_commands_agent_model_and_variant_come_before_those_asked_for(app: RunningApp, session: str) -> None:
@@ -182,13 +180,6 @@ async def test_the_commands_agent_model_and_variant_come_before_those_asked_for(
     chosen = [("plan", "big"), ("build", "other"), ("plan", "other"), *[("build", "other")] * 3]
     assert [(info["agent"], info["model"]["modelID"]) for info in prompts] == chosen
     assert [info["variant"] for info in prompts[4:]] == ["high", "low"], "the variant holds where none is asked for"
-
-
-async def test_the_configured_default_agent_runs_a_command(tmp_path: Path) -> None:
-    async with commanding(tmp_path, default_agent="plan") as app:
-        session = (await app.create_session())["id"]
-        await run(app, session, "plain")
-        assert (await app.messages(session))[0]["info"]["agent"] == "plan"
 
 
 async def test_a_subagents_command_is_stored_as_a_subtask_and_answered(app: RunningApp, session: str) -> None:

@@ -87,34 +87,31 @@ async def test_an_unknown_model_is_rejected_before_anything_is_stored(app: Runni
     assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
 
 
-@pytest.mark.parametrize(
-    "failing",
-    [
-        [{"status": 400, "message": "too much"}],
-        [say("Half a summ"), {"cut": True}],
-        [say("  ")],
-        [say("x"), bash("touch ran")],
-        [{"finish": "length"}],
-    ],
-    ids=["refused", "cut off", "empty", "a call", "no room for it"],
-)
-async def test_a_summary_that_failed_leaves_the_session_as_it_was(
-    app: RunningApp, session: str, failing: list[dict[str, Any]]
-) -> None:
-    app.provider.add([say("Paris.")], failing, [say("Rome.")], [say("A summary.")], [say("Madrid.")])
-    await app.prompt(session, "The capital of France?")
-    async with app.events() as events:
+FAILING: dict[str, list[Any]] = {
+    "refused": [{"status": 400, "message": "too much"}],
+    "cut off": [say("Half a summ"), {"cut": True}],
+    "empty": [say("  ")],
+    "a call": [say("x"), bash("touch ran")],
+    "no room for it": [{"finish": "length"}],
+}
+
+
+async def test_a_summary_that_failed_leaves_the_session_as_it_was(app: RunningApp) -> None:
+    for kind, failing in FAILING.items():
+        session = (await app.create_session(title="T"))["id"]
+        app.provider.add([say("Paris.")], failing, [say("Rome.")], [say("A summary.")], [say("Madrid.")])
+        await app.prompt(session, "The capital of France?")
+        async with app.events() as events:
+            await summarize(app, session)
+            await events.until("session.idle")
+            assert "session.compacted" not in events.types and "session.error" in events.types, kind
+        summary = (await app.messages(session))[-1]["info"]
+        assert summary["summary"] is True and "error" in summary and not (app.directory / "ran").exists(), kind
+        assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
+        assert "Paris." in str(requests(app)[-1].messages)
         await summarize(app, session)
-        await events.until("session.idle")
-        assert "session.compacted" not in events.types
-        assert "session.error" in events.types
-    summary = (await app.messages(session))[-1]["info"]
-    assert summary["summary"] is True and "error" in summary and not (app.directory / "ran").exists()
-    assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
-    assert "Paris." in str(requests(app)[-1].messages)
-    await summarize(app, session)
-    assert texts(await app.prompt(session, "And of Spain?")) == ["Madrid."]
-    assert "Paris." not in str(requests(app)[-1].messages)
+        assert texts(await app.prompt(session, "And of Spain?")) == ["Madrid."]
+        assert "Paris." not in str(requests(app)[-1].messages)
 
 
 @asynccontextmanager

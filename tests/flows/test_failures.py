@@ -223,8 +223,7 @@ async def test_what_cannot_be_stored_is_not_begun(tmp_path: Path, row: str, aske
             assert texts(await app.prompt(session, "Go on")) == ["Said."]
 
 
-@pytest.mark.parametrize("count", range(1, 9))
-async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count: int) -> None:
+async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path) -> None:
     """However many commits are refused from the model's answer on."""
     asked = asyncio.Event()
 
@@ -232,16 +231,22 @@ async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count
         asked.set()
         return parse_turn([say("Now.")])
 
+    def refused() -> bool:
+        return asked.is_set() and next(refusals, None) is not None
+
     with refused_commits() as commits:
         async with running_app(tmp_path, otherwise=answer) as app:
-            session, refusals = (await app.create_session(title="Named"))["id"], iter(range(count))
-            commits.when = lambda: asked.is_set() and next(refusals, None) is not None
-            async with app.events() as events:
-                await app.prompt_async(session, "Hi")
-                await events.until("session.idle")
-                messages = await app.messages(session)
-            assert [message["info"]["role"] for message in messages] == ["user", "assistant"]
-            assert_finished(messages)
+            commits.when = refused
+            for count in range(1, 9):
+                asked.clear()
+                session, refusals = (await app.create_session(title="Named"))["id"], iter(range(count))
+                async with app.events() as events:
+                    await app.prompt_async(session, "Hi")
+                    await events.until("session.idle")
+                    messages = await app.messages(session)
+                assert [message["info"]["role"] for message in messages] == ["user", "assistant"], count
+                assert_finished(messages)
+                assert next(refusals, None) is None
 
 
 async def test_a_stream_that_cannot_be_stored_is_not_read_to_its_end(tmp_path: Path) -> None:

@@ -139,19 +139,18 @@ async def test_the_next_prompt_removes_the_reverted_messages_for_good(app: Runni
     assert "echo 1" in sent and "echo 2" not in sent
 
 
-@pytest.mark.parametrize(
-    ("route", "body"),
-    [
-        ("shell", {"agent": "build", "command": "echo hi"}),
-        ("command", {"command": "init", "arguments": ""}),
-        ("summarize", {"providerID": "scripted", "modelID": "rules"}),
-    ],
-)
-async def test_shell_command_and_summarize_clean_up_too(app: RunningApp, session: str, route: str, body: dict[str, Any]) -> None:
-    gone = await reverted(app, session)
-    await app.post(f"/session/{session}/{route}", body)
-    left = await ids(app, session)
-    assert not set(gone) & set(left) and len(left) == 5 and await standing(app, session) is None
+async def test_shell_command_and_summarize_clean_up_too(app: RunningApp) -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "shell": {"agent": "build", "command": "echo hi"},
+        "command": {"command": "init", "arguments": ""},
+        "summarize": {"providerID": "scripted", "modelID": "rules"},
+    }
+    for route, body in bodies.items():
+        session = (await app.create_session(title="T", permission=ALLOW))["id"]
+        gone = await reverted(app, session)
+        await app.post(f"/session/{session}/{route}", body)
+        left = await ids(app, session)
+        assert not set(gone) & set(left) and len(left) == 5 and await standing(app, session) is None, route
 
 
 async def test_a_prompt_that_is_stored_but_not_begun_makes_a_session_busy(app: RunningApp, session: str) -> None:

@@ -66,21 +66,21 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(app: RunningApp, s
     assert last_text(after_wrong) == "" and "StructuredOutput" in last_text(after_text)
 
 
-@pytest.mark.parametrize(("count", "asked"), [(None, 3), (0, 1), (1, 2), (4, 5)])
-async def test_after_some_retries_the_turn_ends_with_an_error(
-    app: RunningApp, session: str, count: int | None, asked: int
-) -> None:
-    wanted = FORMAT if count is None else {**FORMAT, "retryCount": count}
-    app.provider.add(*([answering(n="three")] if number % 2 else [say("Three.")] for number in range(asked)))
-    async with app.events() as events:
-        answer = await app.prompt(session, "How many?", format=wanted)
-        await events.until("session.idle")
-    assert (answer["info"]["error"]["name"], answer["info"]["error"]["data"]["retries"]) == ("StructuredOutputError", asked - 1)
-    assert "structured" not in answer["info"] and len(requests(app)) == asked
-    assert events.of_type("session.error")[0].properties == {"sessionID": session, "error": answer["info"]["error"]}
-    assert (await app.messages(session))[-1] == answer
-    app.provider.add([answering(n=3)])
-    assert "error" not in (await app.prompt(session, "Again", format=wanted))["info"]
+async def test_after_some_retries_the_turn_ends_with_an_error(app: RunningApp) -> None:
+    for count, asked in ((None, 3), (0, 1), (1, 2), (4, 5)):
+        session, before = (await app.create_session(title="T"))["id"], len(requests(app))
+        wanted = FORMAT if count is None else {**FORMAT, "retryCount": count}
+        app.provider.add(*([answering(n="three")] if number % 2 else [say("Three.")] for number in range(asked)))
+        async with app.events() as events:
+            answer = await app.prompt(session, "How many?", format=wanted)
+            await events.until("session.idle")
+        error = answer["info"]["error"]
+        assert (error["name"], error["data"]["retries"]) == ("StructuredOutputError", asked - 1)
+        assert "structured" not in answer["info"] and len(requests(app)) - before == asked
+        assert events.of_type("session.error")[0].properties == {"sessionID": session, "error": error}
+        assert (await app.messages(session))[-1] == answer
+        app.provider.add([answering(n=3)])
+        assert "error" not in (await app.prompt(session, "Again", format=wanted))["info"]
 
 
 def of_n(**schema: Any) -> dict[str, Any]:
