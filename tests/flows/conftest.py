@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from plugin_files import PluginFiles
 from running_app import RunningApp, running_app
 
 
@@ -16,3 +17,8 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
 @pytest.fixture
 async def session(app: RunningApp) -> str:
     return str((await app.create_session())["id"])
+
+
+@pytest.fixture
+def files(plain_environment: Path) -> PluginFiles:
+    return PluginFiles(plain_environment)

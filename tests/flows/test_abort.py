@@ -7,22 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import turns
 from processes import running_in
 from running_app import RunningApp, running_app
-from turns import (
-    assert_finished,
-    bash,
-    parts,
-    requests,
-    say,
-    statuses,
-    talking,
-    task,
-    texts,
-    title_requests,
-    tools,
-    until,
-)
+from turns import assert_finished, bash, requests, say, statuses, talking, task, texts, until, until_stored
 
 from app.providers.scripted import ScriptedProvider, Wait
 
@@ -67,17 +55,9 @@ async def test_an_abort_in_the_middle_of_a_text_keeps_the_text(tmp_path: Path) -
             assert kinds.index("session.error") < kinds.index("session.idle")
             assert events.seen[-1].type == "session.idle"
         assert texts(answer) == ["Half an ans"] and "finish" not in answer["info"]
-        assert parts(answer, "text")[0]["time"]["end"] > 0
+        assert turns.parts(answer, "text")[0]["time"]["end"] > 0
         assert texts(await app.prompt(session, "Go on")) == ["Next."]
         assert [turn.role for turn in requests(app)[-1].messages] == ["user", "assistant", "user"]
-
-
-async def test_an_abort_before_the_model_says_anything(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[for_ever()], [say("Next.")]]) as (app, session):
-        prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        await until(lambda: requests(app))
-        await aborted(app, session, prompt)
-        assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
 async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> None:
@@ -88,7 +68,7 @@ async def test_an_abort_in_a_command_ends_its_whole_group(tmp_path: Path) -> Non
             assert running_in(app.directory)
             answer = await aborted(app, session, prompt)
         await until(lambda: not running_in(app.directory), "the end of the command's processes")
-        (tool,) = tools(answer)
+        (tool,) = turns.tools(answer)
         assert tool["state"]["error"] == "Tool execution aborted" and "started" in tool["state"]["metadata"]["output"]
         assert texts(await app.prompt(session, "Again")) == ["Next."]
         result = requests(app)[-1].messages[2].content[0]
@@ -99,16 +79,17 @@ async def test_an_abort_in_the_wait_for_another_try(tmp_path: Path) -> None:
     busy = {"status": 429, "headers": {"retry-after": "60"}, "message": "slow down"}
     async with talking(tmp_path, turns=[[busy], [say("Next.")]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        async with asyncio.timeout(60):
-            while (await statuses(app)).get(session, {}).get("type") != "retry":
-                await asyncio.sleep(0.005)
+
+        async def waits() -> bool:
+            return bool((await statuses(app)).get(session, {}).get("type") == "retry")
+
+        await until(waits, "the wait for another try")
         await aborted(app, session, prompt)
         assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
 async def test_an_abort_ends_subagents_too(tmp_path: Path) -> None:
-    turns = [[task("Sleep")], [bash(STUBBORN)], [say("Next.")]]
-    async with talking(tmp_path, turns=turns) as (app, session):
+    async with talking(tmp_path, turns=[[task("Sleep")], [bash(STUBBORN)], [say("Next.")]]) as (app, session):
         async with app.events() as events:
             prompt = asyncio.create_task(app.prompt(session, "Delegate"))
             await shown_output(events)
@@ -117,7 +98,7 @@ async def test_an_abort_ends_subagents_too(tmp_path: Path) -> None:
         childs = await app.messages(child["id"])
         assert_finished(childs)
         assert childs[-1]["info"]["error"]["name"] == "MessageAbortedError"
-        assert tools(answer)[0]["state"]["metadata"]["sessionId"] == child["id"]
+        assert turns.tools(answer)[0]["state"]["metadata"]["sessionId"] == child["id"]
         await until(lambda: not running_in(app.directory), "the end of the command's processes")
         assert texts(await app.prompt(session, "Again")) == ["Next."]
 
@@ -133,18 +114,15 @@ async def test_aborts_at_once_are_one(tmp_path: Path) -> None:
         assert events.types.count("session.idle") == 1 and events.types.count("session.error") == 1
 
 
-async def test_prompts_that_wait_for_the_turn_are_aborted_with_it(tmp_path: Path) -> None:
+async def test_before_the_model_says_anything_prompts_that_wait_for_the_turn_are_aborted_with_it(tmp_path: Path) -> None:
     async with talking(tmp_path, turns=[[for_ever()], [say("Next.")]]) as (app, session):
         first = asyncio.create_task(app.prompt(session, "one"))
         await until(lambda: requests(app))
         second = asyncio.create_task(app.prompt(session, "two"))
-        async with asyncio.timeout(60):
-            while len(await app.messages(session)) < 3:
-                await asyncio.sleep(0.005)
+        await until_stored(app, session, 3)
         answer = await aborted(app, session, second)
         await first
-        users = [message["info"]["id"] for message in await app.messages(session) if message["info"]["role"] == "user"]
-        assert answer["info"]["parentID"] == users[1]
+        assert answer["info"]["parentID"] == turns.infos(await app.messages(session))[1]["id"]
         assert texts(await app.prompt(session, "three")) == ["Next."]
 
 
@@ -153,7 +131,7 @@ async def test_an_abort_does_not_wait_for_the_title(tmp_path: Path) -> None:
     provider = ScriptedProvider([[say("Half"), for_ever()]], title=lambda request: (Wait(never),))
     async with talking(tmp_path, provider=provider) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Hi"))
-        await until(lambda: title_requests(app), "the title's request")
+        await until(lambda: turns.title_requests(app), "the title's request")
         await aborted(app, session, prompt)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from running_app import RunningApp, running_app
 from sse_reader import Received
-from turns import bash, requests, say, statuses, talking, texts, title_requests, titled, until
+from turns import bash, infos, play, requests, say, statuses, talking, texts, title_requests, titled, until
 
 from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import TITLE, Fail, Say, ScriptedProvider, ScriptedTurn, Wait
@@ -58,35 +58,30 @@ async def test_an_answer_does_not_wait_for_its_title(tmp_path: Path) -> None:
     assert len(title_requests(app)) == 1
 
 
-async def test_a_late_title_overwrites_no_name_that_was_given_meanwhile(tmp_path: Path) -> None:
-    provider = SlowTitles([say("One.")])
-    async with talking(tmp_path, provider=provider) as (app, session):
-        async with app.events() as events:
-            await untitled_answer(app, session)
-            await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
-            provider.gate.set()
-            await events.until(lambda event: event.properties.get("info", {}).get("summary", {}).get("title") == TITLE)
+async def test_a_title_overwrites_no_name_and_none_is_requested_for_a_session_that_has_one(tmp_path: Path) -> None:
+    provider, gate = SlowTitles([say("One.")]), asyncio.Event()
+    async with talking(tmp_path, provider=provider) as (app, session), app.events() as events:
+        await untitled_answer(app, session)
+        await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
+        provider.gate.set()
+        await events.until(lambda event: event.properties.get("info", {}).get("summary", {}).get("title") == TITLE)
         assert (await app.get(f"/session/{session}"))["title"] == "Mine"
 
-
-async def test_no_title_is_requested_for_a_session_that_was_named_before_it(tmp_path: Path) -> None:
-    gate = asyncio.Event()
-    async with talking(tmp_path, turns=[[say("Well"), {"wait": gate}]]) as (app, session):
-        async with app.events() as events:
-            prompt = asyncio.create_task(app.prompt(session, "Hi"))
-            await events.until(lambda event: bool(event.properties.get("delta")))
-            await app.call("PATCH", f"/session/{session}", {"title": "Mine"})
+        other, asked = (await app.create_session())["id"], len(title_requests(app))
+        provider.add([say("Well"), {"wait": gate}])
+        prompt = asyncio.create_task(app.prompt(other, "Hi"))
+        await events.until(lambda event: bool(event.properties.get("delta")) and event.properties["sessionID"] == other)
+        await app.call("PATCH", f"/session/{other}", {"title": "Mine"})
         gate.set()
         await prompt
-        assert title_requests(app) == []
+        assert len(title_requests(app)) == asked
 
 
 async def test_a_late_title_of_a_deleted_prompt_is_dropped_and_the_next_prompt_gives_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "app.sessions")
-    provider = SlowTitles()
-    async with talking(tmp_path, provider=provider) as (app, session):
+    async with talking(tmp_path, provider=(provider := SlowTitles())) as (app, session):
         answer = await untitled_answer(app, session)
         await app.call("DELETE", f"/session/{session}/message/{answer['info']['parentID']}")
         provider.gate.set()
@@ -133,7 +128,7 @@ async def test_a_title_that_a_restart_lost_is_requested_again_with_the_next_prom
         await app.prompt(session, "More")
         await titled(app, session)
         (request,) = title_requests(app)
-        summaries = [m["info"].get("summary") for m in await app.messages(session) if m["info"]["role"] == "user"]
+        summaries = [info.get("summary") for info in infos(await app.messages(session))]
     assert request.messages[-1].content == (TextBlock("Hi"),), "it is made from the first prompt"
     assert summaries == [{"title": TITLE, "diffs": []}, None]
 
@@ -182,21 +177,18 @@ async def test_a_slow_diff_holds_the_answer_up_for_a_second_at_most_and_is_store
             hanging.unlink()
             await events.until(lambda event: changed_by_prompt(event) == ["two.txt"])
         assert await changed(app, session) == ["one.txt", "two.txt"]
-        prompts = [message["info"] for message in await app.messages(session) if message["info"]["role"] == "user"]
+        prompts = infos(await app.messages(session))
     assert [[diff["file"] for diff in prompt["summary"]["diffs"]] for prompt in prompts] == [["one.txt"], ["two.txt"]]
 
 
 async def test_a_diff_of_an_answer_that_is_deleted_is_gone_after_the_next_turn(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[bash("echo b > b.txt")], [say("Done.")], [say("So be it.")]], title="T") as (
-        app,
-        session,
-    ):
-        await app.prompt(session, "Write")
-        assert [file["file"] for file in await app.get(f"/session/{session}/diff")] == ["b.txt"]
+    async with talking(tmp_path, title="T") as (app, session):
+        await play(app, session, bash("echo b > b.txt"))
+        assert await changed(app, session) == ["b.txt"]
         wrote = (await app.messages(session))[1]["info"]["id"]
         await app.call("DELETE", f"/session/{session}/message/{wrote}")
         await app.prompt(session, "Go on")
-        assert await app.get(f"/session/{session}/diff") == []
+        assert await changed(app, session) == []
 
 
 async def test_diffs_that_a_restart_lost_are_made_in_the_next_turn(tmp_path: Path, hanging: Path) -> None:

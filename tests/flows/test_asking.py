@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running_app import RunningApp, running_app
-from turns import assert_finished, bash, call, configured, parts, pending, requests, say, statuses, talking, texts, tools, until
+import turns
+from turns import all_pending, bash, call, pending, reply, requests, say, states, statuses, talking, texts, tools
 
 ASK = {"permission": {"bash": "ask"}}
 QUESTION = {
@@ -16,27 +16,9 @@ QUESTION = {
 }
 
 
-async def reply(app: RunningApp, request: dict[str, Any], answer: str, message: str | None = None) -> None:
-    body = {"reply": answer, **({"message": message} if message else {})}
-    assert await app.post(f"/permission/{request['id']}/reply", body) is True
-
-
-async def all_pending(app: RunningApp, count: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-
-    async def look() -> None:
-        nonlocal found
-        while len(found) < count:
-            found = await app.get("/permission")
-            await asyncio.sleep(0.005)
-
-    await asyncio.wait_for(look(), 20)
-    return found
-
-
 async def test_once_lets_this_call_through_and_asks_again_for_the_next(tmp_path: Path) -> None:
-    turns = [[bash("echo one", "c1")], [bash("echo two", "c2")], [say()]]
-    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+    steps = [[bash("echo one", "c1")], [bash("echo two", "c2")], [say()]]
+    async with talking(tmp_path, config=ASK, turns=steps) as (app, session):
         async with app.events() as events:
             await app.prompt_async(session, "Go")
             asked = (await events.until("permission.asked")).properties
@@ -50,20 +32,19 @@ async def test_once_lets_this_call_through_and_asks_again_for_the_next(tmp_path:
             await reply(app, again, "once")
             await events.until("session.idle")
             assert [event.properties["reply"] for event in events.of_type("permission.replied")] == ["once", "once"]
-        messages = await app.messages(session)
-    assert [tool["state"]["output"] for tool in tools(messages)] == ["one\n", "two\n"]
+        assert [state["output"] for state in await states(app, session)] == ["one\n", "two\n"]
 
 
 async def test_always_holds_for_the_project_also_after_a_restart(tmp_path: Path) -> None:
-    workspace = configured(tmp_path, ASK)
+    workspace = turns.configured(tmp_path, ASK)
     async with talking(tmp_path, workspace=workspace, turns=[[bash("echo one")], [bash("echo two")], [say()]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         await reply(app, await pending(app), "always")
         await prompt
-        assert [tool["state"]["output"] for tool in tools(await app.messages(session))] == ["one\n", "two\n"]
+        assert [state["output"] for state in await states(app, session)] == ["one\n", "two\n"]
     async with talking(tmp_path, workspace=workspace, turns=[[bash("echo three")], [say()]]) as (app, other):
         await app.prompt(other, "Go")
-        assert tools(await app.messages(other))[0]["state"]["output"] == "three\n"
+        assert [state["output"] for state in await states(app, other)] == ["three\n"]
 
 
 async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours(tmp_path: Path) -> None:
@@ -71,21 +52,20 @@ async def test_always_opens_the_folder_that_was_asked_for_and_not_its_neighbours
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(f"in {name}\n")
     asks = {"permission": {"external_directory": "ask"}}
-    turns = [[bash(f"ls {tmp_path}/notes")], [bash(f"ls {tmp_path}/notes; cat {tmp_path}/notes/file")]]
-    turns += [[bash(f"cat {tmp_path}/notebooks/file")], [say()]]
-    async with talking(tmp_path, config=asks, turns=turns, sandbox="off") as (app, session):
+    steps = [[bash(f"ls {tmp_path}/notes")], [bash(f"ls {tmp_path}/notes; cat {tmp_path}/notes/file")]]
+    steps += [[bash(f"cat {tmp_path}/notebooks/file")], [say()]]
+    async with talking(tmp_path, config=asks, turns=steps, sandbox="off") as (app, session):
         await app.prompt_async(session, "Go")
         await reply(app, await pending(app), "always")
         await reply(app, await pending(app), "reject")
-        await until(lambda: not app.services.live.is_running(session))
-        states = [called["state"] for called in tools(await app.messages(session))]
-    assert [state["status"] for state in states] == ["completed", "completed", "error"]
-    assert "in notes" in states[1]["output"]
+        await turns.until_done(app, session)
+        _, again, beside = await states(app, session)
+    assert "in notes" in again["output"] and beside["status"] == "error"
 
 
 async def test_always_lets_through_what_waits_for_the_same(tmp_path: Path) -> None:
-    turns = [[bash("echo one", "c1"), bash("echo two", "c2"), bash("ls", "c3")], [say()]]
-    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+    steps = [[bash("echo one", "c1"), bash("echo two", "c2"), bash("ls", "c3")], [say()]]
+    async with talking(tmp_path, config=ASK, turns=steps) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         waiting = {request["tool"]["callID"]: request for request in await all_pending(app, 3)}
         await reply(app, waiting["c1"], "always")
@@ -93,12 +73,12 @@ async def test_always_lets_through_what_waits_for_the_same(tmp_path: Path) -> No
         assert left["tool"]["callID"] == "c3"
         await reply(app, left, "once")
         await prompt
-        assert [tool["state"]["status"] for tool in tools(await app.messages(session))] == ["completed"] * 3
+        assert [state["status"] for state in await states(app, session)] == ["completed"] * 3
 
 
 async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: Path) -> None:
-    turns = [[bash("echo one", "c1"), bash("echo two", "c2"), call("read", "c3", filePath="a.txt")], [say("not asked for")]]
-    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
+    steps = [[bash("echo one", "c1"), bash("echo two", "c2"), call("read", "c3", filePath="a.txt")], [say("not asked for")]]
+    async with talking(tmp_path, config=ASK, turns=steps) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
         first, _ = await all_pending(app, 2)
         await reply(app, first, "reject")
@@ -109,52 +89,37 @@ async def test_a_rejection_rejects_all_that_waits_and_stops_the_turn(tmp_path: P
     assert answer["info"]["finish"] == "tool-calls" and "error" not in answer["info"]
     assert [tool["state"]["status"] for tool in tools(answer)] == ["error", "error", "completed"]
     assert "rejected permission" in tools(answer)[0]["state"]["error"]
-    assert parts(answer, "step-finish") and len(messages) == 2
-    assert_finished(messages)
+    assert turns.parts(answer, "step-finish") and len(messages) == 2
+    turns.assert_finished(messages)
 
 
-async def test_the_turn_may_go_on_after_a_rejection(tmp_path: Path) -> None:
-    config = {**ASK, "experimental": {"continue_loop_on_deny": True}}
-    async with talking(tmp_path, config=config, turns=[[bash("echo")], [say("Then not.")]]) as (app, session):
+@pytest.mark.parametrize(
+    ("goes_on", "reason"), [(True, {}), (False, {"message": "Use printf"})], ids=["by setting", "with a reason"]
+)
+async def test_the_turn_goes_on_after_a_rejection(tmp_path: Path, goes_on: bool, reason: dict[str, str]) -> None:
+    """Where the configuration says so; and where the user gave a reason, which goes back to the model."""
+    config = {**ASK, "experimental": {"continue_loop_on_deny": goes_on}}
+    async with talking(tmp_path, config=config, turns=[[bash("echo one")], [say("Then not.")]]) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
-        await reply(app, await pending(app), "reject")
+        await reply(app, await pending(app), "reject", **reason)
         assert texts(await prompt) == ["Then not."]
-
-
-async def test_a_rejection_with_a_reason_goes_back_to_the_model(tmp_path: Path) -> None:
-    turns = [[bash("echo one")], [say("As you like.")]]
-    async with talking(tmp_path, config=ASK, turns=turns) as (app, session):
-        prompt = asyncio.create_task(app.prompt(session, "Go"))
-        await reply(app, await pending(app), "reject", "Use printf")
-        assert texts(await prompt) == ["As you like."]
         result = requests(app)[1].messages[-1].content[0]
-    assert result.is_error and "Use printf" in result.text  # type: ignore[union-attr]
+    assert result.is_error and reason.get("message", "rejected") in result.text  # type: ignore[union-attr]
 
 
-async def test_what_a_rule_denies_is_not_asked_and_the_turn_goes_on(tmp_path: Path) -> None:
-    config = {"permission": {"bash": {"*": "ask", "rm *": "deny"}}}
+async def test_what_a_rule_denies_is_not_asked_and_a_denied_tool_not_offered(tmp_path: Path) -> None:
+    config = {"permission": {"edit": "deny", "bash": {"*": "deny", "echo *": "ask"}}}
     async with talking(tmp_path, config=config, turns=[[bash("echo x; rm a.txt")], [say()]]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Done."]
-        assert "forbids" in tools(await app.messages(session))[0]["state"]["error"]
-        assert (app.directory / "a.txt").exists()
-
-
-async def test_a_denied_tool_is_not_offered(tmp_path: Path) -> None:
-    config = {"permission": {"edit": "deny", "bash": {"*": "deny", "git *": "allow"}}}
-    async with talking(tmp_path, config=config) as (app, session):
-        await app.prompt(session, "Go")
+        assert "forbids" in (await states(app, session))[0]["error"] and (app.directory / "a.txt").exists()
         offered = {tool.id for tool in requests(app)[0].tools}
-    assert not offered & {"edit", "write", "multiedit"}
-    assert {"bash", "read"} <= offered
+    assert not offered & {"edit", "write", "multiedit"} and {"bash", "read"} <= offered
 
 
 async def test_an_edit_is_shown_before_it_is_made(tmp_path: Path) -> None:
-    config = {"permission": {"edit": "ask"}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
-        file = str(app.directory / "b.txt")
-        app.provider.add([call("write", filePath=file, content="new\n")], [say()])
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with talking(tmp_path, config={"permission": {"edit": "ask"}}) as (app, session):
+        app.provider.add([turns.write(app.directory / "b.txt", "new\n")], [say()])
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         request = await pending(app)
         assert request["permission"] == "edit" and request["patterns"] == ["b.txt"] and "+new" in request["metadata"]["diff"]
         assert not (app.directory / "b.txt").exists()
@@ -202,7 +167,7 @@ async def test_an_abort_withdraws_what_was_asked(tmp_path: Path, kind: str, step
             answer = await prompt
             await events.until("permission.replied" if kind == "permission" else "question.rejected")
         assert answer["info"]["error"]["name"] == "MessageAbortedError"
-        assert_finished(await app.messages(session))
+        turns.assert_finished(await app.messages(session))
         assert texts(await app.prompt(session, "Again")) == ["Next."]
 
 
@@ -212,20 +177,20 @@ async def test_deleting_a_session_withdraws_what_it_asked(tmp_path: Path) -> Non
         await pending(app)
         assert await app.call("DELETE", f"/session/{session}") is True
         assert await app.get("/permission") == [] and await statuses(app) == {}
-        await until(lambda: not app.services.live.is_running(session))
+        await turns.until_done(app, session)
         await app.call("GET", f"/session/{session}", expect=404)
 
 
 async def test_rules_set_while_a_turn_runs_hold_from_its_next_step_on(tmp_path: Path) -> None:
     changed = asyncio.Event()
-    turns = [[{"wait": changed}, bash("echo one")], [bash("echo two")], [say()]]
-    async with talking(tmp_path, turns=turns, title="T") as (app, session):
+    steps = [[{"wait": changed}, bash("echo one")], [bash("echo two")], [say()]]
+    async with talking(tmp_path, turns=steps, title="T") as (app, session):
         answering = asyncio.create_task(app.prompt(session, "Go"))
-        await until(lambda: requests(app))
+        await turns.until(lambda: requests(app))
         rules = [{"permission": "bash", "pattern": "echo *", "action": "deny"}]
         await app.call("PATCH", f"/session/{session}", {"permission": rules})
         changed.set()
         await answering
-        one, two = tools(await app.messages(session))
+        one, two = await states(app, session)
         assert (await app.get(f"/session/{session}"))["permission"] == rules
-    assert one["state"]["status"] == "completed" and two["state"]["status"] == "error"
+    assert one["status"] == "completed" and two["status"] == "error"

@@ -12,30 +12,27 @@ from typing import Any
 
 import pytest
 from postgres import SUPERUSER, PostgresServer, migrated
-from revert_steps import bash, revert, turn
 from running_app import RunningApp, running_app
 from running_server import needed
+from turns import ALLOW, bash, play, revert, until
 from typer.testing import CliRunner
 
 from app import cli
 from app.project.snapshot.lock import collection_lock
 from app.record.postgres import ProcessLocks
 
-SESSIONS = 20
-ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
+SESSIONS = 8
 WAIT_SECONDS = 60
 
 
-def run(*words: str | Path) -> str:
+def run(*words: str | Path, code: int = 0) -> str:
     result = CliRunner().invoke(cli.app, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == code, result.output
     return result.output
 
 
 def refused(*words: str | Path) -> str:
-    result = CliRunner().invoke(cli.app, [str(word) for word in words])
-    assert result.exit_code == 1, result.output
-    return result.output
+    return run(*words, code=1)
 
 
 class Busy:
@@ -65,9 +62,7 @@ async def at_work(app: RunningApp) -> AsyncIterator[Busy]:
     busy = Busy(app)
     tasks = [asyncio.create_task(busy.work()) for _ in range(SESSIONS)]
     try:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not busy.is_busy:
-                await asyncio.sleep(0.01)
+        await until(lambda: busy.is_busy)
         yield busy
     finally:
         for task in tasks:
@@ -79,8 +74,7 @@ async def at_work(app: RunningApp) -> AsyncIterator[Busy]:
 async def changed_file(app: RunningApp) -> tuple[str, str]:
     """A session that has changed a.txt, and its prompt."""
     session = (await app.create_session(title="Changes", permission=ALLOW))["id"]
-    app.provider.add(*turn(bash("echo changed > a.txt")))
-    return session, (await app.prompt(session, "Change it"))["info"]["parentID"]
+    return session, await play(app, session, bash("echo changed > a.txt"))
 
 
 async def is_all_there(app: RunningApp, acknowledged: dict[str, list[str]]) -> None:
@@ -105,7 +99,7 @@ async def backed_up_at_work(busy: Busy, directory: Path, name: str) -> tuple[Pat
     raise AssertionError("nobody worked meanwhile")
 
 
-async def test_a_backup_of_twenty_sessions_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_backup_of_sessions_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = tmp_path / "elsewhere"
     async with running_app(tmp_path) as app:
         session, prompt = await changed_file(app)
@@ -131,11 +125,8 @@ async def test_snapshots_are_not_collected_while_they_are_copied(tmp_path: Path,
         (repository,) = app.data_dir.glob("snapshot/*/*")
         async with collection_lock(repository.absolute(), ProcessLocks()).held():
             copying = asyncio.create_task(asyncio.to_thread(_backup_process, app.data_dir, tmp_path / "backup"))
-            await asyncio.sleep(0)
-            async with asyncio.timeout(WAIT_SECONDS):
-                while not list(tmp_path.glob(".backup.partial/backup")):
-                    await asyncio.sleep(0.01)
-            await asyncio.sleep(2)  # all but the snapshots takes a part of it
+            await until(lambda: list(tmp_path.glob(".backup.partial/backup")))
+            await asyncio.sleep(1)  # all but the snapshots takes a part of it
             assert not copying.done() and not (tmp_path / "backup").exists()
         await copying
         assert (tmp_path / "backup").is_file()

@@ -5,7 +5,7 @@ from pathlib import Path
 from git_files import git
 from running_app import RunningApp, running_app
 from sse_reader import EventReader
-from turns import bash, say
+from turns import bash, play
 
 UPDATED = "vcs.branch.updated"
 
@@ -22,30 +22,21 @@ async def branch(app: RunningApp, **options: str) -> str:
     return str((await app.get("/vcs", params=options))["branch"])
 
 
-async def test_a_branch_that_is_checked_out_by_hand_or_by_a_tool(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[bash("git checkout -q -b by/tool")], [say()]]) as app, app.events() as events:
+async def test_a_branch_that_is_checked_out_by_hand_or_by_a_tool(app: RunningApp, session: str) -> None:
+    async with app.events() as events, app.events("/global/event") as of_all:
         before = await app.get("/vcs")
         git(app.directory, "checkout", "-q", "-b", "by-hand")
         assert await announced_branch(app, events, 1) == "by-hand"
-        session = await app.create_session(title="T")
-        await app.prompt(session["id"], "Go")
+        await play(app, session, bash("git checkout -q -b by/tool"))
         assert await announced_branch(app, events, 2) == "by/tool"
         git(app.directory, "checkout", "-q", "--detach")
         assert await announced_branch(app, events, 3) == ""
         git(app.directory, "commit", "-q", "--allow-empty", "-m", "detached")
         git(app.directory, "checkout", "-q", before["branch"])
         assert await announced_branch(app, events, 4) == before["branch"]
-
-
-async def test_a_read_tells_of_it_too(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app, app.events("/global/event") as events:
-        await app.get("/vcs")
-        git(app.directory, "checkout", "-q", "-b", "other")
-        assert await branch(app) == "other"
-        await events.until(UPDATED)
         git(app.directory, "branch", "-m", "renamed")
-        assert await branch(app) == "renamed"
-        event = await events.until(UPDATED, count=2)
+        assert await branch(app) == "renamed", "a read tells of it too"
+        event = await of_all.until(UPDATED, count=5)
     assert event.properties == {"branch": "renamed"} and event.data["directory"] == str(app.directory)
 
 

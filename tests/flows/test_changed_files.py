@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from running_app import RunningApp, make_workspace, running_app
+from running_app import RunningApp, running_app
+from running_server import new_workspace
 from turns import configured, priced, requests, say, talking
 
 AGENT = "---\ndescription: reviews\nmode: primary\n---\n{prompt}"
@@ -53,7 +54,7 @@ async def test_config_agents_commands_and_skills_that_come_change_and_go(tmp_pat
 
 
 async def test_a_file_that_breaks_stops_its_directory_alone_until_it_is_repaired(tmp_path: Path) -> None:
-    directory, other = configured(tmp_path, priced()), make_workspace(tmp_path / "other")
+    directory, other = configured(tmp_path, priced()), new_workspace(tmp_path / "other")
 
     async def status(place: Path) -> int:
         return (await app.client.get("/config", params={"directory": str(place)})).status_code
@@ -61,7 +62,7 @@ async def test_a_file_that_breaks_stops_its_directory_alone_until_it_is_repaired
     async with talking(tmp_path, workspace=directory, roots=str(other)) as (app, session):
         write(directory / "opencode.json", '{\n  "model": "acme/big",\n  "modle": 1\n}')
         assert await status(directory) == 500
-        refused = await app.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "Hi"}]}, expect=500)
+        refused = await app.prompt(session, "Hi", expect=500)
         assert refused["name"] == "ConfigInvalidError"
         assert refused["data"]["line"] == 3 and refused["data"]["path"] == str(directory / "opencode.json")
         assert await status(other) == 200

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import configured, priced, requests, say, texts, types, until
+from turns import configured, infos, parts, priced, requests, say, texts, types, until
 
 from app.turn.intake.command import fill, references
 
@@ -45,9 +45,6 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
 async def run(app: RunningApp, session: str, command: str, arguments: str = "", *, expect: int = 200, **fields: Any) -> Any:
     body = {"command": command, "arguments": arguments, **fields}
     return await app.post(f"/session/{session}/command", body, expect=expect)
-
-
-# Arguments.
 
 
 @pytest.mark.parametrize(
@@ -102,71 +99,40 @@ async def test_a_command_is_a_prompt_with_its_template_filled(app: RunningApp, s
     async with app.events() as events:
         answer = await run(app, session, "greet", '"Ann Lee" Bob')
         assert texts(answer) == ["Hello, Ann."]
-        executed = await events.until("command.executed")
-        assert executed.properties == {
-            "name": "greet",
-            "sessionID": session,
-            "arguments": '"Ann Lee" Bob',
-            "messageID": answer["info"]["id"],
-        }
+        executed = (await events.until("command.executed")).properties
+        told = {"name": "greet", "sessionID": session, "arguments": '"Ann Lee" Bob'}
+        assert executed == {**told, "messageID": answer["info"]["id"]}
         assert events.types.index("command.executed") > events.types.index("session.idle")
     user, stored = await app.messages(session)
-    assert texts(user) == ["Say hello to Ann Lee from Bob."]
-    assert stored == answer
-
-
-async def test_a_message_id_and_files_of_the_client_are_kept(app: RunningApp, session: str) -> None:
+    assert texts(user) == ["Say hello to Ann Lee from Bob."] and stored == answer
     image = {"type": "file", "mime": "image/png", "url": "data:image/png;base64,AAAA", "filename": "a.png"}
     await run(app, session, "plain", messageID="msg_mine", parts=[image])
-    user = (await app.messages(session))[0]
-    assert user["info"]["id"] == "msg_mine"
-    assert types(user) == ["text", "file"]
+    user = (await app.messages(session))[2]
+    assert user["info"]["id"] == "msg_mine" and types(user) == ["text", "file"], "what the client named and attached is kept"
 
 
-# Shell.
+PRINTED = {
+    "standard output alone": ("!`echo out; echo err >&2`", "out"),
+    "a failure is no error": ("[!`exit 3`]", "[]"),
+    "several": ("!`echo '$1'` !`echo two`", "$1\n two"),
+    "what runs on": ("!`sleep 0.1 & echo at once`", "at once"),
+    "plain code": ("`echo not run`", "`echo not run`"),
+}
 
 
-async def test_shell_commands_run_in_the_sessions_directory(app: RunningApp) -> None:
-    below = app.directory / "sub"
-    below.mkdir()
-    (below / "here.txt").touch()
-    where = {"directory": str(below)}
-    session = (await app.post("/session", {}, params=where))["id"]
-    await app.post(f"/session/{session}/command", {"command": "list", "arguments": "there"}, params=where)
-    (text,) = texts((await app.messages(session))[0])
-    assert text == f"Here is {below}\nhere.txt\n and there\n."
-
-
-@pytest.mark.parametrize(
-    ("template", "text"),
-    [
-        ("!`echo out; echo err >&2`", "out"),
-        ("[!`exit 3`]", "[]"),
-        ("!`echo '$1'` !`echo two`", "$1\n two"),
-        ("!`sleep 0.1 & echo at once`", "at once"),
-        ("`echo not run`", "`echo not run`"),
-    ],
-    ids=["standard output alone", "a failure is no error", "several", "what runs on", "plain code"],
-)
-async def test_what_a_command_prints_stands_in_its_place(tmp_path: Path, template: str, text: str) -> None:
-    async with commanding(tmp_path, command={"run": {"template": template}}) as app:
-        session = (await app.create_session())["id"]
-        await run(app, session, "run", "$1" if "$1" in template else "")
-        assert texts((await app.messages(session))[0]) == [text]
-
-
-async def test_a_key_of_a_provider_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_command_prints_stands_in_its_place_and_a_key_of_a_provider_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SCRIPTED_VISIBLE", "seen")
     monkeypatch.setenv("MISTRAL_API_KEY", "hidden-key")
-    async with commanding(tmp_path, command={"env": {"template": "!`env`"}}) as app:
-        session = (await app.create_session())["id"]
-        await run(app, session, "env")
-        (text,) = texts((await app.messages(session))[0])
-        assert "SCRIPTED_VISIBLE=seen" in text
-        assert "hidden-key" not in text
-
-
-# Files and agents.
+    commands = {kind: {"template": template} for kind, (template, _) in {**PRINTED, "env": ("!`env`", "")}.items()}
+    async with commanding(tmp_path, command=commands) as app:
+        session = (await app.create_session(title="T"))["id"]
+        for kind in commands:
+            await run(app, session, kind, "$1" if kind == "several" else "")
+        *printed, [env] = [texts(message) for message in await app.messages(session) if message["info"]["role"] == "user"]
+    assert dict(zip(PRINTED, printed, strict=True)) == {kind: [text] for kind, (_, text) in PRINTED.items()}
+    assert "SCRIPTED_VISIBLE=seen" in env and "hidden-key" not in env
 
 
 async def test_files_directories_and_agents_are_attached_by_their_names(app: RunningApp, session: str) -> None:
@@ -174,59 +140,46 @@ async def test_files_directories_and_agents_are_attached_by_their_names(app: Run
     (app.directory / "sub" / "inside.txt").touch()
     await run(app, session, "look")
     user = (await app.messages(session))[0]
-    files = [part for part in user["parts"] if part["type"] == "file"]
-    assert [(part["filename"], part["mime"]) for part in files] == [
-        ("a.txt", "text/plain"),
-        ("sub", "application/x-directory"),
-    ]
-    assert files[0]["url"] == (app.directory / "a.txt").as_uri()
-    assert [part["name"] for part in user["parts"] if part["type"] == "agent"] == ["general"]
+    file, folder = parts(user, "file")
+    assert (file["filename"], file["mime"], file["url"]) == ("a.txt", "text/plain", (app.directory / "a.txt").as_uri())
+    assert (folder["filename"], folder["mime"]) == ("sub", "application/x-directory")
+    assert [part["name"] for part in parts(user, "agent")] == ["general"]
     synthetic = " ".join(part["text"] for part in user["parts"] if part.get("synthetic"))
-    assert "world" in synthetic
-    assert "inside.txt" in synthetic
+    assert "world" in synthetic and "inside.txt" in synthetic
 
 
-async def test_references_are_seen_from_the_top_of_the_checkout_and_from_home(tmp_path: Path, plain_environment: Path) -> None:
+async def test_in_a_subdirectory_shell_lines_run_there_and_references_are_seen_from_the_top_of_the_checkout_and_from_home(
+    tmp_path: Path, plain_environment: Path
+) -> None:
+    """The configured default agent runs them."""
     (plain_environment / "notes.txt").write_text("from home\n")
-    async with commanding(tmp_path, command={"see": {"template": "@a.txt @~/notes.txt @" + "x" * 300}}) as app:
-        (app.directory / "sub").mkdir()
-        where = {"directory": str(app.directory / "sub")}
+    commands = {"see": {"template": "@a.txt @~/notes.txt @" + "x" * 300}, "list": COMMANDS["list"]}
+    async with commanding(tmp_path, command=commands, default_agent="plan") as app:
+        below = app.directory / "sub"
+        below.mkdir()
+        (below / "here.txt").touch()
+        where = {"directory": str(below)}
         session = (await app.post("/session", {}, params=where))["id"]
-        await app.post(f"/session/{session}/command", {"command": "see", "arguments": ""}, params=where)
-        user = (await app.messages(session))[0]
-        assert [part["filename"] for part in user["parts"] if part["type"] == "file"] == ["a.txt", "~/notes.txt"]
-        assert "from home" in json.dumps(user["parts"])
+        for command, arguments in (("list", "there"), ("see", "")):
+            body = {"command": command, "arguments": arguments}
+            await app.post(f"/session/{session}/command", body, params=where)
+        listed, _, seen, _ = await app.messages(session)
+    assert texts(listed) == [f"Here is {below}\nhere.txt\n and there\n."] and listed["info"]["agent"] == "plan"
+    assert [part["filename"] for part in parts(seen, "file")] == ["a.txt", "~/notes.txt"]
+    assert "from home" in json.dumps(seen["parts"])
 
 
-# Agents, models, subtasks.
-
-
-async def test_the_commands_agent_and_model_come_before_those_asked_for(app: RunningApp, session: str) -> None:
+async def test_the_commands_agent_model_and_variant_come_before_those_asked_for(app: RunningApp, session: str) -> None:
     await run(app, session, "planned", agent="build")
     await run(app, session, "other-model", model="acme/big")
     await run(app, session, "plain", agent="plan", model="acme/other")
     await run(app, session, "plain")
-    prompts = [message["info"] for message in await app.messages(session) if message["info"]["role"] == "user"]
-    assert [(info["agent"], info["model"]["modelID"]) for info in prompts] == [
-        ("plan", "big"),
-        ("build", "other"),
-        ("plan", "other"),
-        ("build", "other"),
-    ]
-
-
-async def test_the_commands_variant_holds_where_none_is_asked_for(app: RunningApp, session: str) -> None:
     await run(app, session, "varied")
     await run(app, session, "varied", variant="low")
-    prompts = [message["info"] for message in await app.messages(session) if message["info"]["role"] == "user"]
-    assert [info["variant"] for info in prompts] == ["high", "low"]
-
-
-async def test_the_configured_default_agent_runs_a_command(tmp_path: Path) -> None:
-    async with commanding(tmp_path, default_agent="plan") as app:
-        session = (await app.create_session())["id"]
-        await run(app, session, "plain")
-        assert (await app.messages(session))[0]["info"]["agent"] == "plan"
+    prompts = infos(await app.messages(session))
+    chosen = [("plan", "big"), ("build", "other"), ("plan", "other"), *[("build", "other")] * 3]
+    assert [(info["agent"], info["model"]["modelID"]) for info in prompts] == chosen
+    assert [info["variant"] for info in prompts[4:]] == ["high", "low"], "the variant holds where none is asked for"
 
 
 async def test_a_subagents_command_is_stored_as_a_subtask_and_answered(app: RunningApp, session: str) -> None:
@@ -235,30 +188,18 @@ async def test_a_subagents_command_is_stored_as_a_subtask_and_answered(app: Runn
     messages = await app.messages(session)
     assert [message["info"]["role"] for message in messages] == ["user", "assistant", "user", "assistant"]
     asked, called, continuation, answered = messages
-    assert answered == answer
-    assert texts(answer) == ["Two, as the subagent found."]
+    assert answered == answer and texts(answer) == ["Two, as the subagent found."]
+    given = {"prompt": "Count @a.txt: its lines", "description": "Counts", "command": "delegate"}
     (subtask,) = asked["parts"]
-    assert {key: subtask[key] for key in ("type", "agent", "description", "command", "prompt", "model")} == {
-        "type": "subtask",
-        "agent": "general",
-        "description": "Counts",
-        "command": "delegate",
-        "prompt": "Count @a.txt: its lines",
-        "model": asked["info"]["model"],
-    }
+    wanted = {**given, "type": "subtask", "agent": "general", "model": asked["info"]["model"]}
+    assert {key: subtask[key] for key in wanted} == wanted
     assert asked["info"]["agent"] == "build"
     (part,) = called["parts"]
     assert (called["info"]["mode"], called["info"]["finish"]) == ("general", "tool-calls")
     assert (part["type"], part["tool"], part["state"]["status"]) == ("tool", "task", "completed")
-    assert part["state"]["input"] == {
-        "prompt": "Count @a.txt: its lines",
-        "description": "Counts",
-        "subagent_type": "general",
-        "command": "delegate",
-    }
+    assert part["state"]["input"] == {**given, "subagent_type": "general"}
     assert "There are two lines." in part["state"]["output"]
-    assert types(continuation) == ["text"]
-    assert continuation["parts"][0]["synthetic"] is True
+    assert types(continuation) == ["text"] and continuation["parts"][0]["synthetic"] is True
     assert continuation["info"]["agent"] == "build"
     assert types(answered) == ["step-start", "text", "step-finish"]
     (child,) = await app.get(f"/session/{session}/children")
@@ -268,13 +209,14 @@ async def test_a_subagents_command_is_stored_as_a_subtask_and_answered(app: Runn
     assert (await app.messages(child["id"]))[0]["info"]["tools"] == {"todowrite": False, "todoread": False, "task": False}
 
 
-@pytest.mark.parametrize(("command", "kind"), [("forced", "subtask"), ("inline", "text")])
-async def test_subtask_may_be_forced_or_forbidden(app: RunningApp, session: str, command: str, kind: str) -> None:
-    await run(app, session, command)
-    assert types((await app.messages(session))[0]) == [kind]
+async def test_subtask_may_be_forced_or_forbidden(app: RunningApp, session: str) -> None:
+    await run(app, session, "inline")
+    await run(app, session, "forced")
+    assert [types(message) for message in await app.messages(session) if message["info"]["role"] == "user"][:2] == [
+        ["text"],
+        ["subtask"],
+    ]
 
-
-# Sent again.
 
 CLOCK = {"clock": {"template": "$1: !`echo ran >> ran; until test -e go; do sleep 0.02; done; date +%N`"}}
 
@@ -303,18 +245,15 @@ async def test_a_command_sent_again_runs_no_shell_line_again_and_gets_the_first_
         assert events.types.count("command.executed") == 1
 
 
-@pytest.mark.parametrize("other", [{"arguments": "then"}, {"command": "plain"}, {"agent": "plan"}, {"model": "acme/other"}])
-async def test_another_command_with_the_same_message_id_is_refused_and_runs_nothing(
-    tmp_path: Path, other: dict[str, str]
-) -> None:
+async def test_another_command_with_the_same_message_id_is_refused_and_runs_nothing(tmp_path: Path) -> None:
     async with commanding(tmp_path, command={**COMMANDS, **CLOCK}) as app:
         session = (await app.create_session(title="T"))["id"]
         (app.directory / "go").touch()
         await run(app, session, "clock", "now", messageID="msg_once")
-        body = {"command": "clock", "arguments": "now", "messageID": "msg_once", **other}
-        await app.post(f"/session/{session}/command", body, expect=409)
-        assert (app.directory / "ran").read_text().split() == ["ran"]
-        assert len(await app.messages(session)) == 2
+        for other in ({"arguments": "then"}, {"command": "plain"}, {"agent": "plan"}, {"model": "acme/other"}):
+            body = {"command": "clock", "arguments": "now", "messageID": "msg_once", **other}
+            await app.post(f"/session/{session}/command", body, expect=409)
+        assert (app.directory / "ran").read_text().split() == ["ran"] and len(await app.messages(session)) == 2
 
 
 async def test_init_sent_again_runs_no_shell_line_again(tmp_path: Path) -> None:
@@ -325,17 +264,13 @@ async def test_init_sent_again_runs_no_shell_line_again(tmp_path: Path) -> None:
         assert (app.directory / "ran").read_text().split() == ["ran"]
 
 
-# Refused.
-
-
-@pytest.mark.parametrize("command", ["unknown", "no-agent", "no-model"])
-async def test_what_is_unknown_is_rejected_before_anything_is_done(app: RunningApp, session: str, command: str) -> None:
+async def test_what_is_unknown_is_rejected_before_anything_is_done(app: RunningApp, session: str) -> None:
     async with app.events() as events:
-        refused = await run(app, session, command, expect=400)
-        assert refused["name"] in ("BadRequest", "ProviderModelNotFoundError")
+        for command in ("unknown", "no-agent", "no-model"):
+            refused = await run(app, session, command, expect=400)
+            assert refused["name"] in ("BadRequest", "ProviderModelNotFoundError")
         assert events.types == ["server.connected"]
-    assert await app.messages(session) == []
-    assert not (app.directory / "ran").exists()
+    assert await app.messages(session) == [] and not (app.directory / "ran").exists()
 
 
 async def test_review_is_done_by_a_session_of_its_own(app: RunningApp, session: str) -> None:

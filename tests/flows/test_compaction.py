@@ -2,29 +2,25 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import bash, configured, priced, requests, say, talking, texts, types
+from turns import BIG, bash, configured, priced, requests, say, summarize, talking, texts, types, until_stored
 
 from app.providers.base import AssistantTurn, ModelRequest, TextBlock, UserTurn
 from app.providers.scripted import Say, ScriptedProvider, ScriptedTurn, SetUsage
 
 WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
 FULL = {"usage": {"input": 9_500, "output": 20}}
-BIG = {"providerID": "acme", "modelID": "big"}
 
 
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
     async with running_app(tmp_path, workspace=configured(tmp_path, priced(**WINDOW))) as running:
         yield running
-
-
-async def summarize(app: RunningApp, session: str, *, expect: int = 200, **fields: Any) -> Any:
-    return await app.post(f"/session/{session}/summarize", {**BIG, **fields}, expect=expect)
 
 
 def request_texts(request: Any) -> list[str]:
@@ -35,9 +31,6 @@ def request_texts(request: Any) -> list[str]:
         content = getattr(turn, "content", None) or getattr(turn, "blocks", ())
         found.append(f"{role}: " + " ".join(block.text for block in content if isinstance(block, TextBlock)))
     return found
-
-
-# Asked for.
 
 
 async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, session: str) -> None:
@@ -61,8 +54,9 @@ async def test_summarize_stores_a_question_and_its_summary(app: RunningApp, sess
     assert "The capital of France?" in request_texts(asked)[0]
 
 
-async def test_after_it_the_model_is_sent_the_summary_and_what_is_new_alone(app: RunningApp, session: str) -> None:
-    app.provider.add([say("Paris.")], [say("They asked about France.")], [say("Rome.")], [say("Madrid.")])
+async def test_after_it_the_model_is_sent_the_newest_summary_and_what_is_new_alone(app: RunningApp, session: str) -> None:
+    said = ["Paris.", "They asked about France.", "Rome.", "Madrid.", "Second summary.", "Lisbon."]
+    app.provider.add(*([say(text)] for text in said))
     await app.prompt(session, "The capital of France?")
     await summarize(app, session)
     await app.prompt(session, "And of Italy?")
@@ -76,21 +70,12 @@ async def test_after_it_the_model_is_sent_the_summary_and_what_is_new_alone(app:
     ]
     assert "Paris" not in str(requests(app)[-1].messages)
     everything = await app.messages(session)
-    assert len(everything) == 8
-    assert texts(everything[1]) == ["Paris."]
-
-
-async def test_a_second_summary_takes_the_place_of_the_first(app: RunningApp, session: str) -> None:
-    app.provider.add([say("Paris.")], [say("First summary.")], [say("Rome.")], [say("Second summary.")], [say("Madrid.")])
-    await app.prompt(session, "The capital of France?")
+    assert len(everything) == 8 and texts(everything[1]) == ["Paris."]
     await summarize(app, session)
-    await app.prompt(session, "And of Italy?")
-    await summarize(app, session)
-    assert "First summary." in str(requests(app)[-1].messages)
-    await app.prompt(session, "And of Spain?")
+    assert "They asked about France." in str(requests(app)[-1].messages)
+    await app.prompt(session, "And of Portugal?")
     sent = str(requests(app)[-1].messages)
-    assert "Second summary." in sent
-    assert "First summary." not in sent
+    assert "Second summary." in sent and "They asked about France." not in sent
 
 
 async def test_an_unknown_model_is_rejected_before_anything_is_stored(app: RunningApp, session: str) -> None:
@@ -102,78 +87,70 @@ async def test_an_unknown_model_is_rejected_before_anything_is_stored(app: Runni
     assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
 
 
-@pytest.mark.parametrize(
-    "failing",
-    [
-        [{"status": 400, "message": "too much"}],
-        [say("Half a summ"), {"cut": True}],
-        [say("  ")],
-        [say("x"), bash("touch ran")],
-        [{"finish": "length"}],
-    ],
-    ids=["refused", "cut off", "empty", "a call", "no room for it"],
-)
-async def test_a_summary_that_failed_leaves_the_session_as_it_was(
-    app: RunningApp, session: str, failing: list[dict[str, Any]]
-) -> None:
-    app.provider.add([say("Paris.")], failing, [say("Rome.")], [say("A summary.")], [say("Madrid.")])
+FAILING: dict[str, list[Any]] = {
+    "refused": [{"status": 400, "message": "too much"}],
+    "cut off": [say("Half a summ"), {"cut": True}],
+    "empty": [say("  ")],
+    "a call": [say("x"), bash("touch ran")],
+    "no room for it": [{"finish": "length"}],
+}
+
+
+async def test_a_summary_that_failed_leaves_the_session_as_it_was(app: RunningApp) -> None:
+    for kind, failing in FAILING.items():
+        session = (await app.create_session(title="T"))["id"]
+        app.provider.add([say("Paris.")], failing, [say("Rome.")], [say("A summary.")], [say("Madrid.")])
+        await app.prompt(session, "The capital of France?")
+        async with app.events() as events:
+            await summarize(app, session)
+            await events.until("session.idle")
+            assert "session.compacted" not in events.types and "session.error" in events.types, kind
+        summary = (await app.messages(session))[-1]["info"]
+        assert summary["summary"] is True and "error" in summary and not (app.directory / "ran").exists(), kind
+        assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
+        assert "Paris." in str(requests(app)[-1].messages)
+        await summarize(app, session)
+        assert texts(await app.prompt(session, "And of Spain?")) == ["Madrid."]
+        assert "Paris." not in str(requests(app)[-1].messages)
+
+
+@asynccontextmanager
+async def summing(app: RunningApp, session: str, *later: list[Any]) -> AsyncIterator[asyncio.Event]:
+    """A summary of an answer, which goes on when the event is set and has ended with the block."""
+    gate = asyncio.Event()
+    app.provider.add([say("Paris.")], [say("They asked"), {"wait": gate}], *later)
     await app.prompt(session, "The capital of France?")
     async with app.events() as events:
-        await summarize(app, session)
-        await events.until("session.idle")
-        assert "session.compacted" not in events.types
-        assert "session.error" in events.types
-    summary = (await app.messages(session))[-1]
-    assert summary["info"]["summary"] is True
-    assert "error" in summary["info"]
-    assert not (app.directory / "ran").exists()
-    assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
-    assert "Paris." in str(requests(app)[-1].messages)
-    await summarize(app, session)
-    assert texts(await app.prompt(session, "And of Spain?")) == ["Madrid."]
-    assert "Paris." not in str(requests(app)[-1].messages)
+        running = asyncio.create_task(summarize(app, session))
+        await events.until(lambda event: event.properties.get("delta") is not None)
+        yield gate
+        await running
 
 
 async def test_an_aborted_summary_leaves_the_session_as_it_was(app: RunningApp, session: str) -> None:
-    gate = asyncio.Event()
-    app.provider.add([say("Paris.")], [say("Half"), {"wait": gate}], [say("Rome.")])
-    await app.prompt(session, "The capital of France?")
-    async with app.events() as events:
-        summing = asyncio.create_task(summarize(app, session))
-        await events.until(lambda event: event.properties.get("delta") is not None)
+    async with summing(app, session, [say("Rome.")]):
+        assert (await app.get(f"/session/{session}"))["time"]["compacting"] > 0
         await app.post(f"/session/{session}/abort")
-        await summing
+    assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
     assert (await app.messages(session))[-1]["info"]["error"]["name"] == "MessageAbortedError"
     assert texts(await app.prompt(session, "And of Italy?")) == ["Rome."]
     assert "Paris." in str(requests(app)[-1].messages)
 
 
 async def test_a_prompt_during_a_summary_is_answered_after_it(app: RunningApp, session: str) -> None:
-    gate = asyncio.Event()
-    app.provider.add([say("Paris.")], [say("They asked"), {"wait": gate}], [say("Rome.")])
-    await app.prompt(session, "The capital of France?")
-    async with app.events() as events:
-        summing = asyncio.create_task(summarize(app, session))
-        await events.until(lambda event: event.properties.get("delta") is not None)
+    async with summing(app, session, [say("Rome.")]) as gate:
+        assert (await app.get(f"/session/{session}"))["time"]["compacting"] > 0
         prompting = asyncio.create_task(app.prompt(session, "And of Italy?"))
-        while len(await app.messages(session)) < 5:
-            await asyncio.sleep(0)
+        await until_stored(app, session, 5)
         gate.set()
-        await summing
-    assert texts(await prompting) == ["Rome."]
-    assert "Paris." not in str(requests(app)[-1].messages)
+    assert texts(await prompting) == ["Rome."] and "Paris." not in str(requests(app)[-1].messages)
+    assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
 
 
-async def test_a_prompt_behind_a_summary_that_fails_is_answered_without_it(app: RunningApp, session: str) -> None:
-    gate = asyncio.Event()
-    app.provider.add([say("Paris.")], [say("They asked"), {"wait": gate}], [{"status": 400, "message": "no"}], [say("Rome.")])
-    await app.prompt(session, "The capital of France?")
-    async with app.events() as events:
-        summing = asyncio.create_task(summarize(app, session))
-        await events.until(lambda event: event.properties.get("delta") is not None)
+async def test_in_a_fork_made_during_a_summary_a_prompt_is_answered_without_it(app: RunningApp, session: str) -> None:
+    async with summing(app, session, [{"status": 400, "message": "no"}], [say("Rome.")]) as gate:
         fork = (await app.post(f"/session/{session}/fork"))["id"]
         gate.set()
-        await summing
     assert texts(await app.prompt(fork, "And of Italy?")) == ["Rome."]
     assert "Paris." in str(requests(app)[-1].messages)
 
@@ -189,9 +166,6 @@ async def test_a_compaction_agent_may_have_its_own_model_and_prompt(tmp_path: Pa
         assert (await app.messages(session))[-1]["info"]["modelID"] == "other"
 
 
-# The window is full.
-
-
 async def test_a_full_window_is_compacted_and_the_turn_goes_on(app: RunningApp, session: str) -> None:
     app.provider.add([bash("echo hi"), FULL], [say("A summary.")], [say("Goes on.")])
     answer = await app.prompt(session, "Do something long")
@@ -201,11 +175,9 @@ async def test_a_full_window_is_compacted_and_the_turn_goes_on(app: RunningApp, 
     assert (summary["info"]["summary"], summary["info"]["finish"]) == (True, "stop")
     assert types(summary) == ["step-start", "text", "step-finish"]
     (text,) = continuation["parts"]
-    assert (text["type"], text["synthetic"]) == ("text", True)
-    assert text["time"]["end"] >= text["time"]["start"]
+    assert (text["type"], text["synthetic"]) == ("text", True) and text["time"]["end"] >= text["time"]["start"]
     assert continuation["info"]["agent"] == "build"
-    assert last == answer
-    assert last["info"]["parentID"] == continuation["info"]["id"]
+    assert last == answer and last["info"]["parentID"] == continuation["info"]["id"]
     assert [line.split(":")[0] for line in request_texts(requests(app)[-1])] == ["user", "assistant", "user"]
     assert "Do something long" not in str(requests(app)[-1].messages)
 
@@ -220,13 +192,10 @@ async def test_an_answer_that_just_fits_is_not_compacted(app: RunningApp, sessio
     assert len(await app.messages(session)) == 10
 
 
-@pytest.mark.parametrize(("setting", "flag"), [({"auto": False}, ""), ({"auto": True}, "1")], ids=["by configuration", "by flag"])
-async def test_compaction_may_be_switched_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, bool], flag: str
-) -> None:
+@pytest.mark.parametrize(("auto", "flag"), [(False, ""), (True, "1")], ids=["by configuration", "by flag"])
+async def test_compaction_may_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, auto: bool, flag: str) -> None:
     monkeypatch.setenv("OPENCODE_DISABLE_AUTOCOMPACT", flag)
-    config = {**priced(**WINDOW), "compaction": setting}
-    async with talking(tmp_path, config=config) as (app, session):
+    async with talking(tmp_path, config={**priced(**WINDOW), "compaction": {"auto": auto}}) as (app, session):
         app.provider.add([say("Full."), FULL], [say("Fuller."), FULL])
         await app.prompt(session, "One")
         await app.prompt(session, "Two")
@@ -253,7 +222,6 @@ def _full(request: ModelRequest) -> ScriptedTurn:
 async def test_an_automatic_summary_that_failed_ends_the_turn_with_its_error(app: RunningApp, session: str) -> None:
     app.provider.add([bash("echo hi"), FULL], [{"status": 400, "message": "no"}], [say("A summary.")], [say("Goes on.")])
     answer = await app.prompt(session, "Do something long")
-    assert answer["info"]["summary"] is True
-    assert answer["info"]["error"]["name"] == "APIError"
+    assert answer["info"]["summary"] is True and answer["info"]["error"]["name"] == "APIError"
     assert await app.get("/session/status") == {}
     assert texts(await app.prompt(session, "Try again")) == ["Goes on."]

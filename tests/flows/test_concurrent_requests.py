@@ -5,25 +5,24 @@ import fcntl
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import turns
 from every_route import WRITING, every_route
 from git_files import files
-from revert_steps import bash, play, revert, unrevert
 from running_app import RunningApp, running_app, text_part
-from turns import assert_finished, requests, say, statuses, task, texts, until
+from turns import ALLOW, assert_finished, bash, play, requests, revert, say, statuses, texts, unrevert, until, until_done
 
 from app.providers.base import ModelRequest, TextBlock
 from app.providers.scripted import ScriptedProvider, ScriptedTurn, parse_turn
 from app.schema.message import PromptInput
 
 ROOT = Path(__file__).parents[2]
-ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
 MODEL = {"providerID": "scripted", "modelID": "rules"}
 
 
@@ -59,11 +58,6 @@ BODIES: dict[str, Any] = {
 }
 
 
-async def first_part(app: RunningApp, session: str) -> dict[str, Any]:
-    part: dict[str, Any] = (await app.messages(session))[0]["parts"][0]
-    return part
-
-
 async def asked(app: RunningApp, route: tuple[str, str], part: dict[str, Any]) -> httpx2.Response:
     """One of the routes, about the part, its message or its session."""
     method, path = route
@@ -94,124 +88,129 @@ def locked_snapshots(app: RunningApp) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def turn(app: RunningApp, session: str) -> AsyncIterator[None]:
-    may_end = asyncio.Event()
+async def held(app: RunningApp, request: Awaitable[Any]) -> AsyncIterator[None]:
+    """The model's answer to the request is held in this block."""
+    may_end, asked_before = asyncio.Event(), len(requests(app))
     app.provider.add([{"wait": may_end}, say("Done.")])
-    prompt = asyncio.create_task(app.prompt(session, "Wait"))
-    asked_before = len(requests(app))
+    running = asyncio.ensure_future(request)
     await until(lambda: len(requests(app)) > asked_before)
     yield
     may_end.set()
-    await prompt
+    await running
+
+
+@asynccontextmanager
+async def turn(app: RunningApp, session: str) -> AsyncIterator[None]:
+    async with held(app, app.prompt(session, "Wait")):
+        yield
 
 
 @asynccontextmanager
 async def summary(app: RunningApp, session: str) -> AsyncIterator[None]:
-    may_end = asyncio.Event()
-    app.provider.add([{"wait": may_end}, say("In short.")])
-    asked_before = len(requests(app))
-    summing = asyncio.create_task(app.post(f"/session/{session}/summarize", MODEL))
-    await until(lambda: len(requests(app)) > asked_before)
-    yield
-    may_end.set()
-    await summing
+    async with held(app, app.post(f"/session/{session}/summarize", MODEL)):
+        yield
+
+
+async def shell_line(app: RunningApp, session: str) -> asyncio.Task[Any]:
+    line = {"agent": "build", "command": "touch started; while [ ! -e go ]; do sleep 0.02; done"}
+    running = asyncio.create_task(app.post(f"/session/{session}/shell", line))
+    await until((app.directory / "started").exists)
+    return running
 
 
 @asynccontextmanager
 async def shell(app: RunningApp, session: str) -> AsyncIterator[None]:
-    line = {"agent": "build", "command": "touch started; while [ ! -e go ]; do sleep 0.02; done"}
-    running = asyncio.create_task(app.post(f"/session/{session}/shell", line))
-    await until((app.directory / "started").exists)
+    running = await shell_line(app, session)
     yield
     (app.directory / "go").touch()
     await running
 
 
 @asynccontextmanager
-async def reverting(app: RunningApp, session: str) -> AsyncIterator[None]:
-    prompt = (await app.messages(session))[-3]["info"]["id"]
+async def waiting_for_snapshots(app: RunningApp, session: str, request: Awaitable[Any]) -> AsyncIterator[None]:
     with locked_snapshots(app):
-        running = asyncio.create_task(revert(app, session, prompt))
+        running = asyncio.ensure_future(request)
         await until(lambda: app.is_held(session))
         yield
     await running
+
+
+async def newest_prompt(app: RunningApp, session: str) -> str:
+    return str((await app.messages(session))[-3]["info"]["id"])
+
+
+@asynccontextmanager
+async def reverting(app: RunningApp, session: str) -> AsyncIterator[None]:
+    async with waiting_for_snapshots(app, session, revert(app, session, await newest_prompt(app, session))):
+        yield
 
 
 @asynccontextmanager
 async def unreverting(app: RunningApp, session: str) -> AsyncIterator[None]:
-    await revert(app, session, (await app.messages(session))[-3]["info"]["id"])
-    with locked_snapshots(app):
-        running = asyncio.create_task(unrevert(app, session))
-        await until(lambda: app.is_held(session))
+    await revert(app, session, await newest_prompt(app, session))
+    async with waiting_for_snapshots(app, session, unrevert(app, session)):
         yield
-    await running
 
 
-AT_WORK = {"turn": turn, "summary": summary, "shell": shell, "revert": reverting, "unrevert": unreverting}
-COLUMNS = {
-    "turn": "while a turn runs",
-    "summary": "or a summary is made",
-    "shell": "while a shell line runs",
-    "revert": "while a revert",
-    "unrevert": "or unrevert works",
+AT_WORK = {
+    "while a turn runs": turn,
+    "or a summary is made": summary,
+    "while a shell line runs": shell,
+    "while a revert": reverting,
+    "or unrevert works": unreverting,
 }
+WAIT, REVERTS = [*AT_WORK][:3], [*AT_WORK][3:]
 
 
-@pytest.mark.parametrize("work", AT_WORK)
-async def test_what_the_table_refuses_is_a_409_and_changes_nothing(app: RunningApp, session: str, work: str) -> None:
+@pytest.mark.parametrize("column", AT_WORK)
+async def test_what_the_table_refuses_is_a_409_and_changes_nothing(app: RunningApp, session: str, column: str) -> None:
     await play(app, session, bash("echo one > a.txt"), text="first")
     await play(app, session, bash("echo two > a.txt"), text="second")
-    before, part = await app.messages(session), await first_part(app, session)
-    routes = refused(COLUMNS[work])
+    before, routes = await app.messages(session), refused(column)
     assert len(routes) >= 7
-    async with AT_WORK[work](app, session):
+    async with AT_WORK[column](app, session):
         for route in routes:
-            response = await asked(app, route, part)
+            response = await asked(app, route, before[0]["parts"][0])
             assert (response.status_code, response.json().get("name")) == (409, "SessionBusyError"), f"{route}: {response.text}"
         assert (await app.messages(session))[: len(before)] == before
     assert not (app.directory / "ran").exists()
     assert_finished(await app.messages(session))
 
 
-@pytest.mark.parametrize("work", ["turn", "summary", "shell"])
-async def test_a_fork_copies_what_is_finished_while_something_runs(app: RunningApp, session: str, work: str) -> None:
+@pytest.mark.parametrize("column", WAIT)
+async def test_a_fork_copies_what_is_finished_while_something_runs(app: RunningApp, session: str, column: str) -> None:
     await play(app, session, bash("echo one > a.txt"))
-    async with AT_WORK[work](app, session):
+    async with AT_WORK[column](app, session):
         copied = await app.messages((await app.post(f"/session/{session}/fork"))["id"])
     assert [message["info"]["role"] for message in copied][:3] == ["user", "assistant", "assistant"]
     assert_finished(copied)
 
 
-@pytest.mark.parametrize("work", ["revert", "unrevert"])
-async def test_a_fork_waits_for_a_revert(app: RunningApp, session: str, work: str) -> None:
+@pytest.mark.parametrize("column", REVERTS)
+async def test_a_fork_and_a_prompt_wait_for_a_revert_and_the_prompt_makes_final_what_it_finds(
+    app: RunningApp, session: str, column: str
+) -> None:
     await play(app, session, bash("echo two > a.txt"))
-    async with AT_WORK[work](app, session):
+    app.provider.add([say("Here.")])
+    async with AT_WORK[column](app, session):
+        before = await app.messages(session)
         fork = asyncio.create_task(app.post(f"/session/{session}/fork"))
         await until_it_waits(app, session, fork)
         assert len(await app.get("/session")) == 1
-    assert len(await app.messages((await fork)["id"])) == 3
-
-
-@pytest.mark.parametrize("work", ["revert", "unrevert"])
-async def test_a_prompt_waits_for_a_revert_and_makes_final_what_it_finds(app: RunningApp, session: str, work: str) -> None:
-    await play(app, session, bash("echo two > a.txt"))
-    app.provider.add([say("Here.")])
-    async with AT_WORK[work](app, session):
-        before = await app.messages(session)
         prompt = asyncio.create_task(app.prompt(session, "Go on"))
         await until_it_waits(app, session, prompt)
         assert await app.messages(session) == before
-    assert texts(await prompt) == ["Here."]
-    kept = len(before) if work == "unrevert" else 0
-    assert len(await app.messages(session)) == kept + 2
-    assert (app.directory / "a.txt").read_text() == ("two\n" if work == "unrevert" else "hello\nworld\n")
+    assert len(await app.messages((await fork)["id"])) == 3
+    is_kept = column == REVERTS[1]
+    assert texts(await prompt) == ["Here."] and len(await app.messages(session)) == (len(before) if is_kept else 0) + 2
+    assert (app.directory / "a.txt").read_text() == ("two\n" if is_kept else "hello\nworld\n")
 
 
-async def until_it_waits(app: RunningApp, session: str, request: asyncio.Task[Any]) -> None:
+async def until_it_waits(app: RunningApp, session: str, request: asyncio.Task[Any] | None = None) -> None:
     """As nothing tells, until another client's reads have been answered many times."""
     for _ in range(30):
         await app.messages(session)
-    assert not request.done()
+    assert request is None or not request.done()
 
 
 async def test_edits_at_once_queue(app: RunningApp, session: str) -> None:
@@ -226,30 +225,25 @@ async def test_edits_at_once_queue(app: RunningApp, session: str) -> None:
 
 
 async def test_a_prompt_cannot_be_deleted_before_its_answer(app: RunningApp, session: str) -> None:
+    """And its session is busy from its 204 on."""
     for number in range(10):
-        prompt = f"msg_mine{number}"
-        await app.prompt_async(session, "Hi", messageID=prompt)
-        path = f"/session/{session}/message/{prompt}"
-        response = await app.client.delete(path)
-        assert response.status_code == 409, response.text
-        await until(lambda: not app.services.live.is_running(session))
-        assert (await app.messages(session))[-1]["info"]["parentID"] == prompt
-        await app.call("DELETE", path)
-
-
-async def test_a_session_is_busy_from_its_prompts_204_on(app: RunningApp, session: str) -> None:
-    for _ in range(5):
-        await app.prompt_async(session, "Hi")
+        await app.prompt_async(session, "Hi", messageID=f"msg_mine{number}")
         assert await statuses(app) == {session: {"type": "busy"}}
-        await app.post(f"/session/{session}/abort")
-        assert await statuses(app) == {}
+        path = f"/session/{session}/message/msg_mine{number}"
+        await app.call("DELETE", path, expect=409)
+        if number % 2:
+            await app.post(f"/session/{session}/abort")
+            assert await statuses(app) == {}
+        await until_done(app, session)
+        assert (await app.messages(session))[-1]["info"]["parentID"] == f"msg_mine{number}"
+        await app.call("DELETE", path)
 
 
 async def test_nothing_comes_between_a_prompt_and_its_turn(app: RunningApp, session: str) -> None:
     """Whatever is asked while the prompt is on its way to the disk is refused."""
     await play(app, session, bash("echo two > a.txt"))
     app.provider.add([say("Here.")])
-    routes, part = refused(COLUMNS["turn"]), await first_part(app, session)
+    routes, part = refused(WAIT[0]), (await app.messages(session))[0]["parts"][0]
     prompting = asyncio.create_task(app.prompt(session, "Go on"))
     while not app.is_held(session):
         await asyncio.sleep(0)
@@ -263,27 +257,24 @@ async def test_summaries_and_prompts_at_once_never_meet(app: RunningApp, session
     for _ in range(5):
         await play(app, session, bash("true"))
         asking = [app.client.post(f"/session/{session}/summarize", json=MODEL) for _ in range(4)]
-        answers = await asyncio.gather(*asking, app.client.post(f"/session/{session}/message", json={"parts": [text_part("Hi")]}))
-        statuses_told = [answer.status_code for answer in answers]
-        assert statuses_told[:4].count(200) <= 1 and set(statuses_told[:4]) <= {200, 409} and statuses_told[4] == 200
+        *summing, prompt = await asyncio.gather(*asking, app.prompt(session, "Hi"))
+        told = [answer.status_code for answer in summing]
+        assert told.count(200) <= 1 and {*told} <= {200, 409} and prompt["info"]["role"] == "assistant"
         messages = await app.messages(session)
         assert_finished(messages)
-        asked_for = [message for message in messages if "compaction" in {part["type"] for part in message["parts"]}]
         answered = {message["info"].get("parentID") for message in messages}
-        assert all(message["info"]["id"] in answered for message in asked_for)
+        assert all(message["info"]["id"] in answered for message in messages if "compaction" in turns.types(message))
 
 
 async def test_an_abort_ends_the_prompt_that_waits_for_a_shell_line_too(app: RunningApp, session: str) -> None:
-    line = {"agent": "build", "command": "touch started; while :; do sleep 0.02; done"}
-    running = asyncio.create_task(app.post(f"/session/{session}/shell", line))
-    await until((app.directory / "started").exists)
+    running = await shell_line(app, session)
     await app.prompt_async(session, "Go on")
     await app.post(f"/session/{session}/abort")
     assert await statuses(app) == {} and not app.services.live.is_running(session)
     await running
-    answer = (await app.messages(session))[-1]["info"]
-    assert answer["error"]["name"] == "MessageAbortedError" and requests(app) == []
-    assert_finished(await app.messages(session))
+    messages = await app.messages(session)
+    assert messages[-1]["info"]["error"]["name"] == "MessageAbortedError" and requests(app) == []
+    assert_finished(messages)
 
 
 async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp, session: str) -> None:
@@ -291,8 +282,10 @@ async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp
     async with app.events() as events:
         async with shell(app, session):
             await app.prompt_async(session, "Go on")
+            await until_it_waits(app, session)
+            assert requests(app) == []
         await events.until("session.idle")
-        await until(lambda: not app.services.live.is_running(session))
+        await until_done(app, session)
     assert events.types.count("session.idle") == 1
     assert texts((await app.messages(session))[-1]) == ["ok"]
 
@@ -300,51 +293,42 @@ async def test_a_prompt_that_waits_is_idle_only_after_its_answer(app: RunningApp
 # A revert is not lost.
 
 
-Edit = Callable[[RunningApp, str, dict[str, Any]], Awaitable[httpx2.Response]]
-
-
-async def deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx2.Response:
-    return await app.client.delete(f"/session/{session}/message/{message['info']['id']}")
-
-
-async def part_deleted(app: RunningApp, session: str, message: dict[str, Any]) -> httpx2.Response:
+async def edited(app: RunningApp, message: dict[str, Any], edit: str) -> httpx2.Response:
+    """The answer to the deletion of a message, or that or a change of its last part."""
     part = message["parts"][-1]
-    return await app.client.delete(f"/session/{session}/message/{message['info']['id']}/part/{part['id']}")
+    path = f"/session/{part['sessionID']}/message/{part['messageID']}"
+    if edit == "delete":
+        return await app.client.delete(path)
+    if edit == "delete part":
+        return await app.client.delete(f"{path}/part/{part['id']}")
+    return await app.client.patch(f"{path}/part/{part['id']}", json={**part, "files": []} if part["type"] == "patch" else part)
 
 
-async def part_changed(app: RunningApp, session: str, message: dict[str, Any]) -> httpx2.Response:
-    part = message["parts"][-1]
-    path = f"/session/{session}/message/{message['info']['id']}/part/{part['id']}"
-    return await app.client.patch(path, json={**part, "files": []} if part["type"] == "patch" else part)
-
-
-@pytest.mark.parametrize("edit", [deleted, part_deleted, part_changed])
-async def test_what_is_reverted_cannot_be_edited(app: RunningApp, session: str, edit: Edit) -> None:
+@pytest.mark.parametrize("edit", ["delete", "delete part", "change part"])
+async def test_what_is_reverted_cannot_be_edited(app: RunningApp, session: str, edit: str) -> None:
     await play(app, session, bash("true"), text="kept")
     prompt = await play(app, session, bash("echo two > a.txt; echo new > b.txt"))
     before = files(app.directory)
     await revert(app, session, prompt)
     messages = await app.messages(session)
-    at = next(at for at, message in enumerate(messages) if message["info"]["id"] == prompt)
-    for message in messages[at:]:
-        response = await edit(app, session, message)
+    for message in messages[3:]:
+        response = await edited(app, message, edit)
         assert (response.status_code, response.json()["name"]) == (409, "MessageRevertedError")
         assert "Unrevert" in response.json()["data"]["message"]
-    assert await app.messages(session) == messages
-    assert (await edit(app, session, messages[0])).status_code == 200
-    assert "revert" not in await unrevert(app, session)
-    assert files(app.directory) == before
-    assert (await edit(app, session, messages[at])).status_code == 200
+    assert await app.messages(session) == messages and messages[3]["info"]["id"] == prompt
+    assert (await edited(app, messages[0], edit)).status_code == 200
+    assert "revert" not in await unrevert(app, session) and files(app.directory) == before
+    assert (await edited(app, messages[3], edit)).status_code == 200
 
 
 async def test_a_message_that_is_reverted_in_part_cannot_be_edited(app: RunningApp, session: str) -> None:
-    prompt = await play(app, session, bash("echo one > a.txt"), bash("echo two > a.txt"))
-    answer = next(message for message in await app.messages(session) if message["info"].get("parentID") == prompt)
+    await play(app, session, bash("echo one > a.txt"), bash("echo two > a.txt"))
+    prompt, answer, _ = await app.messages(session)
     second = [part for part in answer["parts"] if part["type"] == "tool"][1]
     before = files(app.directory)
     await revert(app, session, answer["info"]["id"], partID=second["id"])
-    assert (await part_deleted(app, session, answer)).status_code == 409
-    assert (await deleted(app, session, (await app.messages(session))[0])).status_code == 200
+    assert (await edited(app, answer, "delete part")).status_code == 409
+    assert (await edited(app, prompt, "delete")).status_code == 200
     await unrevert(app, session)
     assert files(app.directory) == before
 
@@ -353,7 +337,7 @@ async def test_an_unrevert_without_snapshots_is_refused_and_loses_nothing(app: R
     prompt = await play(app, session, bash("echo two > a.txt"))
     reverted = (await revert(app, session, prompt))["revert"]
     (app.directory / "opencode.json").write_text('{"snapshot": false}')
-    error = await app.post(f"/session/{session}/unrevert", expect=500)
+    error = await unrevert(app, session, expect=500)
     assert error["name"] == "SnapshotError" and "off" in error["data"]["message"]
     assert (await app.get(f"/session/{session}"))["revert"] == reverted
     (app.directory / "opencode.json").unlink()
@@ -401,7 +385,7 @@ async def test_a_deletion_catches_the_sessions_that_its_turn_creates(tmp_path: P
 def give_out_tasks(request: ModelRequest) -> ScriptedTurn:
     last = request.messages[-1].content[0]
     first = isinstance(last, TextBlock) and "Give out" in last.text
-    return parse_turn([task("look"), task("look again")] if first else [bash("sleep 0.05")])
+    return parse_turn([turns.task("look"), turns.task("look again")] if first else [bash("sleep 0.05")])
 
 
 async def test_a_child_comes_before_or_after_the_deletion_of_its_parent(app: RunningApp) -> None:
@@ -420,16 +404,14 @@ async def test_a_child_comes_before_or_after_the_deletion_of_its_parent(app: Run
 
 
 async def test_a_prompt_whose_sender_goes_away_while_it_is_stored_is_answered(app: RunningApp, session: str) -> None:
-    services = app.services
+    services, wanted = app.services, PromptInput.model_validate({"parts": [text_part("Hi")]})
     instance = await services.instances.get(str(app.directory))
-    wanted = PromptInput.model_validate({"parts": [text_part("Hi")]})
-    prompted = await services.store.session_to_prompt(session)
-    accepting = asyncio.create_task(services.prompts.accept(instance, prompted, wanted))
+    accepting = asyncio.create_task(services.prompts.accept(instance, await services.store.session_to_prompt(session), wanted))
     while not services.live.get(session).messages.locked():
         await asyncio.sleep(0)
     accepting.cancel()
     await asyncio.wait({accepting})
     assert accepting.cancelled()
     await until(lambda: len(requests(app)) == 1)
-    await until(lambda: not services.live.is_running(session))
+    await until_done(app, session)
     assert texts((await app.messages(session))[-1]) == ["ok"] and await statuses(app) == {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp_servers import plain, running
 from running_app import RunningApp, running_app
-from turns import bash, call, configured, pending, priced, requests, say, talking, task, texts, tools, until
+from turns import bash, call, configured, pending, priced, reply, requests, say, states, talking, task, texts, tools, until
 
 BROKEN = {
     "no JSON": "{",
@@ -49,7 +49,7 @@ async def changed_while_a_turn_asks(app: RunningApp, config: dict[str, Any]) -> 
     request = await pending(app)
     configured(app.directory.parent, config)
     await app.get("/config")
-    await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+    await reply(app, request)
     await prompt
     return await app.messages(session)
 
@@ -86,9 +86,9 @@ async def test_a_turn_keeps_the_tools_that_it_began_with(tmp_path: Path) -> None
         request = await pending(app)
         (workspace / ".opencode" / "tool" / "greet.py").unlink()
         await app.get("/config")
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        await reply(app, request)
         await prompt
-        assert tools(await app.messages(session))[1]["state"]["output"] == "Hello"
+        assert (await states(app, session))[1]["output"] == "Hello"
         assert "greet" not in await app.get("/experimental/tool/ids")
 
 

@@ -10,7 +10,7 @@ import pytest
 from plugin_files import PluginFiles
 from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
-from turns import call, configured, pending, priced, requests, say, tools, until
+from turns import call, configured, pending, priced, reply, requests, say, states, states_after, until
 
 DICE = """
     from pydantic import BaseModel, Field
@@ -37,11 +37,6 @@ DICE = """
 """
 
 
-@pytest.fixture
-def files(plain_environment: Path) -> PluginFiles:
-    return PluginFiles(plain_environment)
-
-
 @asynccontextmanager
 async def opened(base: Path, **config: Any) -> AsyncIterator[RunningApp]:
     async with running_app(base, workspace=configured(base, {**priced(), **config})) as running:
@@ -57,53 +52,32 @@ async def app(tmp_path: Path, files: PluginFiles) -> AsyncIterator[RunningApp]:
 
 async def called(app: RunningApp, tool: str, **args: Any) -> dict[str, Any]:
     """The state of the one call of a tool in a new session."""
-    session = await app.create_session()
-    app.provider.add([call(tool, **args)], [say()])
-    await app.prompt(session["id"], "Use it")
-    state: dict[str, Any] = tools(await app.messages(session["id"]))[0]["state"]
+    [state] = await states_after(app, [call(tool, **args)], [say()])
     return state
 
 
-async def test_tools_of_a_file_are_offered_under_its_name(app: RunningApp) -> None:
-    await called(app, "dice", sides=6)
-    offered = {tool.id: tool for tool in requests(app)[0].tools if tool.id.startswith("dice")}
-    assert sorted(offered) == ["dice", "dice_loose", "dice_words"]
-    assert offered["dice"].description == "Rolls a die"
-    assert offered["dice"].parameters["properties"]["sides"]["description"] == "How many sides the die has"
-    assert offered["dice_words"].parameters["required"] == ["word"]
-    assert offered["dice_loose"].parameters == {"type": "object", "properties": {"city": {"type": "string"}}}
-    assert {"dice", "dice_words", "dice_loose"} <= set(await app.get("/experimental/tool/ids"))
-    listed = await app.get("/experimental/tool", params={"provider": "acme", "model": "big"})
-    assert "dice" in [tool["id"] for tool in listed]
-
-
-async def test_a_tool_with_a_model_for_its_arguments(app: RunningApp) -> None:
+async def test_tools_of_a_file_are_offered_and_called_with_arguments_that_are_checked(
+    app: RunningApp, files: PluginFiles
+) -> None:
     state = await called(app, "dice", sides=6)
     assert (state["status"], state["output"], state["title"]) == ("completed", "6 of 6", "Rolled")
     assert state["metadata"] == {"lucky": True, "truncated": False}
+    offered = {tool.id: tool for tool in requests(app)[0].tools if tool.id.startswith("dice")}
+    assert sorted(offered) == ["dice", "dice_loose", "dice_words"] and offered["dice"].description == "Rolls a die"
+    assert offered["dice"].parameters["properties"]["sides"]["description"] == "How many sides the die has"
+    assert offered["dice_words"].parameters["required"] == ["word"]
+    assert offered["dice_loose"].parameters == {"type": "object", "properties": {"city": {"type": "string"}}}
+    assert offered.keys() <= set(await app.get("/experimental/tool/ids"))
+    listed = await app.get("/experimental/tool", params={"provider": "acme", "model": "big"})
+    assert "dice" in [tool["id"] for tool in listed]
 
+    refused = await called(app, "dice", sides=1)
+    assert refused["status"] == "error" and "sides: Input should be greater than or equal to 2" in refused["error"]
 
-async def test_arguments_are_checked_before_the_tool_is_called(app: RunningApp) -> None:
-    state = await called(app, "dice", sides=1)
-    assert state["status"] == "error"
-    assert "sides: Input should be greater than or equal to 2" in state["error"]
-
-
-async def test_a_plain_function_gets_a_dict_with_its_defaults_and_the_facts_of_the_call(
-    app: RunningApp, files: PluginFiles
-) -> None:
-    state = await called(app, "dice_words", word="six")
-    assert (state["output"], state["title"]) == ("2 x six", "")
+    plain = await called(app, "dice_words", word="six")
+    assert (plain["output"], plain["title"]) == ("2 x six", ""), "a plain function gets a dict with its defaults"
     [[session, message, agent, directory]] = files.noted("context")
     assert (session[:4], message[:4], agent, directory) == ("ses_", "msg_", "build", str(app.directory))
-
-
-async def test_long_output_is_cut_as_any_tools(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("long", "tool = {'description': 'Long', 'execute': lambda args, context: 'x\\n' * 5000}", folder="tools")
-    async with opened(tmp_path) as app:
-        state = await called(app, "long")
-    assert state["metadata"]["truncated"] is True
-    assert "lines truncated" in state["output"]
 
 
 NO_JSON = {
@@ -130,17 +104,11 @@ FAILING = {
 
 async def states_of_all(base: Path, files: PluginFiles, bodies: Iterable[str]) -> list[dict[str, Any]]:
     """A tool with each body, called in one step."""
-    made = [f"async def run{n}(args, context):\n    {body}\nt{n} = {tool(n)}" for n, body in enumerate(bodies)]
+    define = "async def run{0}(args, context):\n    {1}\nt{0} = {{'description': '', 'execute': run{0}}}"
+    made = [define.format(number, body) for number, body in enumerate(bodies)]
     files.put("broken", "\n".join(["from app.tools.plugins.api import ToolResult", *made]), folder="tool")
     async with opened(base) as app:
-        session = (await app.create_session())["id"]
-        app.provider.add([call(f"broken_t{n}") for n in range(len(made))], [say()])
-        await app.prompt(session, "Use them")
-        return [part["state"] for part in tools(await app.messages(session))]
-
-
-def tool(number: int) -> str:
-    return f"{{'description': '', 'execute': run{number}}}"
+        return await states_after(app, [call(f"broken_t{n}") for n in range(len(made))], [say()])
 
 
 async def test_what_fails_or_cannot_be_stored_is_an_error_of_its_call(tmp_path: Path, files: PluginFiles) -> None:
@@ -166,10 +134,7 @@ TELLING = """await context.metadata(title="Begun", metadata=dict(step=1))
 """
 
 
-async def test_what_has_a_form_in_json_is_stored_as_it_was_when_it_was_told(tmp_path: Path, files: PluginFiles) -> None:
-    files.put(
-        "kept",
-        """
+KEPT = """
     from datetime import date
     from pathlib import Path
     from app.tools.plugins.api import ToolResult
@@ -181,13 +146,27 @@ async def test_what_has_a_form_in_json_is_stored_as_it_was_when_it_was_told(tmp_
         return ToolResult("done", metadata={**told, "later": 1})
 
     tool = {"description": "", "execute": execute}
-    """,
-        folder="tool",
-    )
+"""
+WEATHER = """
+    async def plugin(input):
+        async def execute(args, context):
+            return f"sunny in {args['city']}"
+        return {"tool": {"weather": {"description": "Tells the weather", "args": {"city": str}, "execute": execute}}}
+"""
+
+
+async def test_what_has_a_form_in_json_is_stored_as_it_was_when_it_was_told_and_long_output_is_cut(
+    tmp_path: Path, files: PluginFiles
+) -> None:
+    files.put("kept", KEPT, folder="tool")
+    files.put("long", "tool = {'description': 'Long', 'execute': lambda args, context: 'x\\n' * 5000}", folder="tools")
+    files.put("weather", WEATHER)
     async with opened(tmp_path) as app:
-        state = await called(app, "kept")
+        state, long = await called(app, "kept"), await called(app, "long")
+        assert (await called(app, "weather", city="Rome"))["output"] == "sunny in Rome", "a plugin brings tools, too"
     stored = {"day": "2026-01-02", "path": "/a", "pair": [1, 2], "3": None, "many": 2**70, "later": 1, "truncated": False}
     assert (state["status"], state["metadata"]) == ("completed", stored)
+    assert long["metadata"]["truncated"] is True and "lines truncated" in long["output"]
 
 
 async def test_a_hook_s_result_that_is_no_json_changes_nothing(tmp_path: Path, files: PluginFiles) -> None:
@@ -208,90 +187,72 @@ async def test_a_hook_s_result_that_is_no_json_changes_nothing(tmp_path: Path, f
     assert (state["status"], state["output"], state["metadata"]["lucky"]) == ("completed", "6 of 6", True)
 
 
-async def test_rules_speak_of_a_tool_by_its_id(tmp_path: Path, files: PluginFiles) -> None:
-    files.put("dice", DICE, folder="tool")
-    async with opened(tmp_path, permission={"dice": "ask", "dice_words": "deny"}) as app:
-        running = asyncio.create_task(called(app, "dice", sides=6))
-        request = await pending(app)
-        assert (request["permission"], request["patterns"]) == ("dice", ["*"])
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "reject"})
-        assert "rejected permission" in (await running)["error"]
-        assert "dice_words" not in [tool.id for tool in requests(app)[0].tools]
-
-
-async def test_a_tool_may_ask_for_permission_itself(tmp_path: Path, files: PluginFiles) -> None:
-    files.put(
-        "deploy",
-        """
+DEPLOY = """
     async def execute(args, context):
         await context.ask("deploy_to", [args["place"]], always=["*"], metadata={"why": "it was asked for"})
         return "deployed"
 
     tool = {"description": "Deploys", "args": {"place": str}, "execute": execute}
-    """,
-        folder="tool",
-    )
-    async with opened(tmp_path, permission={"deploy_to": {"*": "deny", "test": "allow"}}) as app:
+"""
+
+
+async def test_rules_speak_of_a_tool_by_its_id_and_it_may_ask_for_permission_itself(tmp_path: Path, files: PluginFiles) -> None:
+    files.put("dice", DICE, folder="tool")
+    files.put("deploy", DEPLOY, folder="tool")
+    rules = {"dice": "ask", "dice_words": "deny", "deploy_to": {"*": "deny", "test": "allow"}}
+    async with opened(tmp_path, permission=rules) as app:
         assert (await called(app, "deploy", place="test"))["output"] == "deployed"
         assert "A permission rule forbids" in (await called(app, "deploy", place="live"))["error"]
+        running = asyncio.create_task(called(app, "dice", sides=6))
+        request = await pending(app)
+        assert (request["permission"], request["patterns"]) == ("dice", ["*"])
+        await reply(app, request, "reject")
+        assert "rejected permission" in (await running)["error"]
+        assert "dice_words" not in [tool.id for tool in requests(app)[0].tools]
 
 
-async def test_an_abort_ends_a_call_and_tells_a_thread(tmp_path: Path, files: PluginFiles) -> None:
-    files.put(
-        "wait",
-        """
+WAIT = """
     def execute(args, context):
         note("waiting")
         note("aborted", context.abort.wait(20))
         return ""
 
     tool = {"description": "Waits", "execute": execute}
-    """,
-        folder="tool",
-    )
+"""
+
+
+async def test_an_abort_ends_a_call_and_tells_a_thread(tmp_path: Path, files: PluginFiles) -> None:
+    files.put("wait", WAIT, folder="tool")
     async with opened(tmp_path) as app:
         session = (await app.create_session())["id"]
         app.provider.add([call("wait")])
         await app.prompt_async(session, "Wait")
         await until(lambda: files.noted("waiting"), "the call")
         await app.post(f"/session/{session}/abort")
-        assert tools(await app.messages(session))[0]["state"]["error"] == "Tool execution aborted"
+        assert (await states(app, session))[0]["error"] == "Tool execution aborted"
         await until(lambda: files.noted("aborted"), "the end of the thread")
     assert files.noted("aborted") == [[True]]
-
-
-async def test_a_plugin_brings_tools(tmp_path: Path, files: PluginFiles) -> None:
-    files.put(
-        "weather",
-        """
-    async def plugin(input):
-        async def execute(args, context):
-            return f"sunny in {args['city']}"
-        return {"tool": {"weather": {"description": "Tells the weather", "args": {"city": str}, "execute": execute}}}
-    """,
-    )
-    async with opened(tmp_path) as app:
-        assert (await called(app, "weather", city="Rome"))["output"] == "sunny in Rome"
 
 
 async def test_what_cannot_be_a_tool_is_left_out_and_the_rest_works(
     tmp_path: Path, files: PluginFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    execute = "'execute': lambda args, context: 'ran'"
-    files.put("odd name!", f"tool = {{'description': '', {execute}}}", folder="tool")
-    files.put("shapeless", f"tool = {{'description': '', 'args': {{'a': 'no type at all'}}, {execute}}}", folder="tool")
-    files.put("empty", "x = 1", folder="tool")
-    files.put("wordless", f"tool = {{'description': object(), {execute}}}", folder="tool")
     schema = "{'type': 'object', 'properties': {'a': {'default': object()}}}"
-    files.put("spoilt", f"tool = {{'description': '', 'args': {schema}, {execute}}}", folder="tool")
-    files.put("bash", f"tool = {{'description': 'Not the shell', {execute}}}", folder="tool")
-    files.put("fine", f"tool = {{'description': 'Fine', {execute}}}", folder="tool")
+    fields = {
+        "odd name!": "'description': ''",
+        "shapeless": "'description': '', 'args': {'a': 'no type at all'}",
+        "wordless": "'description': object()",
+        "spoilt": f"'description': '', 'args': {schema}",
+        "bash": "'description': 'Not the shell'",
+        "fine": "'description': 'Fine'",
+    }
+    for name, described in fields.items():
+        files.put(name, f"tool = {{{described}, 'execute': lambda args, context: 'ran'}}", folder="tool")
+    files.put("empty", "x = 1", folder="tool")
     async with opened(tmp_path) as app:
         assert (await called(app, "fine"))["output"] == "ran"
         assert (await called(app, "bash", command="echo shell", description="Runs"))["output"] == "shell\n"
-    assert "tool odd name! is left out" in caplog.text
-    assert "tool shapeless is left out" in caplog.text
-    assert "tool wordless is left out" in caplog.text and "tool spoilt is left out" in caplog.text
+    assert [name for name in [*fields][:4] if f"tool {name} is left out" not in caplog.text] == []
     assert "tool empty was not loaded: it defines no tool" in caplog.text
 
 

@@ -1,7 +1,9 @@
 """`opensession doctor`: what it finds, what it repairs, how it ends; also on what several servers share."""
 
 import asyncio
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,59 +22,40 @@ from app.record import maintenance
 from app.record.engine import make_engine
 from app.settings import Settings
 
-BODY = '{"a":1}'
-
 
 @pytest.fixture
-async def session(tmp_path: Path) -> str:
-    """Of a server that has stopped."""
+async def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a server that has stopped, in whose directory the command is run."""
     async with talking(tmp_path, turns=[[bash("echo new > b.txt")], [say("So it is.")]], title="The one") as (app, made):
         await app.prompt(made, "Go")
-        return str(made)
+    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("OPENCODE_TEST_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "workspace")
+    return str(made)
 
 
-def doctor(base: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> tuple[int, str]:
-    monkeypatch.setenv("OPENSESSION_DATA_DIR", str(base / "data"))
-    monkeypatch.setenv("OPENCODE_TEST_HOME", str(base))
-    monkeypatch.chdir(base / "workspace")
+def doctor(*options: str) -> tuple[int, str]:
     result = CliRunner().invoke(command, ["doctor", *options])
     return result.exit_code, result.output
 
 
-def execute(base: Path, *statements: str) -> None:
-    with sqlite3.connect(base / "data" / "opensession.db") as database:
-        for statement in statements:
-            database.execute(statement)
-    database.close()
-
-
-def test_all_is_well(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, output = doctor(tmp_path, monkeypatch)
+def test_all_is_well(session: str) -> None:
+    code, output = doctor()
     assert code == 0 and "fault" not in output
     for word in ("opensession ", "git version", "1 sessions, 3 messages", "1 repositories, all sound", "every layer can be read"):
         assert word in output
 
 
-async def test_damage_is_reported_and_repaired(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    execute(
-        tmp_path,
-        "UPDATE part SET body = '{broken' WHERE type = 'tool'",
-        "UPDATE session SET body = ''",
-        f"INSERT INTO part (session_id, message_id, id, type, body) SELECT id, 'msg_0', 'prt_0', 'text', '{BODY}' FROM session",
-        f"INSERT INTO message (session_id, id, role, open, boundary, body) VALUES ('ses_none', 'msg_1', 'user', 0, 0, '{BODY}')",
-        "UPDATE message SET open = 1 WHERE role = 'assistant' AND session_id != 'ses_none'",
-    )
+async def test_damage_is_reported_and_repaired(tmp_path: Path, session: str) -> None:
+    with closing(sqlite3.connect(tmp_path / "data" / "opensession.db")) as database, database:
+        database.executescript(DAMAGE)
     (tmp_path / "data").chmod(0o755)
-    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
-    assert (
-        code == 1
-        and "6 faults" in output
-        and "--repair would: delete them" in output
-        and "2 messages were left unfinished" in output
-    )
-    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch, "--repair")
+    code, output = await asyncio.to_thread(doctor)
+    assert code == 1 and "6 faults" in output and "--repair would: delete them" in output
+    assert "2 messages were left unfinished" in output
+    code, output = await asyncio.to_thread(doctor, "--repair")
     assert code == 0 and output.count("repaired:") == 6
-    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
+    code, output = await asyncio.to_thread(doctor)
     assert code == 0 and "fault" not in output
     async with running_app(tmp_path) as app:
         (listed,) = await app.get("/session")
@@ -80,30 +63,46 @@ async def test_damage_is_reported_and_repaired(tmp_path: Path, session: str, mon
         assert texts((await app.messages(session))[-1]) == ["So it is."]
 
 
-def test_a_damaged_snapshot_repository_is_set_aside(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+DAMAGE = """
+    UPDATE part SET body = '{broken' WHERE type = 'tool';
+    UPDATE session SET body = '';
+    INSERT INTO part (session_id, message_id, id, type, body) SELECT id, 'msg_0', 'prt_0', 'text', '{"a":1}' FROM session;
+    INSERT INTO message (session_id, id, role, open, boundary, body) VALUES ('ses_none', 'msg_1', 'user', 0, 0, '{"a":1}');
+    UPDATE message SET open = 1 WHERE role = 'assistant' AND session_id != 'ses_none';
+"""
+
+
+def test_a_damaged_snapshot_repository_is_set_aside(tmp_path: Path, session: str) -> None:
     (place,) = (tmp_path / "data" / "snapshot").glob("*/*")
     broken = next(path for path in (place / "objects").rglob("*") if path.is_file())
     broken.chmod(0o600)
     broken.write_bytes(b"nonsense")
-    code, output = doctor(tmp_path, monkeypatch)
+    code, output = doctor()
     assert code == 1 and "is damaged" in output and str(place) in output
-    assert doctor(tmp_path, monkeypatch, "--repair")[0] == 0
+    assert doctor("--repair")[0] == 0
     assert not place.exists() and place.with_name(f"{place.name}.damaged").is_dir()
 
 
-def test_a_configuration_that_cannot_be_read_is_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configurations_databases_and_pages_that_cannot_be_read_are_reported(tmp_path: Path, session: str) -> None:
+    """A key that changes nothing is told of."""
     configured(tmp_path, {"model": 7})
-    code, output = doctor(tmp_path, monkeypatch)
+    code, output = doctor()
     assert code == 1 and "fault  configuration" in output and "opencode.json" in output
-
-
-def test_keys_that_change_nothing_are_told_of(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     configured(tmp_path, {"references": {"docs": "../docs"}})
-    code, output = doctor(tmp_path, monkeypatch)
+    code, output = doctor()
     assert code == 0 and "note   configuration" in output and "references changes nothing here" in output
+    file = tmp_path / "data" / "opensession.db"
+    content = file.read_bytes()
+    half = len(content) // 2
+    file.write_bytes(content[:8192] + b"\x55" * (half - 8192) + content[half:])
+    code, output = doctor()
+    assert code == 1 and "fault  database" in output
+    file.write_bytes(b"nonsense" * 1000)
+    code, output = doctor()
+    assert code == 1 and "not a database" in output
 
 
-def test_the_programs_of_the_directory_are_named(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_programs_of_the_directory_are_named(tmp_path: Path, session: str) -> None:
     workspace = configured(tmp_path, {"lsp": {"absent": {"command": ["no-such-server"], "extensions": [".x"]}}})
     (workspace / "ruff.toml").write_text("")
     for name in ("pyright-langserver", "ruff"):
@@ -111,30 +110,15 @@ def test_the_programs_of_the_directory_are_named(tmp_path: Path, session: str, m
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text("#!/bin/sh\nexit 1\n")
         program.chmod(0o755)
-    code, output = doctor(tmp_path, monkeypatch)
+    code, output = doctor()
     lines = {line.split(":")[0]: line for line in output.splitlines()}
     assert code == 0 and "pyright" in lines["fine   language servers"] and "absent" not in lines["fine   language servers"]
     assert "absent" in lines["note   language servers"] and "ruff" in lines["fine   formatters"], output
 
 
-def test_a_database_that_is_none_is_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "data" / "opensession.db").write_bytes(b"nonsense" * 1000)
-    code, output = doctor(tmp_path, monkeypatch)
-    assert code == 1 and "not a database" in output
-
-
-def test_pages_that_are_damaged_are_reported(tmp_path: Path, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "data" / "opensession.db"
-    content = bytearray(file.read_bytes())
-    content[8192 : len(content) // 2] = b"\x55" * (len(content) // 2 - 8192)
-    file.write_bytes(content)
-    code, output = doctor(tmp_path, monkeypatch)
-    assert code == 1 and "fault  database" in output
-
-
-def test_a_first_start_has_nothing_to_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "workspace").mkdir()
-    code, output = doctor(tmp_path, monkeypatch)
+def test_a_first_start_has_nothing_to_repair(tmp_path: Path, session: str) -> None:
+    shutil.rmtree(tmp_path / "data")
+    code, output = doctor()
     assert code == 0 and "the first start creates the tables" in output
 
 
@@ -150,7 +134,8 @@ async def test_what_of_a_project_is_not_read_is_named(
         path.parent.mkdir(parents=True, exist_ok=True)
         monkeypatch.chdir(path.parent)
         put(kind, path, theirs)
-    code, output = await asyncio.to_thread(doctor, tmp_path, monkeypatch)
+    monkeypatch.chdir(workspace)
+    code, output = await asyncio.to_thread(doctor)
     assert code == 1 and SECRET not in output
     assert [path for path in paths if str(path) not in output.replace("\n", "")] == []
 
@@ -170,27 +155,20 @@ def reported(data_dir: Path, url: str | None, redis_url: str | None = None) -> l
         engine.dispose()
 
 
-def test_all_is_well_between_servers(tmp_path: Path, url: str) -> None:
+def test_all_is_well_between_servers_and_what_is_not_is_named(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_redis() as redis:
         found = reported(tmp_path / "data", url, redis.url)
-    for line, start in zip(
-        found,
-        (
-            "fine PostgreSQL: PostgreSQL ",
-            "fine clocks: this machine's and the database's differ by 0.0",
-            "fine Redis: Redis ",
-            f"fine volume: {tmp_path}/data: no server runs",
-            "fine volume: locks work",
-        ),
-        strict=True,
-    ):
-        assert line.startswith(start)
+    starts = ["PostgreSQL: PostgreSQL ", "clocks: this machine's and the database's differ by 0.0", "Redis: Redis "]
+    starts += [f"volume: {tmp_path}/data: no server runs", "volume: locks work"]
+    assert [line[: len(start) + 5] for line, start in zip(found, starts, strict=True)] == [f"fine {start}" for start in starts]
     assert list((tmp_path / "data").iterdir()) == [tmp_path / "data" / "volume"]
-
-
-def test_redis_that_does_not_answer_and_none(tmp_path: Path, url: str) -> None:
     assert any("fault Redis: Redis at 127.0.0.1:" in line for line in reported(tmp_path, url, f"redis://127.0.0.1:{free_port()}"))
     assert any("note Redis: none is named" in line for line in reported(tmp_path, url))
+    for ahead, said in ((0.4, "fine clocks"), (90.0, "note clocks: the database's is 90 s ahead of")):
+        monkeypatch.setattr(maintenance, "clock_ahead_seconds", lambda _, ahead=ahead: ahead)
+        assert reported(tmp_path, url)[1].startswith(said)
+    monkeypatch.setattr(checks, "_TRY_LOCK", "")
+    assert reported(tmp_path, url)[-1].startswith("fault volume: "), "locks that do not work"
 
 
 async def test_servers_that_see_another_directory_are_named(tmp_path: Path, url: str) -> None:
@@ -201,31 +179,16 @@ async def test_servers_that_see_another_directory_are_named(tmp_path: Path, url:
     assert any(line.startswith("fault volume: ") and "mount the same volume" in line for line in other)
 
 
-def test_a_database_that_is_read_only(tmp_path: Path, url: str) -> None:
+def test_a_database_that_is_read_only_and_one_that_is_empty(tmp_path: Path, url: str, postgres: PostgresServer) -> None:
     engine = make_engine(url)
     with engine.begin() as connection:
         connection.execute(text(f"ALTER DATABASE {make_url(url).database} SET default_transaction_read_only = on"))
     engine.dispose()
     assert "is read-only: name the primary" in reported(tmp_path, url)[0]
-
-
-@pytest.mark.parametrize(("ahead", "said"), [(0.4, "fine clocks"), (90.0, "note clocks: the database's is 90 s ahead of")])
-def test_clocks_that_differ(ahead: float, said: str, tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "clock_ahead_seconds", lambda _: ahead)
-    assert reported(tmp_path, url)[1].startswith(said)
-
-
-def test_locks_that_do_not_work(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_TRY_LOCK", "")
-    assert reported(tmp_path, url)[-1].startswith("fault volume: ")
-
-
-def test_an_empty_database_is_no_fault(tmp_path: Path, postgres: PostgresServer) -> None:
     assert not any(line.startswith("fault") for line in reported(tmp_path, postgres.new_database()))
 
 
 def test_on_sqlite_nothing_is_shared(tmp_path: Path) -> None:
     assert reported(tmp_path, None) == []
-    assert reported(tmp_path, None, "redis://cache") == [
-        "note Redis: not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)"
-    ]
+    [note] = reported(tmp_path, None, "redis://cache")
+    assert note == "note Redis: not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)"

@@ -1,24 +1,15 @@
 """The tools that no other flow is about, each called in a whole turn."""
 
-import http.server
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from running_app import RunningApp, running_app
-from turns import call, configured, priced, say, tools
+from turns import call, configured, priced, say, states_after
+from web_page import web_page
 
 
 async def state_after(app: RunningApp, tool: str, **args: Any) -> dict[str, Any]:
-    """The stored state of one call, after its turn."""
-    app.provider.add([call(tool, **args)], [say()])
-    session = await app.create_session()
-    await app.prompt(session["id"], "Go")
-    (part,) = tools(await app.messages(session["id"]))
-    assert part["tool"] == tool
-    state: dict[str, Any] = part["state"]
+    [state] = await states_after(app, [call(tool, **args)], [say()])
     return state
 
 
@@ -28,25 +19,18 @@ async def completed(app: RunningApp, tool: str, **args: Any) -> dict[str, Any]:
     return state
 
 
-async def test_grep_glob_and_list_find_files(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        grep = await completed(app, "grep", pattern="wor.d")
-        glob = await completed(app, "glob", pattern="*.txt")
-        listed = await completed(app, "list")
+async def test_files_are_found_and_one_that_was_read_is_changed(app: RunningApp) -> None:
+    grep = await completed(app, "grep", pattern="wor.d")
     assert "Found 1 match" in grep["output"] and "world" in grep["output"] and grep["metadata"]["matches"] == 1
-    assert glob["output"] == str(app.directory / "a.txt") and glob["metadata"]["count"] == 1
+    glob = await completed(app, "glob", pattern="*.txt")
+    file = app.directory / "a.txt"
+    assert glob["output"] == str(file) and glob["metadata"]["count"] == 1
+    listed = await completed(app, "list")
     assert "a.txt" in listed["output"] and listed["output"].startswith(f"{app.directory}/")
-
-
-async def test_multiedit_changes_a_file_that_was_read(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        file = str(app.directory / "a.txt")
-        edits = [{"oldString": "hello", "newString": "bye"}, {"oldString": "world", "newString": "moon"}]
-        app.provider.add([call("read", filePath=file)], [call("multiedit", filePath=file, edits=edits)], [say()])
-        session = await app.create_session()
-        await app.prompt(session["id"], "Edit")
-        statuses = [part["state"]["status"] for part in tools(await app.messages(session["id"]))]
-        assert (statuses, Path(file).read_text()) == (["completed", "completed"], "bye\nmoon\n")
+    edits = [{"oldString": "hello", "newString": "bye"}, {"oldString": "world", "newString": "moon"}]
+    steps = [call("read", filePath=str(file))], [call("multiedit", filePath=str(file), edits=edits)]
+    assert [state["status"] for state in await states_after(app, *steps, [say()])] == ["completed"] * 2
+    assert file.read_text() == "bye\nmoon\n"
 
 
 async def test_apply_patch_is_for_the_models_that_know_it(tmp_path: Path) -> None:
@@ -73,31 +57,10 @@ async def test_a_skill_is_offered_and_loaded(tmp_path: Path) -> None:
 
 
 async def test_webfetch_refuses_this_machine_unless_it_is_allowed(tmp_path: Path) -> None:
-    with a_page() as url:
+    async with web_page("<h1>A page</h1>", content_type="text/html") as page:
         async with running_app(tmp_path / "strict") as app:
-            refused = await state_after(app, "webfetch", url=url, format="text")
+            refused = await state_after(app, "webfetch", url=page.url, format="text")
         async with running_app(tmp_path / "open", allow_private_addresses=True) as app:
-            fetched = await completed(app, "webfetch", url=url, format="text")
+            fetched = await completed(app, "webfetch", url=page.url, format="text")
     assert refused["status"] == "error"
-    assert "A page" in fetched["output"] and fetched["title"].startswith(url)
-
-
-@contextmanager
-def a_page() -> Iterator[str]:
-    class Page(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(b"<h1>A page</h1>")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        server.server_close()
+    assert "A page" in fetched["output"] and fetched["title"].startswith(page.url)

@@ -9,36 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turns
 from refused_commits import RefusedCommits, refused_commits
 from running_app import RunningApp, running_app
-from turns import (
-    assert_finished,
-    bash,
-    call,
-    configured,
-    priced,
-    requests,
-    say,
-    statuses,
-    talking,
-    texts,
-    titled,
-    tools,
-    types,
-    until,
-)
+from turns import assert_finished, bash, configured, priced, requests, say, states, statuses, talking, texts, types
 
-from app.providers.base import (
-    ApiFailure,
-    ModelRequest,
-    StreamEvent,
-    StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCall,
-    ToolInputStart,
-)
+from app.providers import base
+from app.providers.base import ModelRequest, StreamEvent, StreamStart, TextDelta, TextEnd, TextStart
 from app.providers.scripted import TITLE, ScriptedProvider, ScriptedTurn, parse_turn
 from app.util.data_files import ServerLocks
 
@@ -62,14 +39,13 @@ class Breaking(ScriptedProvider):
         for event in self._events:
             yield event
             await asyncio.sleep(0)
-        raise ApiFailure("Connection reset by server", retryable=True, headers={"retry-after-ms": "10"})
+        raise base.ApiFailure("Connection reset by server", retryable=True, headers={"retry-after-ms": "10"})
 
 
 async def prompted(app: RunningApp) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The answer to a prompt in a new session, and all its messages, finished."""
-    session = await app.create_session()
-    answer = await app.prompt(session["id"], "Hi")
-    messages = await app.messages(session["id"])
+    answer = await app.prompt((await app.create_session())["id"], "Hi")
+    messages = await app.messages(answer["info"]["sessionID"])
     assert_finished(messages)
     assert await statuses(app) == {}
     return answer, messages
@@ -103,54 +79,36 @@ async def test_an_error_that_will_come_again_is_stored(tmp_path: Path, status: i
         session = answer["info"]["sessionID"]
         assert texts(await app.prompt(session, "Again")) == ["Better."]
         assert [turn.role for turn in requests(app)[-1].messages] == ["user", "user"], "a failed answer is not sent"
-    error = answer["info"]["error"]
-    assert error == {
-        "name": "APIError",
-        "data": {
-            "message": message,
-            "statusCode": status,
-            "isRetryable": False,
-            "responseHeaders": {"x-id": "1"},
-            "responseBody": '{"why":"so"}',
-        },
-    }
+        assert (await turns.titled(app, session))["title"] == TITLE, "from the second prompt"
+    told = {"responseHeaders": {"x-id": "1"}, "responseBody": '{"why":"so"}'}
+    error = {"name": "APIError", "data": {"message": message, "statusCode": status, "isRetryable": False, **told}}
+    assert answer["info"]["error"] == error and errors == [{"sessionID": session, "error": error}]
     assert answer["parts"] == [] and len(messages) == 2 and "finish" not in answer["info"]
-    assert errors == [{"sessionID": session, "error": error}]
 
 
-async def test_a_session_whose_first_prompt_failed_has_its_title_from_the_next(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[{"status": 400, "message": "bad request"}], [say("Better.")]]) as app:
-        answer, _ = await prompted(app)
-        session = answer["info"]["sessionID"]
-        await app.prompt(session, "Again")
-        assert (await titled(app, session))["title"] == TITLE
+def anthropic(model: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"model": "acme/m", "provider": {"acme": {"npm": "@ai-sdk/anthropic", "models": {"m": model}, **fields}}}
 
 
 @pytest.mark.parametrize("thinking", ["on", {"type": "enabled", "budgetTokens": None}])
 async def test_an_option_that_the_api_cannot_be_sent_is_named(tmp_path: Path, thinking: Any) -> None:
     model = {"name": "M", "limit": {"context": 100_000, "output": 8_000}, "options": {"thinking": thinking}}
     options = {"apiKey": "k", "baseURL": "http://127.0.0.1:9/v1"}
-    config = {"model": "acme/m", "provider": {"acme": {"npm": "@ai-sdk/anthropic", "options": options, "models": {"m": model}}}}
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+    async with running_app(tmp_path, workspace=configured(tmp_path, anthropic(model, options=options))) as app:
         answer, _ = await prompted(app)
     told = answer["info"]["error"]["data"]["message"]
     assert "thinking" in told and "configuration" in told and "Error:" not in told
 
 
 async def test_a_missing_key_is_stored_as_such(tmp_path: Path) -> None:
-    config = {
-        "model": "acme/m",
-        "provider": {"acme": {"npm": "@ai-sdk/anthropic", "env": ["ACME_KEY"], "models": {"m": {"name": "M"}}}},
-    }
-    async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+    async with running_app(tmp_path, workspace=configured(tmp_path, anthropic({"name": "M"}, env=["ACME_KEY"]))) as app:
         answer, _ = await prompted(app)
-    assert answer["info"]["error"]["name"] == "ProviderAuthError"
-    assert answer["info"]["error"]["data"]["providerID"] == "acme"
+    error = answer["info"]["error"]
+    assert (error["name"], error["data"]["providerID"]) == ("ProviderAuthError", "acme")
 
 
 async def test_a_model_that_is_gone_is_a_stored_error(tmp_path: Path) -> None:
-    workspace = configured(tmp_path, priced())
-    async with talking(tmp_path, workspace=workspace) as (app, session):
+    async with talking(tmp_path, config=priced()) as (app, session):
         await app.prompt(session, "Hi", noReply=True, model={"providerID": "acme", "modelID": "nope"})
         answer = await app.prompt(session, "Well?")
         assert "nope" in answer["info"]["error"]["data"]["message"]
@@ -189,13 +147,13 @@ async def test_nothing_is_shown_of_a_broken_stream_once_it_is_removed(tmp_path: 
 
 
 async def test_a_stream_that_breaks_after_a_call_does_not_run_it_twice(tmp_path: Path) -> None:
-    broken = (ToolInputStart("c1", "bash"), ToolCall("c1", "bash", {"command": "echo x >> log", "description": "x"}))
+    broken = (base.ToolInputStart("c1", "bash"), base.ToolCall("c1", "bash", {"command": "echo x >> log", "description": "x"}))
     provider = Breaking(StreamStart(), *broken, turns=[[say("Ran.")]])
     async with running_app(tmp_path, provider=provider) as app:
         answer, messages = await prompted(app)
         assert (app.directory / "log").read_text() == "x\n"
-    assert texts(answer) == ["Ran."]
-    assert tools(messages)[0]["state"]["status"] == "completed" and messages[1]["info"]["finish"] == "tool-calls"
+        assert [state["status"] for state in await states(app, answer["info"]["sessionID"])] == ["completed"]
+    assert texts(answer) == ["Ran."] and messages[1]["info"]["finish"] == "tool-calls"
 
 
 async def test_a_stream_cut_short_is_taken_up_where_it_ended(tmp_path: Path) -> None:
@@ -210,45 +168,36 @@ async def test_a_stream_cut_short_is_taken_up_where_it_ended(tmp_path: Path) -> 
 async def test_streams_that_never_end_properly_are_given_up(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[say("Half"), {"cut": True}]] * 9) as app:
         answer, _ = await prompted(app)
-        assert len(requests(app)) == 3
-        session = answer["info"]["sessionID"]
-        assert answer["info"]["error"]["name"] == "UnknownError" and "3 steps" in answer["info"]["error"]["data"]["message"]
-        app.provider.add()
-        again = await app.prompt(session, "Again")
+        error = answer["info"]["error"]
+        assert error["name"] == "UnknownError" and "3 steps" in error["data"]["message"] and len(requests(app)) == 3
+        again = await app.prompt(answer["info"]["sessionID"], "Again")
         assert "error" in again["info"] and len(requests(app)) == 6
 
 
-async def test_endless_unusable_calls_are_given_up(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[call("dance", f"c{n}", n=n)] for n in range(30)]) as app:
-        answer, _ = await prompted(app)
-        assert len(requests(app)) == 8
-    assert "unusable" in answer["info"]["error"]["data"]["message"]
+def broken(request: ModelRequest) -> Any:
+    raise ValueError("a bug")
 
 
-async def test_running_out_of_length_with_nothing_said_is_an_error(tmp_path: Path) -> None:
-    async with running_app(
-        tmp_path, turns=[[{"reasoning": "Hm"}, {"finish": "length"}], [say("x"), {"finish": "length"}]]
-    ) as app:
-        answer, _ = await prompted(app)
-        said = await app.prompt(answer["info"]["sessionID"], "Again")
-    assert answer["info"]["error"] == {"name": "MessageOutputLengthError", "data": {}}
-    assert said["info"]["finish"] == "length" and "error" not in said["info"]
-
-
-async def test_an_empty_answer_is_an_answer(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[{"finish": "stop"}]]) as app:
-        answer, _ = await prompted(app)
-        assert len(requests(app)) == 1
-    assert types(answer) == ["step-start", "step-finish"] and "error" not in answer["info"]
-
-
-async def test_a_provider_that_fails_in_an_unknown_way_is_a_stored_error(tmp_path: Path) -> None:
-    def broken(request: ModelRequest) -> Any:
-        raise ValueError("a bug")
-
-    async with running_app(tmp_path, otherwise=broken) as app:
-        answer, _ = await prompted(app)
-    assert answer["info"]["error"] == {"name": "UnknownError", "data": {"message": "ValueError: a bug"}}
+@pytest.mark.parametrize(
+    ("options", "parts", "finish", "error"),
+    [
+        ({"turns": [[{"finish": "stop"}]]}, ["step-start", "step-finish"], "stop", None),
+        ({"turns": [[say("x"), {"finish": "length"}]]}, ["step-start", "text", "step-finish"], "length", None),
+        ({"turns": [[{"reasoning": "Hm"}, {"finish": "length"}]]}, None, "length", ("MessageOutputLengthError", {})),
+        ({"otherwise": broken}, None, None, ("UnknownError", {"message": "ValueError: a bug"})),
+    ],
+    ids=["an empty answer", "out of length", "out of length with nothing said", "a failure of an unknown kind"],
+)
+async def test_odd_ends_are_answers_or_stored_errors(
+    tmp_path: Path, options: dict[str, Any], parts: list[str] | None, finish: str | None, error: tuple[str, Any] | None
+) -> None:
+    async with running_app(tmp_path, **options) as app:
+        answer, messages = await prompted(app)
+        assert len(requests(app)) == 1 and len(messages) == 2
+    info = answer["info"]
+    assert parts is None or types(answer) == parts
+    assert info.get("finish") == finish
+    assert info.get("error") == (error and {"name": error[0], "data": error[1]})
 
 
 # A database that refuses, as on a full disk.
@@ -256,21 +205,25 @@ async def test_a_provider_that_fails_in_an_unknown_way_is_a_stored_error(tmp_pat
 NOT_STORED = "The server could not store this answer. Send a prompt to go on."
 
 
-@pytest.mark.parametrize("row", ['"status":"running"', '"status":"pending"'])
-async def test_a_call_that_cannot_be_stored_is_not_run(tmp_path: Path, row: str) -> None:
-    turns = [[bash("echo x >> log")], [say("Not asked for.")], [say("Again.")]]
+@pytest.mark.parametrize(
+    ("row", "asked"),
+    [('"status":"running"', 1), ('"status":"pending"', 1), ("'role': 'assistant'", 0)],
+    ids=["a call is not run", "a call that is written is not run", "the model is not asked"],
+)
+async def test_what_cannot_be_stored_is_not_begun(tmp_path: Path, row: str, asked: int) -> None:
+    steps = [[bash("echo x >> log")], [say("Said.")], [say("Again.")]]
     with refused_commits() as commits:
-        async with running_app(tmp_path, turns=turns) as app:
+        async with running_app(tmp_path, turns=steps[1 - asked :]) as app:
             commits.starts_with = row
             message = await stored_after_refusals(app, commits)
-            assert not (app.directory / "log").exists() and len(requests(app)) == 1
+            session = message["info"]["sessionID"]
+            assert not (app.directory / "log").exists() and len(requests(app)) == asked
             assert message["info"]["error"]["data"]["message"] == NOT_STORED
-            assert "completed" not in [part["state"]["status"] for part in tools([message])]
-            assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Not asked for."]
+            assert "completed" not in [state["status"] for state in await states(app, session)]
+            assert texts(await app.prompt(session, "Go on")) == ["Said."]
 
 
-@pytest.mark.parametrize("count", range(1, 9))
-async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count: int) -> None:
+async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path) -> None:
     """However many commits are refused from the model's answer on."""
     asked = asyncio.Event()
 
@@ -278,25 +231,22 @@ async def test_a_session_is_idle_when_its_record_is_closed(tmp_path: Path, count
         asked.set()
         return parse_turn([say("Now.")])
 
+    def refused() -> bool:
+        return asked.is_set() and next(refusals, None) is not None
+
     with refused_commits() as commits:
         async with running_app(tmp_path, otherwise=answer) as app:
-            session, refusals = (await app.create_session(title="Named"))["id"], iter(range(count))
-            commits.when = lambda: asked.is_set() and next(refusals, None) is not None
-            async with app.events() as events:
-                await app.prompt_async(session, "Hi")
-                await events.until("session.idle")
-                messages = await app.messages(session)
-            assert [message["info"]["role"] for message in messages] == ["user", "assistant"]
-            assert_finished(messages)
-
-
-async def test_a_model_whose_answer_cannot_be_stored_is_not_asked(tmp_path: Path) -> None:
-    with refused_commits() as commits:
-        async with running_app(tmp_path, turns=[[say("Now.")]]) as app:
-            commits.starts_with = "'role': 'assistant'"
-            message = await stored_after_refusals(app, commits)
-            assert requests(app) == [] and message["info"]["error"]["data"]["message"] == NOT_STORED
-            assert texts(await app.prompt(message["info"]["sessionID"], "Go on")) == ["Now."]
+            commits.when = refused
+            for count in range(1, 9):
+                asked.clear()
+                session, refusals = (await app.create_session(title="Named"))["id"], iter(range(count))
+                async with app.events() as events:
+                    await app.prompt_async(session, "Hi")
+                    await events.until("session.idle")
+                    messages = await app.messages(session)
+                assert [message["info"]["role"] for message in messages] == ["user", "assistant"], count
+                assert_finished(messages)
+                assert next(refusals, None) is None
 
 
 async def test_a_stream_that_cannot_be_stored_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -344,29 +294,23 @@ async def stored_after_refusals(app: RunningApp, commits: RefusedCommits) -> dic
 
 async def test_a_turn_of_a_session_that_another_server_took_over_does_nothing_more(tmp_path: Path) -> None:
     taken_over = asyncio.Event()
-    turns = [[say("Begun."), {"wait": taken_over}, bash("echo x >> log")]]
-    async with talking(tmp_path, turns=turns, title="Named") as (app, session):
+    steps = [[say("Begun."), {"wait": taken_over}, bash("echo x >> log")]]
+    async with talking(tmp_path, turns=steps, title="Named") as (app, session):
         async with app.events() as events:
             await app.prompt_async(session, "Hi")
             await events.until(lambda event: "'text': 'Begun.'" in str(event.data))
         database, other = app.data_dir / "opensession.db", ServerLocks(app.data_dir / "servers")
         other.hold("other")
-        take_over(database)
+        with closing(sqlite3.connect(database)) as connection, connection:
+            taken = connection.execute("UPDATE run_lease SET owner = 'other', generation = generation + 1")
+            assert taken.rowcount == 1
         taken_over.set()
-        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
+        await turns.until_done(app, session)
         answer = (await app.messages(session))[-1]
         assert "error" not in answer["info"] and "completed" not in answer["info"]["time"], "the other server answers"
         assert not (app.directory / "log").exists() and not app.services.live.get(session).unstored_end
         assert await statuses(app) == {session: {"type": "busy"}}, "the other server says so"
-        assert open_messages(database) == ["user", "assistant"]
+        with closing(sqlite3.connect(database)) as connection:
+            rows = connection.execute("SELECT role FROM message WHERE open ORDER BY seq").fetchall()
+        assert rows == [("user",), ("assistant",)]
         other.release()
-
-
-def take_over(database: Path) -> None:
-    with closing(sqlite3.connect(database)) as connection, connection:
-        assert connection.execute("UPDATE run_lease SET owner = 'other', generation = generation + 1").rowcount == 1
-
-
-def open_messages(database: Path) -> list[str]:
-    with closing(sqlite3.connect(database)) as connection:
-        return [role for (role,) in connection.execute("SELECT role FROM message WHERE open ORDER BY seq")]

@@ -35,79 +35,49 @@ async def send(app: RunningApp, session: str, *parts: dict[str, Any], expect: in
 
 def called(part: dict[str, Any]) -> dict[str, Any]:
     """The arguments in the text that says that a tool was called."""
-    assert part["synthetic"] is True
-    assert "time" not in part
-    text = part["text"]
-    arguments: dict[str, Any] = json.loads(text[text.index("{") :])
+    assert part["synthetic"] is True and "time" not in part
+    arguments: dict[str, Any] = json.loads(part["text"][part["text"].index("{") :])
     return arguments
 
 
-# Text files.
-
-
-async def test_a_text_file_is_read_for_the_model(app: RunningApp, session: str) -> None:
+async def test_a_text_file_is_read_for_the_model_and_counts_as_read(app: RunningApp, session: str) -> None:
     path = app.directory / "lines.txt"
-    message = await send(app, session, {"type": "text", "text": "See this"}, file(path))
+    message = await send(app, session, text_part("See this"), file(path))
     assert types(message) == ["text", "text", "text", "file"]
     own, call, content, kept = message["parts"]
-    assert own["text"] == "See this"
-    assert called(call) == {"filePath": str(path)}
-    assert content["synthetic"] is True
-    assert "line 1\n" in content["text"]
-    assert "line 10" in content["text"]
+    assert own["text"] == "See this" and called(call) == {"filePath": str(path)}
+    assert content["synthetic"] is True and "line 1\n" in content["text"] and "line 10" in content["text"]
     assert (kept["url"], kept["mime"], kept["filename"]) == (path.as_uri(), "text/plain", "lines.txt")
     assert await app.messages(session) == [message]
-
-
-@pytest.mark.parametrize(
-    ("query", "arguments", "first", "last"),
-    [
-        ("?start=2&end=3", {"offset": 1, "limit": 2}, 2, 3),
-        ("?start=4&end=4", {"offset": 3, "limit": 1}, 4, 4),
-        ("?start=9", {"offset": 8}, 9, 10),
-        ("?start=0&end=2", {"offset": 0, "limit": 2}, 1, 2),
-        ("?end=3", {}, 1, 10),
-        ("?start=x&end=3", {}, 1, 10),
-    ],
-)
-async def test_a_range_of_lines_is_read(
-    app: RunningApp, session: str, query: str, arguments: dict[str, int], first: int, last: int
-) -> None:
-    path = app.directory / "lines.txt"
-    call, content, kept = (await send(app, session, file(path, query=query)))["parts"]
-    assert called(call) == {"filePath": str(path), **arguments}
-    shown = [n for n in range(1, 11) if f"line {n}\n" in content["text"].replace("</file>", "\n</file>")]
-    assert shown == list(range(first, last + 1))
-    assert kept["url"] == path.as_uri() + query
-
-
-async def test_the_model_is_sent_the_content_and_not_the_file_part(app: RunningApp, session: str) -> None:
-    app.provider.add([say("Seen.")])
-    await app.post(f"/session/{session}/message", {"parts": [file(app.directory / "lines.txt")]})
-    sent = str(requests(app)[-1].messages)
-    assert "line 7" in sent
-    assert "FileBlock" not in sent
-
-
-async def test_a_file_that_was_attached_counts_as_read(app: RunningApp, session: str) -> None:
-    """So that it may be edited at once."""
-    edit = {"filePath": str(app.directory / "lines.txt"), "oldString": "line 3\n", "newString": "third\n"}
+    edit = {"filePath": str(path), "oldString": "line 3\n", "newString": "third\n"}
     app.provider.add([{"tool": "edit", "args": edit}], [say()])
-    await app.post(f"/session/{session}/message", {"parts": [file(app.directory / "lines.txt")]})
-    assert "third\n" in (app.directory / "lines.txt").read_text()
+    await app.prompt(session, "Edit it")
+    sent = str(requests(app)[0].messages)
+    assert "line 7" in sent and "FileBlock" not in sent and "third\n" in path.read_text()
 
 
-async def test_names_are_percent_decoded(app: RunningApp, session: str) -> None:
-    path = app.directory / "mit Leerzeichen é#1.txt"
-    path.write_text("found\n")
-    message = await send(app, session, file(path))
-    assert "found" in message["parts"][1]["text"]
+RANGES: dict[str, tuple[dict[str, int], int, int]] = {
+    "?start=2&end=3": ({"offset": 1, "limit": 2}, 2, 3),
+    "?start=9": ({"offset": 8}, 9, 10),
+    "?start=x&end=3": ({}, 1, 10),
+}
 
 
-async def test_a_file_outside_the_checkout_may_be_attached(app: RunningApp, session: str, tmp_path: Path) -> None:
-    outside = tmp_path / "outside.txt"
-    outside.write_text("from outside\n")
-    assert "from outside" in (await send(app, session, file(outside)))["parts"][1]["text"]
+async def test_a_range_of_lines_is_read(app: RunningApp, session: str) -> None:
+    path = app.directory / "lines.txt"
+    for query, (arguments, first, last) in RANGES.items():
+        call, content, kept = (await send(app, session, file(path, query=query)))["parts"]
+        assert called(call) == {"filePath": str(path), **arguments}, query
+        shown = [n for n in range(1, 11) if f"line {n}\n" in content["text"].replace("</file>", "\n</file>")]
+        assert shown == list(range(first, last + 1)) and kept["url"] == path.as_uri() + query
+
+
+async def test_a_file_of_an_odd_name_or_outside_the_checkout_may_be_attached(
+    app: RunningApp, session: str, tmp_path: Path
+) -> None:
+    for path in (app.directory / "mit Leerzeichen é#1.txt", tmp_path / "outside.txt"):
+        path.write_text("found\n")
+        assert "found" in (await send(app, session, file(path)))["parts"][1]["text"]
     assert await app.get("/permission") == []
 
 
@@ -115,26 +85,11 @@ async def test_a_file_that_cannot_be_read_is_reported_and_the_prompt_goes_on(app
     path = app.directory / "binary.txt"
     path.write_bytes(b"\0\1\2" * 100)
     async with app.events() as events:
-        message = await send(app, session, {"type": "text", "text": "See"}, file(path))
+        message = await send(app, session, text_part("See"), file(path))
         error = await events.until("session.error")
     assert types(message) == ["text", "text", "text"]
-    assert "binary.txt" in message["parts"][2]["text"]
-    assert message["parts"][2]["synthetic"] is True
+    assert "binary.txt" in message["parts"][2]["text"] and message["parts"][2]["synthetic"] is True
     assert error.properties["error"]["name"] == "UnknownError"
-
-
-async def test_an_image_that_claims_to_be_text_is_attached_as_what_it_is(app: RunningApp, session: str) -> None:
-    path = app.directory / "pixel.png"
-    path.write_bytes(PIXEL)
-    message = await send(app, session, file(path))
-    kept = message["parts"][-1]
-    assert kept["type"] == "file"
-    assert kept["mime"] == "image/png"
-    assert kept["url"] == "data:image/png;base64," + base64.b64encode(PIXEL).decode()
-    assert kept["filename"] == "pixel.png"
-
-
-# Directories, images, data URLs.
 
 
 async def test_a_directory_is_listed(app: RunningApp, session: str) -> None:
@@ -142,54 +97,45 @@ async def test_a_directory_is_listed(app: RunningApp, session: str) -> None:
     (app.directory / "sub" / "inside.txt").touch()
     call, listing, kept = (await send(app, session, file(app.directory / "sub")))["parts"]
     assert called(call) == {"path": str(app.directory / "sub")}
-    assert "inside.txt" in listing["text"]
-    assert kept["mime"] == "application/x-directory"
+    assert "inside.txt" in listing["text"] and kept["mime"] == "application/x-directory"
 
 
-@pytest.mark.parametrize("mime", ["image/png", "application/pdf"])
-async def test_an_image_or_pdf_is_embedded(app: RunningApp, session: str, mime: str) -> None:
-    path = app.directory / "some.bin"
-    path.write_bytes(PIXEL)
-    source = {"type": "file", "path": "some.bin", "text": {"value": "@some.bin", "start": 0, "end": 9}}
-    call, kept = (await send(app, session, file(path, mime, source=source)))["parts"]
-    assert called(call) == {"filePath": str(path)}
-    assert kept["url"] == f"data:{mime};base64," + base64.b64encode(PIXEL).decode()
-    assert (kept["mime"], kept["filename"], kept["source"]) == (mime, "some.bin", source)
+async def test_an_image_or_pdf_is_embedded_also_where_it_claims_to_be_text(app: RunningApp, session: str) -> None:
+    source = {"type": "file", "path": "some", "text": {"value": "@some", "start": 0, "end": 5}}
+    data = base64.b64encode(PIXEL).decode()
+    for name, mime in (("some.png", "image/png"), ("some.bin", "application/pdf")):
+        path = app.directory / name
+        path.write_bytes(PIXEL)
+        call, kept = (await send(app, session, file(path, mime, source=source)))["parts"]
+        assert called(call) == {"filePath": str(path)} and kept["url"] == f"data:{mime};base64,{data}"
+        assert (kept["mime"], kept["filename"], kept["source"]) == (mime, name, source)
+    kept = (await send(app, session, file(app.directory / "some.png")))["parts"][-1]
+    assert (kept["type"], kept["mime"], kept["filename"]) == ("file", "image/png", "some.png")
+    assert kept["url"] == f"data:image/png;base64,{data}"
+    await app.prompt(session, "See")
+    assert data in str(requests(app)[-1].messages)
 
 
-async def test_the_model_is_sent_the_image(app: RunningApp, session: str) -> None:
-    path = app.directory / "pixel.png"
-    path.write_bytes(PIXEL)
-    await app.post(f"/session/{session}/message", {"parts": [file(path, "image/png")]})
-    assert base64.b64encode(PIXEL).decode() in str(requests(app)[-1].messages)
+TEXTS = {
+    "data:text/plain;base64," + base64.b64encode("héllo\n".encode()).decode(): "héllo\n",
+    "data:text/plain;charset=utf-8;base64," + base64.urlsafe_b64encode(b"\xfb\xff>").decode(): "\ufffd\ufffd>",
+    "data:text/plain,a%20b%0A": "a b\n",
+    "data:text/plain;base64,": "",
+}
 
 
-@pytest.mark.parametrize(
-    ("url", "text"),
-    [
-        ("data:text/plain;base64," + base64.b64encode("héllo\n".encode()).decode(), "héllo\n"),
-        ("data:text/plain;charset=utf-8;base64," + base64.urlsafe_b64encode(b"\xfb\xff>").decode(), "\ufffd\ufffd>"),
-        ("data:text/plain,a%20b%0A", "a b\n"),
-        ("data:text/plain;base64,", ""),
-    ],
-    ids=["base64", "base64url", "percent", "empty"],
-)
-async def test_the_text_of_a_data_url_is_given_to_the_model(app: RunningApp, session: str, url: str, text: str) -> None:
-    part = {"type": "file", "mime": "text/plain", "filename": "note.txt", "url": url}
-    call, content, kept = (await send(app, session, part))["parts"]
-    assert called(call) == {"filePath": "note.txt"}
-    assert (content["text"], content["synthetic"]) == (text, True)
-    assert kept["url"] == url
-
-
-@pytest.mark.parametrize("url", ["data:image/png;base64,AAAA", "https://example.com/a.png"])
-async def test_other_urls_are_kept_as_they_are(app: RunningApp, session: str, url: str) -> None:
-    part = {"type": "file", "mime": "image/png", "filename": "a.png", "url": url}
-    (kept,) = (await send(app, session, part))["parts"]
-    assert (kept["url"], kept["mime"], kept["filename"]) == (url, "image/png", "a.png")
-
-
-# Agents.
+async def test_the_text_of_a_data_url_is_given_to_the_model_and_other_urls_are_kept_as_they_are(
+    app: RunningApp, session: str
+) -> None:
+    for url, text in TEXTS.items():
+        part = {"type": "file", "mime": "text/plain", "filename": "note.txt", "url": url}
+        call, content, kept = (await send(app, session, part))["parts"]
+        assert called(call) == {"filePath": "note.txt"} and kept["url"] == url
+        assert (content["text"], content["synthetic"]) == (text, True)
+    for url in ("data:image/png;base64,AAAA", "https://example.com/a.png"):
+        part = {"type": "file", "mime": "image/png", "filename": "a.png", "url": url}
+        (kept,) = (await send(app, session, part))["parts"]
+        assert (kept["url"], kept["mime"], kept["filename"]) == (url, "image/png", "a.png")
 
 
 async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_permission(tmp_path: Path) -> None:
@@ -207,53 +153,27 @@ async def test_naming_an_agent_asks_the_model_to_give_it_the_task_and_needs_no_p
     assert [(tool["tool"], tool["state"]["status"]) for tool in tools(step)] == [("task", "completed")]
 
 
-# Order and refusals.
-
-
 async def test_parts_keep_the_clients_order_and_ids(app: RunningApp, session: str) -> None:
-    parts = [
-        file(app.directory / "lines.txt", id="prt_file"),
-        {"type": "text", "text": "last", "id": "prt_text"},
-    ]
+    parts = [file(app.directory / "lines.txt", id="prt_file"), {"type": "text", "text": "last", "id": "prt_text"}]
     message = await send(app, session, *parts)
     assert [part["id"] for part in message["parts"]][2:] == ["prt_file", "prt_text"]
     assert (await app.messages(session))[0]["parts"] == message["parts"]
 
 
-async def test_a_missing_file_is_reported_and_nothing_is_stored(app: RunningApp, session: str) -> None:
+async def test_what_cannot_be_attached_is_refused_and_nothing_is_stored(app: RunningApp, session: str) -> None:
+    """What is missing, too large, no regular file, of an unknown type, or at a URL that cannot be read."""
+    huge, pipe = app.directory / "huge.png", app.directory / "pipe"
+    with huge.open("wb") as opened:
+        opened.truncate(21 * 1024 * 1024)
+    os.mkfifo(pipe)
+    missing = [file(path) for path in (app.directory / "gone.txt", app.directory / ("x" * 300), Path("/proc/self/none"))]
+    odd = [{"type": "file", "mime": "text/plain", "url": url} for url in ("file://[broken", "file:///a%00b")]
+    image = {"type": "file", "mime": "image/png", "url": "file:///dev/null"}
     async with app.events() as events:
-        for path in (app.directory / "gone.txt", app.directory / ("x" * 300), Path("/proc/self/none")):
-            refused = await send(app, session, {"type": "text", "text": "See"}, file(path), expect=400)
-            assert refused["name"] == "BadRequest"
+        for part in (*missing, *odd, {"type": "picture", "url": "x"}, image, file(pipe, "image/png")):
+            refused = await send(app, session, text_part("See"), part, expect=400)
+            assert part not in missing or refused["name"] == "BadRequest"
+        assert "20 MiB" in json.dumps(await send(app, session, file(huge, "image/png"), expect=400))
         assert events.types == ["server.connected"]
     assert await app.messages(session) == []
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"type": "file", "mime": "text/plain", "url": "file://[broken"},
-        {"type": "file", "mime": "text/plain", "url": "file:///a%00b"},
-        {"type": "picture", "url": "x"},
-        {"type": "file", "mime": "image/png", "url": "file:///dev/null"},
-    ],
-    ids=["unreadable URL", "NUL", "unknown type", "no regular file"],
-)
-async def test_what_cannot_be_attached_is_400(app: RunningApp, session: str, part: dict[str, Any]) -> None:
-    await send(app, session, part, expect=400)
-    assert await app.messages(session) == []
-
-
-async def test_a_file_too_large_to_embed_is_400(app: RunningApp, session: str) -> None:
-    path = app.directory / "huge.png"
-    with path.open("wb") as huge:
-        huge.truncate(21 * 1024 * 1024)
-    refused = await send(app, session, file(path, "image/png"), expect=400)
-    assert "20 MiB" in json.dumps(refused)
-
-
-async def test_a_fifo_does_not_hold_the_prompt_up(app: RunningApp, session: str) -> None:
-    os.mkfifo(app.directory / "pipe")
-    await send(app, session, file(app.directory / "pipe", "image/png"), expect=400)
-    message = await send(app, session, file(app.directory / "pipe"))
-    assert types(message) == ["text", "text"]
+    assert types(await send(app, session, file(pipe))) == ["text", "text"], "a FIFO does not hold the prompt up"

@@ -92,8 +92,8 @@ async def test_filters_of_the_repositorys_own_configuration_are_not_run(ground: 
     """As `git lfs install --local` leaves them: what differs is seen as it lies there."""
     repo = ground.repository()
     (repo / ".gitattributes").write_text("*.txt filter=large\n")
-    for name, program in {"clean": "sed s/2/1/", "smudge": "cat", "required": "true"}.items():
-        git(repo, "config", f"filter.large.{name}", program if name != "required" else "true")
+    for name, value in {"clean": "sed s/2/1/", "smudge": "cat", "required": "true"}.items():
+        git(repo, "config", f"filter.large.{name}", value)
     assert await status(ground, repo) == {"f.txt", "unknown.txt", ".gitattributes"}
 
 

@@ -11,24 +11,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
+import opencode_source
 import pytest
-from opencode_source import (
-    MOVED,
-    VERSIONS,
-    answers,
-    as_shown_here,
-    edit,
-    generate,
-    newer_fields,
-    session_file,
-    state_of,
-    taken_over,
-    unpack,
-)
+from opencode_source import MOVED, VERSIONS, answers, edit, generate, session_file, state_of, taken_over, unpack
 from running_app import RunningApp, running_app
 from running_server import ROOT, clean_environment
+from turns import infos
 from typer.testing import CliRunner
 
 from app import cli
@@ -111,10 +100,6 @@ async def imported(*words: str | Path) -> list[str]:
     return output.splitlines()
 
 
-async def over_http(app: RunningApp, session: str, kind: str = "") -> Any:
-    return await app.get(f"/session/{session}{kind}")
-
-
 async def test_a_server_shows_what_opencode_showed(app: RunningApp, version: str, data: Path) -> None:
     recorded, before = answers(data), state_of(data)
     lines = await imported(data)
@@ -123,12 +108,12 @@ async def test_a_server_shows_what_opencode_showed(app: RunningApp, version: str
     project = (await app.get("/project/current"))["id"]
     assert {each["id"] for each in await app.get("/session")} == {each["id"] for each in recorded["sessions"]}
     for session, info in recorded["one"].items():
-        newer = newer_fields(version, info, recorded["messages"][session])
-        assert await over_http(app, session) == {**as_shown_here(version, "session", info), **newer, "projectID": project}
-        assert await over_http(app, session, "/message") == as_shown_here(version, "messages", recorded["messages"][session])
-        assert await over_http(app, session, "/todo") == as_shown_here(version, "todo", recorded["todo"][session])
-        children = {child["id"] for child in await over_http(app, session, "/children")}
-        assert children == {child["id"] for child in recorded["children"][session]}
+        shown = {kind: await app.get(f"/session/{session}{kind}") for kind in ("", "/message", "/todo", "/children")}
+        newer = opencode_source.newer_fields(version, info, recorded["messages"][session])
+        assert shown[""] == {**opencode_source.as_shown_here(version, "session", info), **newer, "projectID": project}
+        for kind, name in (("/message", "messages"), ("/todo", "todo")):
+            assert shown[kind] == opencode_source.as_shown_here(version, name, recorded[name][session])
+        assert {child["id"] for child in shown["/children"]} == {child["id"] for child in recorded["children"][session]}
 
 
 async def test_imported_sessions_go_on_and_their_reverts_work(app: RunningApp, version: str, data: Path) -> None:
@@ -175,8 +160,8 @@ async def test_a_second_import_brings_what_is_new(app: RunningApp, data: Path) -
         "1 sessions left alone: changed here and in OpenCode since the last import",
         "1 sessions left out: deleted here since the last import",
     ]
-    assert (await over_http(app, names["misc"]))["title"] == "Changed there"
-    assert (await over_http(app, names["archived"]))["title"] == "Changed here"
+    assert (await app.get(f"/session/{names['misc']}"))["title"] == "Changed there"
+    assert (await app.get(f"/session/{names['archived']}"))["title"] == "Changed here"
     messages = await app.messages(grown)
     assert [each["info"]["id"] for each in messages[-2:]] == [message["id"], later["id"]]
     assert [each["parts"] for each in messages[-2:]] == [[], [part]]
@@ -193,33 +178,24 @@ async def test_another_session_of_the_same_id_is_left_alone(app: RunningApp, dat
         connection.execute(tables.IMPORTED_SESSION.delete())
     engine.dispose()
     lines = await imported(data)
-    assert lines[:2] == [
-        "12 sessions unchanged since the last import",
-        "1 sessions left alone: another session has the same id here",
-    ]
-    assert (await over_http(app, names["misc"]))["title"] == "Ours"
+    alone = "1 sessions left alone: another session has the same id here"
+    assert lines[:2] == ["12 sessions unchanged since the last import", alone]
+    assert (await app.get(f"/session/{names['misc']}"))["title"] == "Ours"
 
 
 @pytest.mark.parametrize("version", ["1.1.34"], indirect=True)
-async def test_one_project_alone(app: RunningApp, data: Path, tmp_path: Path) -> None:
+async def test_one_project_alone_and_what_cannot_be_read_is_named(app: RunningApp, data: Path, tmp_path: Path) -> None:
     names = answers(data)["names"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     edit(session_file(data, names["misc"]), directory=str(elsewhere))
     assert (await imported(data, "--project", elsewhere))[0] == "1 sessions imported"
     assert await app.get("/session") == []
-    assert (await imported(data))[:2] == ["12 sessions imported", "1 sessions unchanged since the last import"]
-
-
-@pytest.mark.parametrize("version", ["1.1.34"], indirect=True)
-async def test_what_cannot_be_read_is_named_and_the_rest_imported(app: RunningApp, data: Path) -> None:
-    names = answers(data)["names"]
     damaged = sorted((data / "storage" / "message" / names["tools"]).glob("*.json"))[1]
     damaged.write_text("{")
     code, output = await asyncio.to_thread(run, str(data))
-    assert code == 1
-    assert output.splitlines()[:1] == ["13 sessions imported"]
-    assert f"  {damaged}: " in output
+    assert code == 1 and f"  {damaged}: " in output
+    assert output.splitlines()[:2] == ["12 sessions imported", "1 sessions unchanged since the last import"]
     assert len(await app.messages(names["tools"])) == len(answers(data)["messages"][names["tools"]]) - 1
 
 
@@ -233,11 +209,8 @@ async def test_prompts_are_answered_while_a_big_directory_is_imported(app: Runni
         prompted += 1
     assert (await importing)[0] == "60 sessions imported"
     assert prompted >= 1
-    assert len([each for each in await app.messages(session) if each["info"]["role"] == "assistant"]) >= prompted
+    assert len(infos(await app.messages(session), "assistant")) >= prompted
     assert len(await app.get("/session")) == 61
-
-
-# Without a server.
 
 
 def stored(path: Path) -> int:
@@ -286,11 +259,8 @@ def test_a_killed_import_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytes
     before = stored(database)
     assert 5 <= before < total
     code, output = run(str(source))
-    assert code == 0
-    assert output.splitlines()[:2] == [
-        f"{total - before} sessions imported",
-        f"{before} sessions unchanged since the last import",
-    ]
+    left = [f"{total - before} sessions imported", f"{before} sessions unchanged since the last import"]
+    assert code == 0 and output.splitlines()[:2] == left
     engine = make_engine(f"sqlite:///{database}")
     with engine.connect() as connection:
         assert len(session_rows.imported_sessions(connection)) == total

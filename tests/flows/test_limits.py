@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from running_app import RunningApp, make_workspace, running_app, text_part
-from turns import call, parts, requests, say, statuses, talking, texts, until
+from running_app import make_workspace, running_app, text_part
+from turns import infos, parts, play, requests, say, statuses, talking, task, texts, until, until_done, write
 
 
 async def test_more_prompts_than_may_wait_are_refused_and_not_stored(tmp_path: Path) -> None:
@@ -18,12 +18,12 @@ async def test_more_prompts_than_may_wait_are_refused_and_not_stored(tmp_path: P
         refused = await app.client.post(f"/session/{session}/message", json={"parts": [text_part("one too many")]})
         assert refused.status_code == 429 and refused.headers["retry-after"]
         assert refused.json()["name"] == "TooManyPromptsError" and "not stored" in refused.json()["data"]["message"]
-        assert len([message for message in await app.messages(session) if message["info"]["role"] == "user"]) == 3
+        assert len(infos(await app.messages(session))) == 3
         await app.prompt(session, "no answer is wanted of this", noReply=True)
         other = await app.create_session()
         await app.prompt_async(other["id"], "another session")
         gate.set()
-        await until(lambda: not app.services.live.is_running(session))
+        await until_done(app, session)
         assert texts(await app.prompt(session, "now there is room"))
 
 
@@ -36,7 +36,11 @@ async def test_sessions_beyond_the_limit_are_busy_and_answered_in_their_turn(tmp
         await until(lambda: requests(app))
         waiting = asyncio.create_task(app.prompt(second, "2"))
         await app.prompt_async(third, "3")
-        await until_busy(app, 3)
+
+        async def are_busy() -> bool:
+            return len(await statuses(app)) == 3
+
+        await until(are_busy, "three busy sessions")
         assert len(requests(app)) == 1
         await app.post(f"/session/{third}/abort")
         assert (await app.messages(third))[-1]["info"]["error"]["name"] == "MessageAbortedError"
@@ -44,15 +48,8 @@ async def test_sessions_beyond_the_limit_are_busy_and_answered_in_their_turn(tmp
         assert texts(await waiting) == ["Second."]
 
 
-async def until_busy(app: RunningApp, count: int) -> None:
-    async with asyncio.timeout(60):
-        while len(await statuses(app)) < count:
-            await asyncio.sleep(0.005)
-
-
 async def test_a_subagent_does_not_wait_for_its_parents_place(tmp_path: Path) -> None:
-    task = call("task", "c1", description="look", prompt="Look.", subagent_type="general")
-    turns = [[task], [say("Found.")], [say("So be it.")]]
+    turns = [[task()], [say("Found.")], [say("So be it.")]]
     async with talking(tmp_path, turns=turns, max_running_sessions=1, title="T") as (app, session):
         assert texts(await app.prompt(session, "go")) == ["So be it."]
 
@@ -60,10 +57,8 @@ async def test_a_subagent_does_not_wait_for_its_parents_place(tmp_path: Path) ->
 async def test_a_part_has_a_largest_size(tmp_path: Path) -> None:
     async with talking(tmp_path, max_part_bytes=10_000) as (app, session):
         url = f"/session/{session}/message"
-        for part in (
-            text_part("x" * 10_000),
-            {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "A" * 10_000},
-        ):
+        image = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "A" * 10_000}
+        for part in (text_part("x" * 10_000), image):
             refused = await app.post(url, {"parts": [part]}, expect=413)
             assert refused["name"] == "PayloadTooLargeError" and "OPENSESSION_MAX_PART_BYTES" in refused["data"]["message"]
         assert await app.messages(session) == []
@@ -99,11 +94,10 @@ async def test_snapshots_have_a_largest_size(tmp_path: Path, caplog: pytest.LogC
     """Turns go on without them, and say so in the log."""
     workspace = make_workspace(tmp_path / "workspace")
     (workspace / "large").write_bytes(os.urandom(300_000))
-    write = [call("write", filePath="b.txt", content="b")]
-    async with talking(tmp_path, turns=[write, [say()]], title="T") as (app, session):
-        await app.prompt(session, "Go")
+    async with talking(tmp_path, title="T") as (app, session):
+        await play(app, session, write("b.txt", "b"))
         assert [part["files"] for message in await app.messages(session) for part in parts(message, "patch")]
-    async with talking(tmp_path, turns=[write, [say()]], max_snapshot_bytes=200_000, title="T") as (app, session):
-        await app.prompt(session, "Go")
+    async with talking(tmp_path, max_snapshot_bytes=200_000, title="T") as (app, session):
+        await play(app, session, write("b.txt", "b"))
         assert [part for message in await app.messages(session) for part in parts(message, "patch")] == []
     assert "OPENSESSION_MAX_SNAPSHOT_BYTES" in caplog.text

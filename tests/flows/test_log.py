@@ -3,13 +3,13 @@
 import asyncio
 import json
 import logging
-import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextvars import copy_context
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ import httpx2
 import pytest
 from otlp_receiver import otlp_receiver
 from running_app import PATIENCE, RunningApp, running_app
-from running_server import clean_environment, free_port, serving, this_checkout
+from running_server import clean_environment, serving, this_checkout
 from turns import bash, call, requests, say, talking, until
+from web_page import web_page
 
-from app.events.telemetry.log_lines import JsonLines, TextLines
+from app.events.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES, JsonLines, TextLines
 from app.sessions.store import Store
 from app.tools.builtin.find import GlobTool
 from app.turn import decide, retry
@@ -65,14 +66,15 @@ def assert_names(line: Line, app: RunningApp, session_id: str, *words: str) -> N
         assert word in line["message"], line
 
 
-# Turns.
-
-
-async def test_a_turn_that_ends_with_an_error_is_logged_once(tmp_path: Path, log: Log) -> None:
-    async with talking(tmp_path, turns=[[{"status": 400, "message": "the model is not there"}]], title="T") as (app, session):
+async def test_a_turn_that_ends_with_an_error_or_at_a_deadline_is_logged_once(tmp_path: Path, log: Log) -> None:
+    turns = [[{"status": 400, "message": "the model is not there"}], [bash("sleep 60")]]
+    async with talking(tmp_path, turns=turns, title="T") as (app, session):
         answer = await app.prompt(session, "Hi")
         name = answer["info"]["error"]["name"]
         assert_names(log.the_one(), app, session, session, name, "the model is not there")
+        await app.prompt(session, "Hi", deadlineSeconds=0.2)
+        assert_names(log.lines()[1], app, session, "deadline")
+        assert len(log.lines()) == 2
 
 
 async def test_a_turn_that_breaks_is_logged_with_its_traceback(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,19 +90,15 @@ async def test_a_turn_that_breaks_is_logged_with_its_traceback(tmp_path: Path, l
         assert_names(ended, app, session, "ended with UnknownError", "it broke")
 
 
-async def test_a_deadline_that_passes_is_logged(tmp_path: Path, log: Log) -> None:
-    async with talking(tmp_path, turns=[[bash("sleep 60")]], title="T") as (app, session):
-        await app.prompt(session, "Hi", deadlineSeconds=0.2)
-        assert_names(log.the_one(), app, session, "deadline")
-
-
-async def test_a_turn_that_goes_well_or_is_aborted_is_no_warning(tmp_path: Path, log: Log) -> None:
+async def test_what_goes_well_is_aborted_or_clients_do_wrong_is_no_warning(tmp_path: Path, log: Log) -> None:
     async with talking(tmp_path, turns=[[say()], [say("One."), {"wait": asyncio.Event()}]], title="T") as (app, session):
         await app.prompt(session, "Hi")
         answering = asyncio.create_task(app.prompt(session, "Hi again"))
         await until(lambda: len(requests(app)) == 2)
         await app.post(f"/session/{session}/abort")
         await answering
+        await app.get("/session/ses_none", expect=404)
+        await app.post("/session", {"title": 5}, expect=400)
         assert log.lines() == []
 
 
@@ -116,77 +114,51 @@ async def test_a_request_to_a_model_that_is_sent_again_is_logged(
             assert_names(line, app, session, f"request {number} ", "scripted/rules", "too much to do")
 
 
-@pytest.mark.parametrize("tool", ["bash", "webfetch"])
-async def test_a_tool_that_times_out_is_logged(tmp_path: Path, log: Log, tool: str, silent_port: int) -> None:
-    calls = {
-        "bash": bash("sleep 60", timeout=100),
-        "webfetch": call("webfetch", url=f"http://127.0.0.1:{silent_port}/", format="text", timeout=0.2),
-    }
-    async with talking(tmp_path, turns=[[calls[tool]], [say()]], allow_private_addresses=True, title="T") as (app, session):
-        await app.prompt(session, "Hi")
-        assert_names(log.the_one(), app, session, tool, "timed out")
+async def test_tools_that_time_out_are_logged(tmp_path: Path, log: Log) -> None:
+    async with (
+        web_page(hangs=True) as silent,
+        talking(tmp_path, allow_private_addresses=True, title="T") as (app, session),
+    ):
+        fetch = call("webfetch", url=silent.url, format="text", timeout=0.2)
+        for number, (tool, step) in enumerate({"bash": bash("sleep 60", timeout=100), "webfetch": fetch}.items()):
+            app.provider.add([step], [say()])
+            await app.prompt(session, "Hi")
+            assert_names(log.lines()[number], app, session, tool, "timed out")
+            assert len(log.lines()) == number + 1
 
 
-@pytest.fixture
-async def silent_port() -> Any:
-    """A server that answers nothing."""
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
-
-
-# Requests.
-
-
-@pytest.mark.parametrize("path", ["/session/{}", "/api/session/{}"])
 async def test_an_unexpected_error_is_logged_once_and_answered_with_500(
-    tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch, path: str
+    app: RunningApp, session: str, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def breaks(*_: object) -> None:
         raise RuntimeError("it broke")
 
-    async with talking(tmp_path) as (app, session):
+    for number, path in enumerate((f"/session/{session}", f"/api/session/{session}")):
         with monkeypatch.context() as patched:
             patched.setattr(Store, "session", breaks)
             patched.setattr(Store, "session_json", breaks)
-            answer = await app.client.get(path.format(session))
+            answer = await app.client.get(path)
         assert answer.status_code == 500 and "RuntimeError" in answer.text and "it broke" not in answer.text
-        line = log.the_one()
-        assert line["session_id"] == session and f"GET {path.format(session)} failed" in line["message"]
+        assert len(log.lines()) == number + 1
+        line = log.lines()[number]
+        assert line["session_id"] == session and f"GET {path} failed" in line["message"]
         assert line["exception"].endswith("RuntimeError: it broke")
 
 
-async def test_a_database_that_refuses_is_logged_once(tmp_path: Path, log: Log) -> None:
-    async with talking(tmp_path) as (app, session):
-        with sqlite3.connect(app.data_dir / "opensession.db") as other:
-            other.execute("CREATE TRIGGER refuse BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'refused here'); END")
-        await app.call("PATCH", f"/session/{session}", {"title": "x"}, expect=503)
-        assert_names(log.the_one("app.api"), app, session, "PATCH", "503", "refused here")
+async def test_a_database_that_refuses_is_logged_once(app: RunningApp, session: str, log: Log) -> None:
+    with sqlite3.connect(app.data_dir / "opensession.db") as other:
+        other.execute("CREATE TRIGGER refuse BEFORE UPDATE ON session BEGIN SELECT RAISE(ABORT, 'refused here'); END")
+    await app.call("PATCH", f"/session/{session}", {"title": "x"}, expect=503)
+    assert_names(log.the_one("app.api"), app, session, "PATCH", "503", "refused here")
 
 
-async def test_what_is_refused_by_a_stopping_server_is_logged(tmp_path: Path, log: Log) -> None:
-    async with running_app(tmp_path) as app:
-        app.services.draining.begin()
-        await app.post("/session", {}, expect=503)
-        assert "POST /session was answered with 503" in log.the_one("app.api")["message"]
-
-
-async def test_a_path_cannot_forge_a_line(tmp_path: Path, log: Log) -> None:
-    async with running_app(tmp_path) as app:
-        app.services.draining.begin()
-        await app.post("/session/ses_1%0A2026-01-01 ERROR forged/abort?x=%0A", {})
-        await app.post("/session/ses_1%0Aforged/message", {}, expect=503)
-        assert "\n" not in log.the_one("app.api")["message"]
-
-
-async def test_what_clients_do_wrong_is_no_warning(tmp_path: Path, log: Log) -> None:
-    async with running_app(tmp_path) as app:
-        await app.get("/session/ses_none", expect=404)
-        await app.post("/session", {"title": 5}, expect=400)
-        assert log.lines() == []
-
-
-# Logins.
+async def test_what_is_refused_by_a_stopping_server_is_logged_and_a_path_cannot_forge_a_line(app: RunningApp, log: Log) -> None:
+    app.services.draining.begin()
+    await app.post("/session", {}, expect=503)
+    assert "POST /session was answered with 503" in log.the_one("app.api")["message"]
+    await app.post("/session/ses_1%0A2026-01-01 ERROR forged/abort?x=%0A", {})
+    await app.post("/session/ses_1%0Aforged/message", {}, expect=503)
+    assert len(log.lines("app.api")) == 2 and "\n" not in log.lines("app.api")[1]["message"]
 
 
 def basic(password: str) -> dict[str, str]:
@@ -201,86 +173,33 @@ async def test_logins_that_are_refused_are_logged_without_what_was_tried(
         tokens = TokenStore(app.data_dir)
         token = tokens.create("laptop")
         tokens.revoke("laptop")
-        wrong = [basic("nearly-right"), {"authorization": f"Bearer {token}"}]
-        for headers in wrong:
+        for headers in (basic("nearly-right"), {"authorization": f"Bearer {token}"}):
             assert (await app.client.get("/session", headers=headers)).status_code == 401
         assert (await app.client.get("/event", params={"token": "nearly-right"})).status_code == 401
         lines = log.lines("app.users.login")
         assert len(lines) == 3 and all("127.0.0.1" in line["message"] and "refused" in line["message"] for line in lines)
-        assert [path for line in lines for path in ("/session", "/event") if f"GET {path}" in line["message"]] == [
-            "/session",
-            "/session",
-            "/event",
-        ]
+        assert ["GET /session" in line["message"] for line in lines] == [True, True, False] and "/event" in lines[2]["message"]
         assert "nearly" not in str(lines) and token not in str(lines)
         assert (await app.client.get("/session", headers=basic("right"))).status_code == 200
         assert len(log.lines()) == 3
-
-
-async def test_an_address_that_is_locked_out_fills_no_log(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "right")
-    async with running_app(tmp_path) as app:
         for _ in range(FAILURES + 20):
             await app.client.get("/session", headers=basic("wrong"))
-        lines = log.lines("app.users.login")
-        assert len(lines) == FAILURES and "too many" in lines[-1]["message"]
-
-
-# The form.
+        lines = log.lines("app.users.login")[3:]
+        assert len(lines) <= FAILURES and "too many" in lines[-1]["message"], "an address that is locked out fills no log"
 
 
 def test_a_line_of_text_names_the_session_and_the_directory_once() -> None:
-    from app.events.telemetry.log_lines import DIRECTORY_OF_LINES, SESSION_OF_LINES
+    def written(text: str) -> str:
+        SESSION_OF_LINES.set("ses_1")
+        DIRECTORY_OF_LINES.set("/srv/project")
+        return TextLines("%(levelname)s %(message)s").format(logging.LogRecord("x", logging.WARNING, "", 1, text, (), None))
 
-    tokens = SESSION_OF_LINES.set("ses_1"), DIRECTORY_OF_LINES.set("/srv/project")
-    form = TextLines("%(levelname)s %(message)s")
-    try:
-        written = [
-            form.format(logging.LogRecord("x", logging.WARNING, __file__, 1, text, (), None))
-            for text in ("it failed", "ses_1 failed", "ses_1 in /srv/project failed")
-        ]
-    finally:
-        SESSION_OF_LINES.reset(tokens[0])
-        DIRECTORY_OF_LINES.reset(tokens[1])
-    assert written == [
-        "WARNING it failed (ses_1, /srv/project)",
-        "WARNING ses_1 failed (/srv/project)",
-        "WARNING ses_1 in /srv/project failed",
-    ]
-
-
-class Served:
-    """A server in a process of its own, and all that it writes."""
-
-    def __init__(self, base: Path, *options: str, **environment: str) -> None:
-        self.port, self.output = free_port(), base / "output"
-        self._written = self.output.open("wb")
-        command, paths = this_checkout()
-        self.process = subprocess.Popen(
-            [*command[:-1], str(self.port), *options],
-            env=clean_environment(base, **paths, OPENSESSION_DATA_DIR=str(base / "data"), **environment),
-            cwd=base,
-            stdin=subprocess.DEVNULL,
-            stdout=self._written,
-            stderr=subprocess.STDOUT,
-        )
-
-    def get(self, path: str) -> httpx2.Response:
-        """As soon as it answers."""
-        give_up = time.monotonic() + 2 * PATIENCE
-        while True:
-            try:
-                return httpx2.get(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE)
-            except httpx2.TransportError:
-                assert self.process.poll() is None and time.monotonic() < give_up, self.output.read_text()
-                time.sleep(0.05)
-
-    def ended(self) -> list[str]:
-        """The lines of all that it wrote."""
-        self.process.send_signal(signal.SIGINT)
-        self.process.wait(2 * PATIENCE)
-        self._written.close()
-        return self.output.read_text().splitlines()
+    lines = {
+        "it failed": "WARNING it failed (ses_1, /srv/project)",
+        "ses_1 failed": "WARNING ses_1 failed (/srv/project)",
+        "ses_1 in /srv/project failed": "WARNING ses_1 in /srv/project failed",
+    }
+    assert {text: copy_context().run(written, text) for text in lines} == lines
 
 
 @pytest.fixture
@@ -317,38 +236,16 @@ def test_as_json_a_start_that_is_refused_is_an_object_too(
     assert lines[-1]["level"] == "ERROR" and lines[-1]["message"]
 
 
-@pytest.mark.parametrize(
-    ("options", "environment", "shown"),
-    [
-        ([], {}, {"client": ["INFO", "WARNING", "ERROR"]}),
-        (["--log-level", "warning"], {}, {"client": ["WARNING", "ERROR"]}),
-        ([], {"OPENSESSION_LOG_LEVEL": "ERROR"}, {"client": ["ERROR"]}),
-        (["--log-level", "debug"], {"OPENSESSION_LOG_LEVEL": "error"}, {"client": ["DEBUG", "INFO", "WARNING", "ERROR"]}),
-    ],
-    ids=["by default", "option", "setting", "the option before the setting"],
-)
-def test_the_level_says_how_much_is_logged(
-    tmp_path: Path, options: list[str], environment: dict[str, str], shown: dict[str, list[str]]
-) -> None:
-    served = Served(tmp_path, "--log-format", "json", *options, **environment)
-    served.get("/global/health")
-    for level in ("debug", "info", "warn", "error"):
-        entry = {"service": "test", "level": level, "message": "said"}
-        httpx2.post(f"http://127.0.0.1:{served.port}/log", json=entry, timeout=PATIENCE).raise_for_status()
-    lines = [json.loads(line) for line in served.ended()]
-    assert [line["level"] for line in lines if line["logger"] == "client"] == shown["client"]
-
-
 SAID = "it has begun"
 PROMPT = {"parts": [{"type": "text", "text": "Go"}], "model": {"providerID": "scripted", "modelID": "rules"}}
 
 
-def lines_of_an_abort(directory: Path, command: list[str], environment: dict[str, str]) -> tuple[str, list[str]]:
-    """The session, and what was logged after the start: of a turn that is aborted, and of a request that no route reads."""
-    script = directory / "script.json"
+def lines_of_an_abort(directory: Path, *options: str, **environment: str) -> tuple[str, list[str]]:
+    """The session, and what a server in a process of its own logged of a turn that was aborted and of what a client said."""
+    command, paths = this_checkout()
+    script, log = directory / "script.json", directory / "server.log"
     script.write_text(json.dumps({"turns": [[{"text": SAID, "chunks": 1}, {"sleep": 60}]]}))
-    with serving(command, directory, {**environment, "OPENSESSION_SCRIPT": str(script)}) as server:
-        log = directory / "server.log"
+    with serving([*command, *options], directory, {**paths, **environment, "OPENSESSION_SCRIPT": str(script)}) as server:
         begun = log.stat().st_size
         with httpx2.Client(base_url=server.base, timeout=60) as client:
             session: str = client.post("/session", json={"title": "named"}).json()["id"]
@@ -358,30 +255,37 @@ def lines_of_an_abort(directory: Path, command: list[str], environment: dict[str
                 assert time.monotonic() < give_up, "the model said nothing"
                 time.sleep(0.02)
             client.post(f"/session/{session}/abort").raise_for_status()
-            entry = {"service": "test", "level": "warn", "message": "two\nlines"}
-            client.post("/log", json=entry).raise_for_status()
-    with log.open("rb") as written:
-        written.seek(begun)
-        return session, written.read().decode().splitlines()
+            for level in ("debug", "info", "warn", "error"):
+                entry = {"service": "test", "level": level, "message": "two\nlines"}
+                client.post("/log", json=entry).raise_for_status()
+    return session, log.read_bytes()[begun:].decode().splitlines()
 
 
-def the_one(lines: list[dict[str, Any]], logger: str) -> dict[str, Any]:
-    [found] = [line for line in lines if line["logger"] == logger]
-    return found
+JSON = ("--log-format", "json")
+LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
-@pytest.mark.parametrize("by", ["option", "setting"])
-def test_each_line_is_an_object(tmp_path: Path, by: str) -> None:
-    command, environment = this_checkout()
-    option, setting = (["--log-format", "json"], {}) if by == "option" else ([], {"OPENSESSION_LOG_FORMAT": "json"})
+@pytest.mark.parametrize(
+    ("options", "environment", "shown"),
+    [
+        (JSON, {}, LEVELS[1:]),
+        (("--log-level", "warning"), {"OPENSESSION_LOG_FORMAT": "json"}, LEVELS[2:]),
+        (JSON, {"OPENSESSION_LOG_LEVEL": "ERROR"}, LEVELS[3:]),
+        ((*JSON, "--log-level", "debug"), {"OPENSESSION_LOG_LEVEL": "error"}, LEVELS),
+    ],
+    ids=["by default", "option", "setting", "the option before the setting"],
+)
+def test_as_json_each_line_is_an_object_and_the_level_says_how_much_is_logged(
+    tmp_path: Path, options: tuple[str, ...], environment: dict[str, str], shown: list[str]
+) -> None:
     with otlp_receiver() as collector:
-        traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        session, written = lines_of_an_abort(tmp_path, [*command, *option], {**environment, **setting, **traced})
+        session, written = lines_of_an_abort(tmp_path, *options, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, **environment)
     lines = [json.loads(line) for line in written]
-    aborted, said = the_one(lines, "app.turn.runs.turns"), the_one(lines, "client")
-    assert aborted["message"] == f"the turn of {session} was aborted" and aborted["level"] == "INFO"
-    assert aborted["session_id"] == session
-    assert "session_id" not in said and said["level"] == "WARNING"
+    said = [line for line in lines if line["logger"] == "client"]
+    assert [line["level"] for line in said] == shown and not any("session_id" in line for line in said)
+    aborted = [line for line in lines if line["logger"] == "app.turn.runs.turns" and line["level"] == "INFO"]
+    wanted = [(f"the turn of {session} was aborted", session)] if "INFO" in shown else []
+    assert [(line["message"], line["session_id"]) for line in aborted] == wanted
     assert [span.name for span in collector.spans] == ["invoke_agent build", "chat rules"]
 
 
@@ -405,6 +309,5 @@ async def test_a_line_within_a_trace_names_it(tmp_path: Path, monkeypatch: pytes
 
 
 def test_text_by_default(tmp_path: Path) -> None:
-    command, environment = this_checkout()
-    session, written = lines_of_an_abort(tmp_path, command, environment)
+    session, written = lines_of_an_abort(tmp_path)
     assert any(f"INFO app.turn.runs.turns: the turn of {session} was aborted" in line for line in written), written

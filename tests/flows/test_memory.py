@@ -3,10 +3,10 @@
 import asyncio
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from turns import Step, call, say, talking, task, until
+from running_app import RunningApp
+from turns import call, say, task, until
 
 from app.schema.message import AssistantMessage, MessageWithParts
 from app.schema.part import ToolPart
@@ -30,29 +30,20 @@ def held() -> list[str]:
 
 
 @pytest.mark.usefixtures("without_collector")
-@pytest.mark.parametrize(
-    "steps",
-    [
-        pytest.param([[say()]], id="an answer"),
-        pytest.param([[call("read", filePath="a.txt")], [say()]], id="a tool call"),
-        pytest.param([[call("read", filePath="missing.txt")], [say()]], id="a tool call that fails"),
-        pytest.param([[task()], [say("Seen.")], [say()]], id="a subagent"),
-        pytest.param([[{"status": 400}]], id="an error"),
-    ],
-)
-async def test_a_turn_leaves_nothing_behind(tmp_path: Path, steps: list[list[Step]]) -> None:
-    async with talking(tmp_path, turns=steps, title="T") as (app, session):
-        before = held()
+async def test_a_turn_leaves_nothing_behind(app: RunningApp) -> None:
+    """Of an answer, a tool call, one that fails, a subagent, an error, and an abort."""
+    session = (await app.create_session(title="T"))["id"]
+    before = held()
+    read, missing = ([call("read", filePath=path)] for path in ("a.txt", "missing.txt"))
+    for steps in ([], [read], [missing], [[task()], [say("Seen.")]]):
+        app.provider.add(*steps, [say()])
         await app.prompt(session, "Hi")
-        await until(lambda: held() == before, "freedom")
-
-
-@pytest.mark.usefixtures("without_collector")
-async def test_an_aborted_turn_leaves_nothing_behind(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[say("Half"), {"wait": asyncio.Event()}]], title="T") as (app, session):
-        before = held()
-        async with app.events() as events:
-            await app.prompt_async(session, "Hi")
-            await events.until("message.part.updated")
-            await app.post(f"/session/{session}/abort")
-        await until(lambda: held() == before, "freedom")
+        await until(lambda: held() == before, f"freedom after {steps}")
+    app.provider.add([{"status": 400}], [say("Half"), {"wait": asyncio.Event()}])
+    await app.prompt(session, "Hi")
+    await until(lambda: held() == before, "freedom after an error")
+    async with app.events() as events:
+        await app.prompt_async(session, "Hi")
+        await events.until("message.part.updated")
+        await app.post(f"/session/{session}/abort")
+    await until(lambda: held() == before, "freedom after an abort")

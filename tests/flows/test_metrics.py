@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import PostgresServer, migrated
-from running_app import RunningApp, running_app
+from running_app import RunningApp
 from scrape import parsed, scrape
-from turns import bash, call, configured, pending, priced, say, titled, until
+from turns import bash, call, pending, priced, reply, say, talking, titled, until
 from user_logins import add_user, bearer
 
 from app.events.bus import memory as listening
@@ -21,40 +20,27 @@ from app.users.tokens import TokenStore
 MODEL = {"provider": "acme", "model": "big"}
 PRICE = {"input": 3.0, "output": 15.0}
 PLAIN: Mapping[str, Any] = {}
-ASK = {"permission": {"bash": "ask"}}
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The settings that name a database of each kind."""
-    if request.param == "sqlite":
-        return {}
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return {"database_url": migrated(server)}
 
 
 @asynccontextmanager
-async def counted(base: Path, turns: list[Any], config: Mapping[str, Any] = PLAIN, **settings: Any) -> AsyncIterator[RunningApp]:
-    workspace = configured(base, {**priced(cost=PRICE), **config})
-    async with running_app(base, workspace=workspace, turns=turns, metrics=True, **settings) as app:
-        yield app
+async def counted(
+    base: Path, *turns: Any, config: Mapping[str, Any] = PLAIN, title: str | None = "named", **settings: Any
+) -> AsyncIterator[tuple[RunningApp, str]]:
+    wanted = {**priced(cost=PRICE), **config}
+    async with talking(base, config=wanted, turns=turns, title=title, metrics=True, **settings) as (app, session):
+        yield app, session
 
 
 async def test_an_answered_turn(tmp_path: Path, database: dict[str, Any]) -> None:
     usage = {"usage": {"input": 1000, "output": 200, "reasoning": 50, "cache_read": 30, "cache_write": 20}}
-    async with counted(tmp_path, [[bash("echo one"), usage], [say("Done."), usage]], **database) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
-        await titled(app, session["id"])
+    turns = [bash("echo one"), usage], [say("Done."), usage]
+    async with counted(tmp_path, *turns, title=None, **database) as (app, session):
+        await app.prompt(session, "Go")
+        await titled(app, session)
         found = await scrape(app)
-        stored = await app.messages(session["id"])
-    assert {end: found("turns_total", outcome=end) for end in ("answered", "failed", "rejected", "aborted", "handed_over")} == {
-        "answered": 1,
-        "failed": 0,
-        "rejected": 0,
-        "aborted": 0,
-        "handed_over": 0,
-    }
+        stored = await app.messages(session)
+    ends = {"answered": 1, "failed": 0, "rejected": 0, "aborted": 0, "handed_over": 0}
+    assert {end: found("turns_total", outcome=end) for end in ends} == ends
     assert found("turn_seconds_count") == 1 and 0 < found("turn_seconds_sum") < 60
     assert found("tool_calls_total", tool="bash", outcome="completed") == 1
     assert found("model_calls_total", **MODEL, outcome="answered") == 2
@@ -67,41 +53,35 @@ async def test_an_answered_turn(tmp_path: Path, database: dict[str, Any]) -> Non
     assert found("turns_running") == found("turns_waiting") == 0
 
 
-async def test_a_tool_that_fails_and_one_that_is_denied(tmp_path: Path) -> None:
-    turns = [[call("read", filePath="missing.txt"), bash("rm x"), call("nonsense")], [say()]]
-    async with counted(tmp_path, turns, {"permission": {"bash": {"*": "allow", "rm *": "deny"}}}) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
-        found = await scrape(app)
-    assert found("tool_calls_total", tool="read", outcome="failed") == 1
-    assert found("tool_calls_total", tool="bash", outcome="denied") == 1
-    assert found("tool_calls_total", tool="invalid", outcome="completed") == 1
-    assert found("turns_total", outcome="answered") == 1
-
-
-async def test_a_provider_that_fails(tmp_path: Path) -> None:
-    async with counted(tmp_path, [[{"status": 400, "message": "no"}], [{"cut": True}], [say()]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
+async def test_tools_and_providers_that_fail_and_calls_that_are_denied(tmp_path: Path) -> None:
+    calls = [call("read", filePath="missing.txt"), bash("rm x"), call("nonsense")]
+    turns = [{"status": 400, "message": "no"}], [{"cut": True}], [say()], calls, [say()]
+    config = {"permission": {"bash": {"*": "allow", "rm *": "deny"}}}
+    async with counted(tmp_path, *turns, config=config) as (app, session):
+        await app.prompt(session, "Go")
         failed = await scrape(app)
-        await app.prompt(session["id"], "Go on")
+        await app.prompt(session, "Go on")
+        cut = await scrape(app)
+        await app.prompt(session, "Try these")
         found = await scrape(app)
     assert failed("turns_total", outcome="failed") == 1 and failed("model_calls_total", **MODEL, outcome="failed") == 1
     assert failed("tokens_total", **MODEL, kind="input") == 0
-    assert found("model_calls_total", **MODEL, outcome="cut_short") == 1
-    assert found("turns_total", outcome="answered") == 1 and found("turns_total", outcome="failed") == 1
+    assert cut("model_calls_total", **MODEL, outcome="cut_short") == 1
+    assert cut("turns_total", outcome="answered") == 1 and cut("turns_total", outcome="failed") == 1
+    assert found("tool_calls_total", tool="read", outcome="failed") == 1
+    assert found("tool_calls_total", tool="bash", outcome="denied") == 1
+    assert found("tool_calls_total", tool="invalid", outcome="completed") == 1
+    assert found("turns_total", outcome="answered") == 2
 
 
 async def test_a_turn_that_runs_waits_and_is_aborted(tmp_path: Path, database: dict[str, Any]) -> None:
-    go_on = asyncio.Event()
-    turns = [[say("So", chunks=1), {"wait": go_on}], [say()]]
-    async with counted(tmp_path, turns, max_running_sessions=1, **database) as app, app.events() as events:
-        first, second = await app.create_session(title="one"), await app.create_session(title="two")
-        await app.prompt_async(first["id"], "Go")
+    turns = [say("So", chunks=1), {"wait": asyncio.Event()}], [say()]
+    async with counted(tmp_path, *turns, max_running_sessions=1, **database) as (app, first), app.events() as events:
+        await app.prompt_async(first, "Go")
         await until(lambda: len(app.provider.requests) == 1)
-        await app.prompt_async(second["id"], "Go too")
+        await app.prompt_async((await app.create_session(title="two"))["id"], "Go too")
         both = await scrape(app)
-        await app.post(f"/session/{first['id']}/abort")
+        await app.post(f"/session/{first}/abort")
         await events.until("session.idle", count=2)
         after = await scrape(app)
     assert (both("turns_running"), both("turns_waiting")) == (1, 1)
@@ -112,9 +92,8 @@ async def test_a_turn_that_runs_waits_and_is_aborted(tmp_path: Path, database: d
 
 
 async def test_a_turn_that_another_server_is_to_go_on_with(tmp_path: Path, database: dict[str, Any]) -> None:
-    async with counted(tmp_path, [[say("So", chunks=1), {"sleep": 60}]], **database) as app:
-        session = await app.create_session(title="named")
-        await app.prompt_async(session["id"], "Go")
+    async with counted(tmp_path, [say("So", chunks=1), {"sleep": 60}], **database) as (app, session):
+        await app.prompt_async(session, "Go")
         await until(lambda: len(app.provider.requests) == 1)
         await app.services.live.hand_over()
         found = await scrape(app)
@@ -122,12 +101,11 @@ async def test_a_turn_that_another_server_is_to_go_on_with(tmp_path: Path, datab
 
 
 async def test_a_permission_that_waits_and_is_rejected(tmp_path: Path) -> None:
-    async with counted(tmp_path, [[bash("echo one")]], ASK) as app:
-        session = await app.create_session()
-        prompt = asyncio.create_task(app.prompt(session["id"], "Go"))
+    async with counted(tmp_path, [bash("echo one")], config={"permission": {"bash": "ask"}}) as (app, session):
+        prompt = asyncio.create_task(app.prompt(session, "Go"))
         request = await pending(app)
         asking = await scrape(app)
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "reject"})
+        await reply(app, request, "reject")
         await prompt
         found = await scrape(app)
     assert asking("waits", kind="permission") == 1 and asking("waits", kind="question") == 0
@@ -136,7 +114,7 @@ async def test_a_permission_that_waits_and_is_rejected(tmp_path: Path) -> None:
 
 
 async def test_commits_and_the_journal(tmp_path: Path, database: dict[str, Any]) -> None:
-    async with counted(tmp_path, [], **database) as app:
+    async with counted(tmp_path, **database) as (app, _):
         before = await scrape(app)
         await app.create_session()
         after = await scrape(app)
@@ -156,9 +134,8 @@ async def test_commits_and_the_journal(tmp_path: Path, database: dict[str, Any])
 
 
 async def test_requests_by_route_and_status(tmp_path: Path) -> None:
-    async with counted(tmp_path, []) as app:
-        session = await app.create_session()
-        for path in (f"/session/{session['id']}", "/session/ses_unknown", "/none/1", "/none/2"):
+    async with counted(tmp_path) as (app, session):
+        for path in (f"/session/{session}", "/session/ses_unknown", "/none/1", "/none/2"):
             await app.client.get(path)
         await app.client.request("BREW", "/session")
         await app.client.get("/session", headers={"host": "elsewhere.example"})
@@ -180,7 +157,7 @@ async def test_requests_by_route_and_status(tmp_path: Path) -> None:
 async def test_a_client_that_reads_too_slowly_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "MERGE_ABOVE", 10_000)
     monkeypatch.setattr(listening, "DISCONNECT_ABOVE", 20_000)
-    async with counted(tmp_path, []) as app:
+    async with counted(tmp_path) as (app, _):
         async with app.client.stream("GET", "/event") as response:
             assert response.status_code == 200
             [listener] = [each for group in app.services.bus._listeners.values() for each in group]  # type: ignore[attr-defined]
@@ -196,11 +173,10 @@ async def test_what_people_name_has_a_bound(tmp_path: Path, monkeypatch: pytest.
     long = "n" * 300
     models = {name: {"name": name, "limit": {"context": 9000, "output": 900}} for name in ("one", "two", "three", long)}
     acme = {"model": "acme/one", "provider": {"acme": {"npm": "scripted", "models": models}}}
-    turns = [[call("read", filePath="a.txt"), call("glob", pattern="*")], *[[say()]] * 8]
-    async with counted(tmp_path, turns, acme) as app:
-        session = await app.create_session(title="named")
-        for model in ("one", "two", "three", long):
-            await app.prompt(session["id"], "Go", model={"providerID": "acme", "modelID": model})
+    calls = [call("read", filePath="a.txt"), call("glob", pattern="*")]
+    async with counted(tmp_path, calls, config=acme) as (app, session):
+        for model in models:
+            await app.prompt(session, "Go", model={"providerID": "acme", "modelID": model})
         found = await scrape(app)
     counts = {
         name: found("model_calls_total", provider=provider, model=name, outcome="answered")
@@ -213,7 +189,7 @@ async def test_what_people_name_has_a_bound(tmp_path: Path, monkeypatch: pytest.
 
 async def test_the_event_loop_and_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "LAG_SECONDS", 0.01)
-    async with counted(tmp_path, []) as app:
+    async with counted(tmp_path) as (app, _):
         await until(lambda: parsed_lag(app) > 2)
         found = parsed((await app.client.get("/metrics")).text)
     assert found.values[("process_resident_memory_bytes", frozenset())] > 10_000_000
@@ -226,26 +202,19 @@ def parsed_lag(app: RunningApp) -> float:
     return next(sample.value for sample in metrics._lag.collect()[0].samples if sample.name.endswith("_count"))
 
 
-async def test_off_by_default(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        refused = await app.client.get("/metrics")
-        assert refused.status_code == 404 and "OPENSESSION_METRICS=true" in refused.json()["data"]["message"]
+async def test_off_by_default(app: RunningApp) -> None:
+    refused = await app.client.get("/metrics")
+    assert refused.status_code == 404 and "OPENSESSION_METRICS=true" in refused.json()["data"]["message"]
 
 
 async def test_only_administrators_read_them(tmp_path: Path) -> None:
     """A scraper needs to write nothing: a read-only token of an admin, or of the server, will do."""
-    async with counted(tmp_path, []) as app:
+    async with counted(tmp_path) as (app, _):
         store = TokenStore(app.data_dir)
         logins = {role: await add_user(app, f"{role}s-name", role) for role in ("member", "viewer", "admin")}
         logins["reader of an admin"] = store.create("reader", user="admins-name", read_only=True)
         logins["reader of the server"] = store.create("scraper", read_only=True)
         found = {who: (await app.client.get("/metrics", headers=bearer(token))).status_code for who, token in logins.items()}
         found["nobody"] = (await app.client.get("/metrics")).status_code
-    assert found == {
-        "member": 403,
-        "viewer": 403,
-        "admin": 200,
-        "reader of an admin": 200,
-        "reader of the server": 200,
-        "nobody": 401,
-    }
+    readers = {"admin": 200, "reader of an admin": 200, "reader of the server": 200}
+    assert found == {"member": 403, "viewer": 403, "nobody": 401, **readers}

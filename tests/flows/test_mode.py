@@ -4,7 +4,6 @@ import asyncio
 import socket
 from pathlib import Path
 
-import pytest
 from postgres import PostgresServer, migrated
 from redis_server import running_redis
 from running_app import running_app
@@ -12,11 +11,6 @@ from running_server import free_port
 
 from app.cli.checks import mode
 from app.settings import Settings
-
-
-@pytest.fixture
-def migrated_url(postgres: PostgresServer) -> str:
-    return migrated(postgres)
 
 
 def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:
@@ -33,11 +27,11 @@ def test_several_servers_on_postgresql(tmp_path: Path, postgres: PostgresServer)
     assert "secret" not in "".join([*alone, *together, *away])
 
 
-async def test_the_other_servers_are_named(tmp_path: Path, migrated_url: str) -> None:
-    shared, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
-    async with running_app(tmp_path, database_url=migrated_url):
-        (*_, named) = await asyncio.to_thread(mode, Settings(data_dir=shared, database_url=migrated_url))
+async def test_the_other_servers_are_named(tmp_path: Path, postgres: PostgresServer) -> None:
+    url, shared, elsewhere = migrated(postgres), tmp_path / "data", tmp_path / "elsewhere"
+    async with running_app(tmp_path, database_url=url):
+        (*_, named) = await asyncio.to_thread(mode, Settings(data_dir=shared, database_url=url))
         elsewhere.mkdir()
-        (*_, warning) = await asyncio.to_thread(mode, Settings(data_dir=elsewhere, database_url=migrated_url))
+        (*_, warning) = await asyncio.to_thread(mode, Settings(data_dir=elsewhere, database_url=url))
     assert named == f"Other servers of this database: {socket.gethostname()}:4096"
     assert warning.startswith("WARNING: ") and str(elsewhere) in warning

@@ -17,27 +17,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import session_parts
 from git_files import files, server_git, server_git_outside
 from random_edits import edit, put
 from running_app import RunningApp, running_app
-from session_parts import putting
 
 from app.project.location import Location
 from app.project.snapshot.lock import SnapshotFailed
 from app.project.snapshot.snapshots import Snapshots, snapshot_dir
-from app.schema.message import AssistantMessage, AssistantTime, MessagePath, UserMessage, UserTime
-from app.schema.part import (
-    Completed,
-    CompletedTime,
-    ModelRef,
-    Part,
-    PatchPart,
-    StepFinishPart,
-    StepStartPart,
-    TextPart,
-    Tokens,
-    ToolPart,
-)
+from app.schema import part as parts
+from app.schema.message import Message
 from app.schema.session import CreateInput, RevertInput, Session
 from app.sessions.revert import Reverts
 from app.util import ids
@@ -135,32 +124,31 @@ class Sequence:
 
     async def revert(self) -> None:
         at, part = self.random_target()
-        target = self.steps[at].message, None if part is None else self.steps[at].parts[part]
-        before, messages = files(self.root), await self.stored()
-        wanted = RevertInput(message_id=target[0], part_id=target[1])
-        try:
-            session = await self.reverts.revert(self.location, self.snapshots, self.session, wanted)
-        except SnapshotFailed:
-            assert self.standing is not None, "only taking back an earlier revert can be refused"
-            assert all(self.is_blocked(name) or before.get(name) == wanted for name, wanted in self.standing.touched.items())
-            assert files(self.root) == before
-            return
-        assert await self.stored() == messages
-        self.check_reverted(session, before, at, part)
+        step = self.steps[at]
+        wanted = RevertInput(message_id=step.message, part_id=None if part is None else step.parts[part])
+        before = files(self.root)
+        if session := await self.attempt(self.reverts.revert(self.location, self.snapshots, self.session, wanted)):
+            self.check_reverted(session, before, at, part)
 
     async def unrevert(self) -> None:
+        before = files(self.root)
+        if session := await self.attempt(self.reverts.unrevert(self.location, self.snapshots, self.session)):
+            assert session.revert is None
+            self.check(before, self.standing.touched if self.standing else {})
+            self.standing = None
+
+    async def attempt(self, work: Awaitable[Session]) -> Session | None:
+        """The session after it, whose messages stay; None where it is refused, as only taking back an earlier revert can be."""
         before, messages = files(self.root), await self.stored()
         try:
-            session = await self.reverts.unrevert(self.location, self.snapshots, self.session)
+            session = await work
         except SnapshotFailed:
             assert self.standing is not None
             assert all(self.is_blocked(name) or before.get(name) == wanted for name, wanted in self.standing.touched.items())
             assert files(self.root) == before
-            return
-        assert session.revert is None
+            return None
         assert await self.stored() == messages
-        self.check(before, self.standing.touched if self.standing else {})
-        self.standing = None
+        return session
 
     async def dry_run(self) -> None:
         at, _ = self.random_target()
@@ -244,49 +232,35 @@ class Sequence:
         return [(message.info.id, [part.id for part in message.parts]) for message in history]
 
     async def store_message(self, step: Step, tree: str = "", after: str = "") -> None:
-        message = self.prompt(step.message) if step.is_prompt else self.answer(step.message)
-        parts = [self.text(step.message)] if step.is_prompt else self.step_parts(step, tree, after)
-        await self.store.write(self.session, self.location.directory, putting(message, *parts))
-        step.parts.extend(part.id for part in parts)
+        if step.is_prompt:
+            await self.put(step, session_parts.user(step.message, self.session), self.text(step.message))
+            return
+        prompt = next(each.message for each in reversed(self.steps) if each.is_prompt)
+        message = session_parts.assistant(step.message, prompt, self.session, finish="tool-calls")
+        await self.put(step, message, *self.step_parts(step, tree, after))
+
+    async def put(self, step: Step, message: Message, *stored: parts.Part) -> None:
+        await self.store.write(self.session, self.location.directory, session_parts.putting(message, *stored))
+        step.parts.extend(part.id for part in stored)
         self.steps.append(step)
 
-    def step_parts(self, step: Step, tree: str, after: str) -> list[Part]:
-        state = Completed(input={}, output="", title="", metadata={}, time=CompletedTime(start=1, end=2))
-        parts: list[Part] = [
-            StepStartPart(**self.of(step.message), snapshot=tree),
+    def step_parts(self, step: Step, tree: str, after: str) -> list[parts.Part]:
+        time, of = parts.CompletedTime(start=1, end=2), self.of
+        state = parts.Completed(input={}, output="", title="", metadata={}, time=time)
+        made: list[parts.Part] = [
+            parts.StepStartPart(**of(step.message), snapshot=tree),
             self.text(step.message),
-            ToolPart(**self.of(step.message), call_id="call", tool="bash", state=state),
-            StepFinishPart(**self.of(step.message), reason="tool-calls", snapshot=after, cost=0, tokens=Tokens()),
+            parts.ToolPart(**of(step.message), call_id="call", tool="bash", state=state),
+            parts.StepFinishPart(**of(step.message), reason="tool-calls", snapshot=after, cost=0, tokens=parts.Tokens()),
         ]
-        if step.changed:
-            changed = [str(self.root / name) for name in sorted(step.changed)]
-            parts.append(PatchPart(**self.of(step.message), hash=tree, files=changed))
-        return parts
+        changed = [str(self.root / name) for name in sorted(step.changed)]
+        return [*made, parts.PatchPart(**of(step.message), hash=tree, files=changed)] if changed else made
 
     def of(self, message: str) -> dict[str, str]:
         return {"id": ids.ascending("part"), "session_id": self.session, "message_id": message}
 
-    def text(self, message: str) -> TextPart:
-        return TextPart(**self.of(message), text="hello")
-
-    def prompt(self, message: str) -> UserMessage:
-        model = ModelRef(provider_id="scripted", model_id="rules")
-        return UserMessage(id=message, session_id=self.session, time=UserTime(created=1), agent="build", model=model)
-
-    def answer(self, message: str) -> AssistantMessage:
-        parent = next(step.message for step in reversed(self.steps) if step.is_prompt)
-        return AssistantMessage(
-            id=message,
-            session_id=self.session,
-            time=AssistantTime(created=1, completed=2),
-            parent_id=parent,
-            model_id="rules",
-            provider_id="scripted",
-            mode="build",
-            agent="build",
-            path=MessagePath(cwd=str(self.root), root=str(self.root)),
-            finish="tool-calls",
-        )
+    def text(self, message: str) -> parts.TextPart:
+        return parts.TextPart(**self.of(message), text="hello")
 
 
 def differing(one: Files, other: Files) -> set[str]:

@@ -19,15 +19,6 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, threading.Thread
     return loads
 
 
-async def test_an_sdk_is_loaded_in_a_thread_when_its_directory_opens(tmp_path: Path, loading: Any) -> None:
-    with model_server() as model:
-        async with running_app(tmp_path, workspace=configured(tmp_path, model.config())) as app:
-            await app.get("/config")
-        assert model.requests == []
-    assert [adapter for adapter, _ in loading] == ["openai_chat"]
-    assert threading.main_thread() not in [thread for _, thread in loading]
-
-
 OTHER = {"npm": "@ai-sdk/anthropic", "options": {"baseURL": "http://127.0.0.1:9", "apiKey": "k"}, "models": {"claude-x": {}}}
 
 
@@ -41,12 +32,14 @@ OTHER = {"npm": "@ai-sdk/anthropic", "options": {"baseURL": "http://127.0.0.1:9"
     ],
     ids=["one that nobody chose", "the default model", "an agent's model", "a model that is none"],
 )
-async def test_those_are_loaded_that_prompts_need_which_name_no_model(
+async def test_those_that_prompts_need_which_name_no_model_are_loaded_in_a_thread_when_their_directory_opens(
     tmp_path: Path, loading: Any, own: dict[str, Any], loaded: list[str]
 ) -> None:
     with model_server() as model:
-        config = model.config()
-        config = {**config, **own, "provider": {**config["provider"], "other": OTHER}}
+        config = {**model.config(), **own}
+        config["provider"]["other"] = OTHER
         async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
             await app.get("/config")
+        assert model.requests == []
     assert [adapter for adapter, _ in loading] == loaded
+    assert threading.main_thread() not in [thread for _, thread in loading]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from older_database import downgrade_to
-from running_app import RunningApp, running_app
+from running_app import NO_TOKENS, RunningApp, running_app
 from sqlalchemy import text
-from turns import bash, configured, priced, say, task
+from turns import BIG, bash, configured, priced, say, summarize, task
 
 from app.record.engine import make_engine
 from app.record.migrate import upgrade
@@ -18,6 +18,11 @@ USED = {"usage": {"input": 700, "output": 50, "reasoning": 10, "cache_read": 400
 LESS = {"usage": {"input": 7, "output": 3, "reasoning": 0, "cache_read": 1, "cache_write": 0}}
 PRICED = priced(cost={"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75})
 Sums = dict[str, Any]
+
+
+@pytest.fixture
+async def session(app: RunningApp) -> str:
+    return str((await app.create_session(title="Given"))["id"])
 
 
 @pytest.fixture
@@ -54,43 +59,28 @@ async def turn(app: RunningApp, session: str, *steps: list[Any]) -> dict[str, An
     return await app.prompt(session, "Go")
 
 
-async def new_session(app: RunningApp) -> str:
-    return str((await app.create_session(title="Given"))["id"])
-
-
-async def test_a_session_sums_up_its_steps(app: RunningApp) -> None:
-    session = await app.get(f"/session/{(await app.create_session(title='Given'))['id']}")
-    nothing = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-    assert (session["cost"], session["tokens"]) == (0, nothing)
-    await turn(app, session["id"], [bash("echo a"), USED], [say(), LESS])
-    once = await checked(app, session["id"])
-    assert (once["input"], once["read"], once["write"]) == (707, 401, 30) and once["cost"] > 0
-    await turn(app, session["id"], [say(), USED])
-    assert (await checked(app, session["id"]))["input"] == 1407
-    app.provider.add([say("A summary."), USED])
-    await app.post(f"/session/{session['id']}/summarize", {"providerID": "acme", "modelID": "big"})
-    assert (await checked(app, session["id"]))["input"] == 2107
-
-
-async def test_a_subagent_s_steps_count_for_its_own_session(app: RunningApp) -> None:
-    session = await new_session(app)
-    await turn(app, session, [task("Look"), USED], [say("Seen."), LESS], [say(), USED])
-    [child] = await app.get(f"/session/{session}/children")
-    assert (await checked(app, session))["input"] == 1400
-    assert (await checked(app, child["id"]))["input"] == 7
-
-
-async def test_clients_hear_of_each_step(app: RunningApp) -> None:
-    session = await new_session(app)
+async def test_a_session_sums_up_its_steps_and_clients_hear_of_each(app: RunningApp, session: str) -> None:
+    nothing = await app.get(f"/session/{session}")
+    assert (nothing["cost"], nothing["tokens"]) == (0, NO_TOKENS)
     async with app.events() as events:
         await turn(app, session, [bash("echo a"), USED], [say(), LESS])
         await events.until("session.idle")
-    told = [flat(event.properties["info"])["input"] for event in events.seen if event.type == "session.updated"]
+    told = [flat(event.properties["info"])["input"] for event in events.of_type("session.updated")]
     assert told == sorted(told) and {0, 700, 707} == set(told)
+    once = await checked(app, session)
+    assert (once["input"], once["read"], once["write"]) == (707, 401, 30) and once["cost"] > 0
+    await turn(app, session, [say(), USED])
+    assert (await checked(app, session))["input"] == 1407
+    app.provider.add([say("A summary."), USED])
+    await summarize(app, session)
+    assert (await checked(app, session))["input"] == 2107
+    await turn(app, session, [task("Look"), USED], [say("Seen."), LESS], [say(), USED])
+    [child] = await app.get(f"/session/{session}/children")
+    assert (await checked(app, session))["input"] == 3507
+    assert (await checked(app, child["id"]))["input"] == 7, "a subagent's steps count for its own session"
 
 
-async def test_a_fork_has_what_it_copies(app: RunningApp) -> None:
-    session = await new_session(app)
+async def test_a_fork_has_what_it_copies(app: RunningApp, session: str) -> None:
     await turn(app, session, [say(), USED])
     await turn(app, session, [say(), LESS])
     second = (await app.messages(session))[2]["info"]["id"]
@@ -106,8 +96,7 @@ async def test_a_fork_has_what_it_copies(app: RunningApp) -> None:
     assert (await checked(app, session))["input"] == 707
 
 
-async def test_what_is_deleted_or_changed_counts_as_it_is_then(app: RunningApp) -> None:
-    session = await new_session(app)
+async def test_what_is_deleted_or_changed_counts_as_it_is_then(app: RunningApp, session: str) -> None:
     for used in (USED, LESS, USED):
         await turn(app, session, [say(), used])
     *_, first, _, second, _, third = await app.messages(session)
@@ -118,6 +107,8 @@ async def test_what_is_deleted_or_changed_counts_as_it_is_then(app: RunningApp) 
     await app.call("PATCH", at, {**finish, "cost": 5, "tokens": {**finish["tokens"], "input": 1000}})
     assert await checked(app, session) == {**await checked(app, session), "cost": round(5 + first["parts"][-1]["cost"], 9)}
     assert (await app.get(f"/session/{session}"))["tokens"]["input"] == 1700
+    await app.call("PATCH", at, {**finish, "cost": 1e300, "tokens": {**finish["tokens"], "input": 10**18}})
+    assert (await app.get(f"/session/{session}"))["tokens"]["input"] == 10**12 + 700, "what is counted beyond measure fits"
     async with app.events() as events:
         await app.call("DELETE", at)
         told = await events.until("session.updated")
@@ -127,8 +118,7 @@ async def test_what_is_deleted_or_changed_counts_as_it_is_then(app: RunningApp) 
     assert (await checked(app, session)) == dict.fromkeys(("cost", "input", "output", "reasoning", "read", "write"), 0)
 
 
-async def test_what_is_reverted_counts_until_it_is_gone(app: RunningApp) -> None:
-    session = await new_session(app)
+async def test_what_is_reverted_counts_until_it_is_gone(app: RunningApp, session: str) -> None:
     await turn(app, session, [say(), USED])
     await turn(app, session, [bash("echo a"), LESS], [say(), LESS])
     second = (await app.messages(session))[2]["info"]["id"]
@@ -138,8 +128,7 @@ async def test_what_is_reverted_counts_until_it_is_gone(app: RunningApp) -> None
     assert (await checked(app, session))["input"] == 1400
 
 
-async def test_an_import_sums_up_what_it_brings(app: RunningApp) -> None:
-    session = await new_session(app)
+async def test_an_import_sums_up_what_it_brings(app: RunningApp, session: str) -> None:
     await turn(app, session, [say(), USED])
     document = await app.get(f"/session/{session}/export")
     for step in document["messages"][1]["parts"]:
@@ -152,25 +141,11 @@ async def test_an_import_sums_up_what_it_brings(app: RunningApp) -> None:
     assert step["tokens"]["total"] == 1180
 
 
-async def test_what_a_client_counts_beyond_measure_fits(app: RunningApp) -> None:
-    session = await new_session(app)
-    await turn(app, session, [say(), USED])
-    answer = (await app.messages(session))[1]
-    finish = answer["parts"][-1]
-    at = f"/session/{session}/message/{answer['info']['id']}/part/{finish['id']}"
-    await app.call("PATCH", at, {**finish, "cost": 1e300, "tokens": {**finish["tokens"], "input": 10**18}})
-    assert (await app.get(f"/session/{session}"))["tokens"]["input"] == 10**12
-    await app.call("PATCH", at, finish)
-    await checked(app, session)
-
-
-async def test_a_session_names_agent_and_model_of_its_newest_prompt(app: RunningApp) -> None:
-    session = await new_session(app)
+async def test_a_session_names_agent_and_model_of_its_newest_prompt(app: RunningApp, session: str) -> None:
     await turn(app, session, [say()])
     shown = await app.get(f"/session/{session}")
     assert (shown["agent"], shown["model"]) == ("build", {"id": "big", "providerID": "acme", "variant": "default"})
-    app.provider.add([say()])
-    await app.prompt(session, "Go", agent="plan", model={"providerID": "acme", "modelID": "other"}, variant="high")
+    await app.prompt(session, "Go", agent="plan", model={**BIG, "modelID": "other"}, variant="high")
     shown = await app.get(f"/session/{session}")
     assert (shown["agent"], shown["model"]) == ("plan", {"id": "other", "providerID": "acme", "variant": "high"})
 
@@ -179,11 +154,11 @@ async def test_a_database_from_before_the_sums_gets_the_same(tmp_path: Path, dat
     workspace = configured(tmp_path, PRICED)
     (workspace / "below").mkdir()
     async with running_app(tmp_path, workspace=workspace, **database) as app:
-        session, below = await new_session(app), {"directory": str(workspace / "below")}
+        session = (await app.create_session(title="Given"))["id"]
         await turn(app, session, [bash("echo a"), USED], [say(), LESS])
         await app.post(f"/session/{session}/fork", {})
         await app.call("PATCH", f"/session/{session}", {"time": {"archived": 5.0}})
-        await app.post("/session", {"title": "Ünder"}, params=below)
+        await app.post("/session", {"title": "Ünder"}, params={"directory": str(workspace / "below")})
         before = await app.get("/session")
     engine = make_engine(database.get("database_url") or f"sqlite:///{app.data_dir / 'opensession.db'}")
     downgrade_to(engine, "0016")

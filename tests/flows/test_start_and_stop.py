@@ -50,35 +50,27 @@ async def fails(*_: object) -> None:
     raise RuntimeError("it broke")
 
 
-@pytest.mark.parametrize("what", ["app.turn.runs.recovery.Recovery.run", "app.events.bus.memory.MemoryBus.start"])
-async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    before = set(threading.enumerate())
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="it broke"):
-        patched.setattr(what, fails)
-        async with running_app(tmp_path):
-            pass
-    assert_nothing_is_open(tmp_path, before)
-    async with running_app(tmp_path) as app:
-        await app.create_session()
+STARTING = ["app.turn.runs.recovery.Recovery.run", "app.events.bus.memory.MemoryBus.start"]
+STOPPING = [
+    "app.workspace.terminals.terminals.Terminals.close",
+    "app.turn.intake.prompt_queue.PromptQueue.close",
+    "app.workspace.instances.Instances.close",
+]
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "app.workspace.terminals.terminals.Terminals.close",
-        "app.turn.intake.prompt_queue.PromptQueue.close",
-        "app.workspace.instances.Instances.close",
-    ],
-)
-async def test_a_part_that_cannot_be_stopped_leaves_no_other_one_open(
+@pytest.mark.parametrize("what", STARTING + STOPPING)
+async def test_a_start_that_fails_or_a_part_that_cannot_be_stopped_leaves_nothing_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     before = set(threading.enumerate())
-    monkeypatch.setattr(what, fails)
-    with pytest.raises(RuntimeError, match="it broke"):
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="it broke"):
+        patched.setattr(what, fails)
         async with running_app(tmp_path) as app:
+            assert what in STOPPING
             await app.create_session()
     assert_nothing_is_open(tmp_path, before)
+    async with running_app(tmp_path) as app:
+        await app.create_session()
 
 
 def assert_nothing_is_open(base: Path, before: set[threading.Thread]) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from running_app import RunningApp
-from turns import call, parts, priced, requests, say, talking, task, tools, types
+from turns import BIG, call, parts, priced, requests, say, talking, task, tools, types
 
 from app.providers.base import ModelRequest, TextBlock, UserTurn
+from app.providers.scripted_rules import rules_provider
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "note": {"type": ["string", "null"]}}, "required": ["n"]}
 FORMAT = {"type": "json_schema", "schema": SCHEMA}
-BIG = {"providerID": "acme", "modelID": "big"}
 WINDOW = {"limit": {"context": 10_000, "output": 1_000}}
 FULL = {"usage": {"input": 9_500, "output": 20}}
 
@@ -49,13 +49,9 @@ async def test_the_answer_has_the_form_that_the_prompt_asks_for(app: RunningApp,
     prompt, stored = await app.messages(session)
     assert prompt["info"]["format"] == FORMAT and stored == answer
     assert events.of_type("message.updated")[-1].properties["info"]["structured"] == {"n": 3, "note": None}
-
-
-async def test_a_prompt_that_asks_for_none_gets_text(app: RunningApp, session: str) -> None:
-    app.provider.add([answering(n=3)], [say("Three.")])
-    await app.prompt(session, "How many?", format=FORMAT)
-    answer = await app.prompt(session, "And in words?", format={"type": "text"})
-    assert "structured" not in answer["info"] and types(answer) == ["step-start", "text", "step-finish"]
+    app.provider.add([say("Three.")])
+    plain = await app.prompt(session, "And in words?", format={"type": "text"})
+    assert "structured" not in plain["info"] and types(plain) == ["step-start", "text", "step-finish"]
     assert not requests(app)[-1].requires_tool and "StructuredOutput" not in offered(requests(app)[-1])
 
 
@@ -70,64 +66,56 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(app: RunningApp, s
     assert last_text(after_wrong) == "" and "StructuredOutput" in last_text(after_text)
 
 
-@pytest.mark.parametrize(("count", "asked"), [(None, 3), (0, 1), (1, 2), (4, 5)])
-async def test_after_some_retries_the_turn_ends_with_an_error(
-    app: RunningApp, session: str, count: int | None, asked: int
-) -> None:
-    wanted = FORMAT if count is None else {**FORMAT, "retryCount": count}
-    app.provider.add(*([answering(n="three")] if number % 2 else [say("Three.")] for number in range(asked)))
-    async with app.events() as events:
-        answer = await app.prompt(session, "How many?", format=wanted)
-        await events.until("session.idle")
-    assert (answer["info"]["error"]["name"], answer["info"]["error"]["data"]["retries"]) == ("StructuredOutputError", asked - 1)
-    assert "structured" not in answer["info"] and len(requests(app)) == asked
-    assert events.of_type("session.error")[0].properties == {"sessionID": session, "error": answer["info"]["error"]}
-    assert (await app.messages(session))[-1] == answer
-    app.provider.add([answering(n=3)])
-    assert "error" not in (await app.prompt(session, "Again", format=wanted))["info"]
+async def test_after_some_retries_the_turn_ends_with_an_error(app: RunningApp) -> None:
+    for count, asked in ((None, 3), (0, 1), (1, 2), (4, 5)):
+        session, before = (await app.create_session(title="T"))["id"], len(requests(app))
+        wanted = FORMAT if count is None else {**FORMAT, "retryCount": count}
+        app.provider.add(*([answering(n="three")] if number % 2 else [say("Three.")] for number in range(asked)))
+        async with app.events() as events:
+            answer = await app.prompt(session, "How many?", format=wanted)
+            await events.until("session.idle")
+        error = answer["info"]["error"]
+        assert (error["name"], error["data"]["retries"]) == ("StructuredOutputError", asked - 1)
+        assert "structured" not in answer["info"] and len(requests(app)) - before == asked
+        assert events.of_type("session.error")[0].properties == {"sessionID": session, "error": error}
+        assert (await app.messages(session))[-1] == answer
+        app.provider.add([answering(n=3)])
+        assert "error" not in (await app.prompt(session, "Again", format=wanted))["info"]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "path"),
-    [
-        ({"type": "json_schema"}, ["format", "json_schema", "schema"]),
-        ({"type": "yaml"}, ["format"]),
-        ({**FORMAT, "schema": {"properties": {"n": {"type": "number!"}}}}, ["format", "schema", "properties", "n", "type"]),
-        ({**FORMAT, "schema": {"type": "array"}}, ["format", "schema", "type"]),
-        (
-            {**FORMAT, "schema": {"properties": {"n": {"$ref": "https://example.com/n"}}}},
-            ["format", "schema", "properties", "n", "$ref"],
-        ),
-        ({**FORMAT, "schema": {"properties": {"n": {"$ref": "#/$defs/n"}}}}, ["format", "schema"]),
-        ({**FORMAT, "schema": {"$ref": "#"}}, ["format", "schema"]),
-        ({**FORMAT, "schema": {"patternProperties": {"(a+)+$": {}}}}, ["format", "schema", "patternProperties"]),
-        ({**FORMAT, "retryCount": -1}, ["format", "json_schema", "retryCount"]),
-        ({**FORMAT, "retryCount": 1000}, ["format", "retryCount"]),
-    ],
-)
-async def test_a_format_that_cannot_be_meant_is_refused(
-    app: RunningApp, session: str, wanted: dict[str, Any], path: list[str]
-) -> None:
-    refusal = await app.prompt(session, "How many?", format=wanted, expect=400)
-    assert refusal["errors"][0]["path"] == path
+def of_n(**schema: Any) -> dict[str, Any]:
+    return {**FORMAT, "schema": {"properties": {"n": schema}}}
+
+
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({"type": "json_schema"}, ["json_schema", "schema"]),
+    ({"type": "yaml"}, []),
+    (of_n(type="number!"), ["schema", "properties", "n", "type"]),
+    ({**FORMAT, "schema": {"type": "array"}}, ["schema", "type"]),
+    (of_n(**{"$ref": "https://example.com/n"}), ["schema", "properties", "n", "$ref"]),
+    (of_n(**{"$ref": "#/$defs/n"}), ["schema"]),
+    ({**FORMAT, "schema": {"$ref": "#"}}, ["schema"]),
+    ({**FORMAT, "schema": {"patternProperties": {"(a+)+$": {}}}}, ["schema", "patternProperties"]),
+    ({**FORMAT, "retryCount": -1}, ["json_schema", "retryCount"]),
+    ({**FORMAT, "retryCount": 1000}, ["retryCount"]),
+]
+
+
+async def test_a_format_that_cannot_be_meant_is_refused(app: RunningApp, session: str) -> None:
+    for wanted, path in WRONG:
+        refusal = await app.prompt(session, "How many?", format=wanted, expect=400)
+        assert refusal["errors"][0]["path"] == ["format", *path], wanted
     assert await app.messages(session) == []
 
 
 async def test_a_schema_refers_within_itself_and_its_patterns_bind_the_model_alone(app: RunningApp, session: str) -> None:
+    children = {"type": "array", "items": {"$ref": "#/definitions/node"}}
+    properties = {"name": {"type": "string", "pattern": "^(a+)+$"}, "children": children}
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
         "properties": {"tree": {"$ref": "#/definitions/node"}},
-        "definitions": {
-            "node": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string", "pattern": "^(a+)+$"},
-                    "children": {"type": "array", "items": {"$ref": "#/definitions/node"}},
-                },
-                "required": ["name"],
-            }
-        },
+        "definitions": {"node": {"type": "object", "properties": properties, "required": ["name"]}},
     }
     tree = {"name": "a" * 40 + "!", "children": [{"name": "b"}]}
     app.provider.add([answering(tree={"name": "a", "children": [{}]})], [answering(tree=tree)])
@@ -178,14 +166,12 @@ async def test_a_conversation_that_is_compacted_meanwhile_ends_with_a_structured
 
 async def test_the_deadline_holds_for_retries_too(app: RunningApp, session: str) -> None:
     app.provider.add([say("Three.")], [{"sleep": 600}])
-    answer = await app.prompt(session, "How many?", format=FORMAT, deadlineSeconds=1)
+    answer = await app.prompt(session, "How many?", format=FORMAT, deadlineSeconds=2)
     assert answer["info"]["error"]["name"] == "MessageAbortedError"
     assert len(requests(app)) == 2
 
 
 async def test_the_rules_of_the_scripted_provider_answer_so(tmp_path: Path) -> None:
-    from app.providers.scripted_rules import rules_provider
-
     async with talking(tmp_path, provider=rules_provider()) as (app, session):
         answer = await app.prompt(session, 'answer {"n": 3}', format=FORMAT)
     assert answer["info"]["structured"] == {"n": 3}

@@ -4,25 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from running_app import RunningApp, running_app
-from turns import (
-    assert_finished,
-    bash,
-    call,
-    configured,
-    parts,
-    pending,
-    requests,
-    say,
-    statuses,
-    talking,
-    task,
-    texts,
-    title_requests,
-    titled,
-    tools,
-    until,
-)
+import turns
+from running_app import RunningApp
+from turns import assert_finished, bash, call, parts, requests, say, states, statuses, talking, task, texts, tools, until
 
 from app.permissions.rules import evaluate
 from app.schema.permission import Rule
@@ -38,8 +22,8 @@ def action(session: dict[str, Any], permission: str, pattern: str = "*") -> str:
 
 
 async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
-    turns = [[task("Count the files")], [bash("ls | wc -l")], [say("Just one.")], [say("There is one.")]]
-    async with talking(tmp_path, turns=turns) as (app, session):
+    steps = [[task("Count the files")], [bash("ls | wc -l")], [say("Just one.")], [say("There is one.")]]
+    async with talking(tmp_path, turns=steps) as (app, session):
         answer = await app.prompt(session, "How many files?")
         (child,) = await children(app, session)
         _, step, _ = await app.messages(session)
@@ -67,94 +51,69 @@ async def test_a_task_is_done_in_a_session_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_runs_names_its_task_and_session(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[task()], [say()], [say()]]) as app, app.events() as events:
-        session = (await app.create_session())["id"]
+    async with talking(tmp_path, turns=[[task()], [say()], [say()]]) as (app, session), app.events() as events:
         await app.prompt(session, "go")
         await events.until("session.idle")
         (child,) = await children(app, session)
+        await turns.titled(app, session)
+        assert len([request for request in app.provider.requests if "title" in request.model.id]) == 1, "none for the task's"
     calls = [event.properties["part"] for event in events.seen if event.properties.get("part", {}).get("tool") == "task"]
     shown = [part["state"] for part in calls if part["state"]["status"] == "running" and "metadata" in part["state"]]
     assert {state["title"] for state in shown} == {"Look"}
     assert {state["metadata"]["sessionId"] for state in shown} == {child["id"]}
 
 
-async def test_a_task_s_session_is_not_titled(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[task()], [say()], [say()]]) as (app, session):
-        await app.prompt(session, "Go")
-        await titled(app, session)
-        assert len(title_requests(app)) == 1
-
-
-async def test_tools_may_be_kept_for_primary_agents(tmp_path: Path) -> None:
-    directory = configured(tmp_path, {"experimental": {"primary_tools": ["webfetch"]}})
-    async with running_app(tmp_path, workspace=directory, turns=[[task()], [say()], [say()]]) as app:
-        await app.prompt((await app.create_session())["id"], "Go")
-        offered = [{tool.id for tool in request.tools} for request in requests(app)]
-    assert ["webfetch" in tools for tools in offered] == [True, False, True]
-
-
-async def test_a_task_may_do_no_more_than_its_parent(tmp_path: Path) -> None:
-    config = {"agent": {"careful": {"mode": "primary", "permission": {"bash": {"*": "deny", "ls *": "allow"}, "edit": "deny"}}}}
-    turns = [
-        [task("Change")],
-        [bash("touch x", "c1"), bash("ls", "c2"), call("write", "c3", filePath="y", content="y")],
-        [say()],
-        [say()],
-    ]
-    async with talking(tmp_path, config=config, turns=turns) as (app, session):
+async def test_a_task_may_do_no_more_than_its_parent_and_has_no_tool_that_is_kept_for_primary_agents(tmp_path: Path) -> None:
+    config = {
+        "agent": {"careful": {"mode": "primary", "permission": {"bash": {"*": "deny", "ls *": "allow"}, "edit": "deny"}}},
+        "experimental": {"primary_tools": ["webfetch"]},
+    }
+    calls = [bash("touch x", "c1"), bash("ls", "c2"), call("write", "c3", filePath="y", content="y")]
+    async with talking(tmp_path, config=config, turns=[[task("Change")], calls, [say()], [say()]]) as (app, session):
         await app.prompt(session, "Go", agent="careful")
         (child,) = await children(app, session)
-        states = {tool["callID"]: tool["state"]["status"] for tool in tools(await app.messages(child["id"]))}
+        assert [state["status"] for state in await states(app, child["id"])] == ["error", "completed", "error"]
         assert not (app.directory / "x").exists() and not (app.directory / "y").exists()
-    assert states == {"c1": "error", "c2": "completed", "c3": "error"}
+        offered = ["webfetch" in {tool.id for tool in request.tools} for request in requests(app)]
     assert action(child, "edit", "y") == "deny" and action(child, "bash", "touch x") == "deny"
+    assert offered == [True, False, False, True]
 
 
 async def test_what_a_task_asks_carries_its_own_session(tmp_path: Path) -> None:
     config = {"permission": {"bash": "ask"}}
-    turns = [[task()], [bash("echo hi")], [say("In.")], [say("Out.")]]
-    async with talking(tmp_path, config=config, turns=turns) as (app, session):
+    steps = [[task()], [bash("echo hi")], [say("In.")], [say("Out.")]]
+    async with talking(tmp_path, config=config, turns=steps) as (app, session):
         prompt = asyncio.create_task(app.prompt(session, "Go"))
-        request = await pending(app)
+        request = await turns.pending(app)
         (child,) = await children(app, session)
         assert request["sessionID"] == child["id"]
         assert set(await statuses(app)) == {session, child["id"]}
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        await turns.reply(app, request)
         assert texts(await prompt) == ["Out."]
 
 
-async def test_a_task_can_be_taken_up_again(tmp_path: Path) -> None:
+async def test_a_task_can_be_taken_up_again_and_another_session_cannot(tmp_path: Path) -> None:
     async with talking(tmp_path, turns=[[task("one")], [say("First.")], [say("Done.")]]) as (app, session):
         await app.prompt(session, "Go")
         (child,) = await children(app, session)
-        app.provider.add([task("two", session_id=child["id"])], [say("Second.")], [say("Done.")])
+        other = (await app.create_session())["id"]
+        wrong = [task("x", session_id=other), task("y", session_id="ses_nope"), task("z", agent="nobody")]
+        app.provider.add([task("two", session_id=child["id"])], [say("Second.")], [say("Done.")], wrong, [say("Then not.")])
         await app.prompt(session, "More")
-        assert [made["id"] for made in await children(app, session)] == [child["id"]]
         said = [text for message in await app.messages(child["id"]) for text in texts(message)]
+        assert texts(await app.prompt(session, "More")) == ["Then not."]
+        _, _, *refused = await states(app, session)
+        assert [made["id"] for made in await children(app, session)] == [child["id"]] and await app.messages(other) == []
     assert said == ["one", "First.", "two", "Second."]
-
-
-async def test_another_session_cannot_be_taken_up_as_a_task(tmp_path: Path) -> None:
-    async with talking(tmp_path) as (app, other):
-        session = (await app.create_session())["id"]
-        app.provider.add([task("x", session_id=other), task("y", session_id="ses_nope")], [say("Done.")])
-        assert texts(await app.prompt(session, "Go")) == ["Done."]
-        assert [tool["state"]["status"] for tool in tools(await app.messages(session))] == ["error", "error"]
-        assert await app.messages(other) == []
-
-
-async def test_an_unknown_agent_is_reported_to_the_model(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[task("x", agent="nobody")], [say("Done.")]]) as (app, session):
-        assert texts(await app.prompt(session, "Go")) == ["Done."]
-        assert "nobody is not a valid agent type" in tools(await app.messages(session))[0]["state"]["error"]
-        assert await children(app, session) == []
+    assert [state["status"] for state in refused] == ["error"] * 3
+    assert "nobody is not a valid agent type" in refused[2]["error"]
 
 
 async def test_a_task_that_fails_is_an_error_of_its_call_and_the_turn_goes_on(tmp_path: Path) -> None:
     async with talking(tmp_path, turns=[[task()], [{"status": 400, "message": "no"}], [say("Then without.")]]) as (app, session):
         assert texts(await app.prompt(session, "Go")) == ["Then without."]
-        (tool,) = tools(await app.messages(session))
-    assert tool["state"]["error"] == "Error: The subagent failed: no" and tool["state"]["metadata"]["sessionId"]
+        [state] = await states(app, session)
+    assert state["error"] == "Error: The subagent failed: no" and state["metadata"]["sessionId"]
 
 
 async def test_tasks_of_a_step_are_done_at_the_same_time(tmp_path: Path) -> None:
@@ -179,7 +138,7 @@ async def test_aborting_a_task_alone_is_an_error_of_its_call(tmp_path: Path) -> 
         await app.post(f"/session/{child['id']}/abort")
         assert texts(await prompt) == ["Then without."]
         assert_finished(await app.messages(session))
-        assert tools(await app.messages(session))[0]["state"]["status"] == "error"
+        assert [state["status"] for state in await states(app, session)] == ["error"]
 
 
 async def test_a_subtask_of_the_prompt_needs_no_permission(tmp_path: Path) -> None:

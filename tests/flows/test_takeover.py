@@ -9,24 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turns
 from copied_database import copy_database
 from running_app import RunningApp, running_app
-from turns import (
-    Message,
-    Step,
-    assert_finished,
-    bash,
-    call,
-    configured,
-    pending,
-    requests,
-    say,
-    statuses,
-    talking,
-    texts,
-    tools,
-    until,
-)
+from turns import assert_finished, bash, call, configured, pending, reply, requests, say, texts, until_done, until_shown
 
 from app.record.repositories import work_rows
 from app.sessions.lease import DEAD_AFTER_MS
@@ -46,27 +32,26 @@ def let_leases_become_stale() -> None:
 
 
 async def test_leases_that_become_stale_after_the_start_are_recovered(tmp_path: Path) -> None:
-    turns = [[bash("echo shown; sleep 60")], [bash("make asked", "c1")]]
+    steps = [[bash("echo shown; sleep 60")], [bash("make asked", "c1")]]
     workspace, copy = configured(tmp_path, ASK), tmp_path / "copy"
-    async with running_app(tmp_path, workspace=workspace, turns=turns) as dying:
+    async with running_app(tmp_path, workspace=workspace, turns=steps) as dying:
         cut, asking = [(await dying.create_session())["id"] for _ in range(2)]
         await dying.prompt_async(cut, "Go")
-        while "shown" not in str(await dying.messages(cut)):
-            await asyncio.sleep(0.01)
+        await until_shown(dying, cut, "shown")
         await dying.prompt_async(asking, "Go")
         request = await pending(dying)
         await asyncio.to_thread(copy_database, dying.data_dir, copy)
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Anew.")], [say("Went on.")]]) as app:
         assert "error" not in (await app.messages(cut))[-1]["info"]
-        assert await statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
+        assert await turns.statuses(app) == {cut: {"type": "busy"}, asking: {"type": "busy"}}, "on the server that may be alive"
         let_leases_become_stale()
-        await until(lambda: app.services.live.is_running(asking), "the takeover")
-        await until(lambda: not app.services.live.is_running(cut), "the end of the turn")
+        await turns.until(lambda: app.services.live.is_running(asking), "the takeover")
+        await until_done(app, cut)
         assert texts((await app.messages(cut))[-1]) == ["Anew."]
-        assert tools(await app.messages(cut))[0]["state"]["error"] == "[Tool execution was interrupted]"
+        assert (await turns.states(app, cut))[0]["error"] == "[Tool execution was interrupted]"
         assert await app.get("/permission") == [request]
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await until(lambda: not app.services.live.is_running(asking), "the end of the turn")
+        await reply(app, request)
+        await until_done(app, asking)
         for session in (cut, asking):
             assert_finished(await app.messages(session))
         assert texts((await app.messages(asking))[-1]) == ["Went on."]
@@ -78,8 +63,8 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
     (workspace / "lib" / "AGENTS.md").write_text("Tabs here.")
     for name in ("plain.py", "asked.py"):
         (workspace / "lib" / name).write_text("x = 1\n")
-    turns = [[call("read", filePath="lib/plain.py")], [call("read", filePath="lib/asked.py")]]
-    async with running_app(tmp_path, workspace=workspace, turns=turns) as dying:
+    steps = [[call("read", filePath="lib/plain.py")], [call("read", filePath="lib/asked.py")]]
+    async with running_app(tmp_path, workspace=workspace, turns=steps) as dying:
         session = (await dying.create_session())["id"]
         await dying.prompt_async(session, "Go")
         request = await pending(dying)
@@ -87,62 +72,57 @@ async def test_a_call_that_asks_again_knows_which_instructions_the_model_has(tmp
     let_leases_become_stale()
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Read.")]]) as app:
         await pending(app)
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
-        first, second = [str(part["state"]["output"]) for part in tools(await app.messages(session))]
+        await reply(app, request)
+        await until_done(app, session)
+        first, second = [state["output"] for state in await turns.states(app, session)]
     assert "Tabs here." in first and "x = 1" in second and "Tabs here." not in second
 
 
-async def cut_off(base: Path, turns: list[list[Step]], shown: str, *, child: bool = False) -> tuple[Path, str]:
+async def cut_off(base: Path, steps: list[list[turns.Step]], shown: str, *, child: bool = False) -> tuple[Path, str]:
     """A session whose server dies when the model's answer shows `shown`, and the data directory that is left."""
     left = base / "left"
-    async with running_app(base, turns=turns) as dying:
+    async with running_app(base, turns=steps) as dying:
         session = (await dying.create_session())["id"]
         if child:
             session = (await dying.post("/session", {"parentID": session}))["id"]
         await dying.prompt_async(session, "Go")
-        while shown not in str(await dying.messages(session)):
-            await asyncio.sleep(0.01)
+        await until_shown(dying, session, shown)
         await asyncio.to_thread(copy_database, dying.data_dir, left)
     let_leases_become_stale()
     return left, session
 
 
-def change_leases(data: Path, assignment: str) -> None:
-    with closing(sqlite3.connect(data / "opensession.db")) as database:
-        database.execute(f"UPDATE run_lease SET {assignment}")
-        database.commit()
-
-
-async def ended(app: RunningApp, session: str) -> list[Message]:
-    await until(lambda: not app.services.live.is_running(session), "the end of the turn")
+async def ended(app: RunningApp, session: str) -> list[turns.Message]:
+    await until_done(app, session)
     found = await app.messages(session)
     assert_finished(found)
-    assert await statuses(app) == {}
+    assert await turns.statuses(app) == {}
     return found
 
 
+CHILD: dict[str, Any] = {}
 LONG_TURN = [[bash("echo ran >> log.txt; echo sh''own; sleep 60")]]
 
 
 async def test_a_turn_goes_on_in_a_new_step_without_running_its_tool_again(tmp_path: Path) -> None:
+    """The files that the tool changed can be reverted."""
     left, session = await cut_off(tmp_path, LONG_TURN, "shown")
-    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.")]]) as app:
+    may_end = asyncio.Event()
+    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on."), {"wait": may_end}]]) as app:
+        (taken,) = await app.services.store.query(work_rows.leases)
+        assert taken.session_id == session and taken.takeovers == 1
+        may_end.set()
         prompt, interrupted, answer = await ended(app, session)
+        free = await app.services.store.query(work_rows.lease_of, session)
+        assert free is not None and free.takeovers == 0, "takeovers are counted until the run ends"
         (request,) = requests(app)
+        assert (app.directory / "log.txt").read_text().split() == ["ran"]
+        await app.post(f"/session/{session}/revert", {"messageID": prompt["info"]["id"]})
+        assert not (app.directory / "log.txt").exists()
     assert texts(answer) == ["Went on."] and answer["info"]["parentID"] == prompt["info"]["id"]
     assert interrupted["info"]["finish"] == "tool-calls" and "error" not in interrupted["info"]
     assert "step-finish" in [part["type"] for part in interrupted["parts"]]
     assert "[Tool execution was interrupted]" in str(request.messages)
-    assert (tmp_path / "workspace" / "log.txt").read_text().split() == ["ran"]
-
-
-async def test_the_files_that_an_interrupted_tool_changed_can_be_reverted(tmp_path: Path) -> None:
-    left, session = await cut_off(tmp_path, [[bash("echo new > made.txt; echo shown; sleep 60")]], "shown")
-    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.")]]) as app:
-        prompt, *_ = await ended(app, session)
-        await app.post(f"/session/{session}/revert", {"messageID": prompt["info"]["id"]})
-        assert not (tmp_path / "workspace" / "made.txt").exists()
 
 
 async def test_half_a_text_stays_and_the_model_is_asked_again(tmp_path: Path) -> None:
@@ -166,11 +146,10 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
     left = tmp_path / "left"
     async with running_app(tmp_path, turns=[[say("Hello.")], [say("Half a summary of it.", chunks=10, delay=0.5)]]) as dying:
         session = (await dying.create_session())["id"]
-        answer = (await dying.prompt(session, "Hi"))["info"]
-        model = {name: answer[name] for name in ("providerID", "modelID")}
-        summing = asyncio.create_task(dying.post(f"/session/{session}/summarize", model))
-        while "Half" not in str(await dying.messages(session)):
-            await asyncio.sleep(0.01)
+        await dying.prompt(session, "Hi")
+        model = turns.infos(await dying.messages(session))[0]["model"]
+        summing = asyncio.create_task(turns.summarize(dying, session, **model))
+        await until_shown(dying, session, "Half")
         await asyncio.to_thread(copy_database, dying.data_dir, left)
         summing.cancel()
     let_leases_become_stale()
@@ -187,44 +166,26 @@ async def test_a_summary_that_was_cut_off_is_written_anew(tmp_path: Path) -> Non
         ("takeovers = 2", {}),
         ("heartbeat = heartbeat - 600000", {}),
         ("takeovers = 0", {"interrupted": "settle"}),
+        ("takeovers = 0", CHILD),
     ],
-    ids=["the third time", "after ten minutes", "by the setting"],
+    ids=["the third time", "after ten minutes", "by the setting", "a subagent's, for which nobody waits"],
 )
 async def test_a_turn_that_does_not_go_on_ends_with_an_error(tmp_path: Path, leases: str, settings: dict[str, Any]) -> None:
-    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
-    change_leases(left, leases)
+    left, session = await cut_off(tmp_path, LONG_TURN, "shown", child=settings is CHILD)
+    with closing(sqlite3.connect(left / "opensession.db")) as database, database:
+        database.execute(f"UPDATE run_lease SET {leases}")
     async with running_app(tmp_path, data_dir=left, turns=[[say("Anew.")]], **settings) as app:
         _, interrupted = await ended(app, session)
         assert interrupted["info"]["error"]["name"] == "UnknownError"
         assert texts(await app.prompt(session, "Again")) == ["Anew."]
 
 
-async def test_takeovers_are_counted_until_the_run_ends(tmp_path: Path) -> None:
-    left, session = await cut_off(tmp_path, LONG_TURN, "shown")
-    async with running_app(tmp_path, data_dir=left, turns=[[say("Went on.", chunks=50, delay=0.1)]]) as app:
-        (taken,) = await app.services.store.query(work_rows.leases)
-        assert taken.session_id == session and taken.takeovers == 1
-        await app.post(f"/session/{session}/abort")
-        await ended(app, session)
-        free = await app.services.store.query(work_rows.lease_of, session)
-        assert free is not None and free.takeovers == 0
-
-
-async def test_a_subagent_s_turn_ends_because_nobody_waits_for_it(tmp_path: Path) -> None:
-    left, session = await cut_off(tmp_path, LONG_TURN, "shown", child=True)
-    async with running_app(tmp_path, data_dir=left) as app:
-        _, interrupted = await ended(app, session)
-    assert interrupted["info"]["error"]["name"] == "UnknownError"
-
-
 async def test_a_prompt_whose_server_died_before_it_ran_is_begun_by_another(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[say("Begun.")]]) as (app, session):
+    async with turns.talking(tmp_path, turns=[[say("Begun.")]]) as (app, session):
         await app.prompt(session, "Hi", noReply=True)
-        with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database:
+        with closing(sqlite3.connect(app.data_dir / "opensession.db")) as database, database:
             database.execute("UPDATE message SET open = 1")
-            database.commit()
-        while len(await app.messages(session)) < 2:
-            await asyncio.sleep(0.05)
+        await turns.until_stored(app, session, 2)
         assert texts((await ended(app, session))[-1]) == ["Begun."]
 
 
@@ -238,6 +199,6 @@ async def test_a_request_that_its_call_does_not_ask_again_is_withdrawn(tmp_path:
     configured(tmp_path, {"permission": {"bash": "allow"}})
     let_leases_become_stale()
     async with running_app(tmp_path, workspace=workspace, data_dir=copy, turns=[[say("Went on.")]]) as app:
-        await until(lambda: not app.services.live.is_running(session), "the end of the turn")
+        await until_done(app, session)
         assert texts((await app.messages(session))[-1]) == ["Went on."]
         assert await app.get("/permission") == []

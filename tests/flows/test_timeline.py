@@ -72,26 +72,16 @@ async def test_a_history_that_the_journal_has_forgotten_is_made_of_the_messages(
             assert await history(app, session, number) == made[number:]
         await begin(app, "Again", session=session)
         whole = await history(app, session)
-        assert whole[: len(made)] == made
-        assert seqs(whole) == sorted(set(seqs(whole)))
+        assert whole[: len(made)] == made and seqs(whole) == sorted(set(seqs(whole)))
         assert await history(app, session, len(made)) == whole[len(made) :]
 
-
-async def test_a_client_that_was_away_for_longer_than_the_journal_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running_app(tmp_path, turns=[[{"text": "One."}], [{"text": "Two."}]]) as app:
-        session = await begin(app, "Hi")
-        before = await history(app, session)
-        await begin(app, "Again", session=session)
-        rest = told((await history(app, session))[len(before) :])
+        rest = told(whole[len(made) :])
         await forget_journal(app, monkeypatch)
-        assert told(await history(app, session, seqs(before)[-1])) == rest
-        async with app.events(f"/api/session/{session}/event?after={seqs(before)[-1]}") as events:
+        assert told(await history(app, session, len(made))) == rest, "who was away for longer goes on where they were"
+        async with app.events(f"/api/session/{session}/event?after={len(made)}") as events:
             await events.until("session.next.step.ended")
         assert told([event.data for event in events.seen]) == rest
-        idle = await history(app, session, seqs(await history(app, session))[-1])
-        assert idle == []
+        assert await history(app, session, seqs(await history(app, session))[-1]) == []
 
 
 async def test_where_the_journal_has_forgotten_a_part_nothing_is_lost_or_doubled(
@@ -155,15 +145,7 @@ async def test_a_stream_and_the_history_say_the_same_whenever_the_stream_is_cut(
         assert heard == await history(app, session)
 
 
-async def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        session = await begin(app)
-        async with app.events(f"/api/session/{session}/event") as events:
-            await app.call("DELETE", f"/session/{session}")
-            await events.until_ended()
-
-
-async def test_a_stream_tells_what_happens_to_its_session_in_whatever_directory(tmp_path: Path) -> None:
+async def test_a_stream_tells_what_happens_to_its_session_in_whatever_directory_and_ends_with_it(tmp_path: Path) -> None:
     async with running_app(tmp_path, turns=[[{"text": "Elsewhere."}], [{"text": "Another's."}]]) as app:
         (other := app.directory / "other").mkdir()
         session, beside = await begin(app), await begin(app)
@@ -172,6 +154,8 @@ async def test_a_stream_tells_what_happens_to_its_session_in_whatever_directory(
             await begin(app, "Hi", session=beside)
             await events.until("session.next.step.ended")
             assert [event.data for event in events.seen] == await history(app, session)
+            await app.call("DELETE", f"/session/{session}")
+            await events.until_ended()
 
 
 async def test_a_stream_ends_for_whom_its_session_is_taken_from(tmp_path: Path) -> None:
@@ -187,9 +171,6 @@ async def test_a_stream_ends_for_whom_its_session_is_taken_from(tmp_path: Path) 
                     for events in (of_root, of_bert):
                         await events.until("session.next.step.ended")
             assert of_anna.seen == []
-
-
-# On the stream of all events.
 
 
 async def test_the_stream_of_all_events_tells_the_same_with_the_same_numbers(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """A conversation that the provider refuses as too long, and one whose tokens nobody counts."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from running_app import RunningApp, running_app
-from turns import bash, configured, priced, requests, say, talking, texts, tools
+from turns import bash, configured, priced, requests, say, states, talking, texts
 
 from app.providers.base import ModelRequest, UserTurn
 from app.providers.scripted import Fail, Say, ScriptedProvider, ScriptedTurn, SetUsage
@@ -40,22 +39,15 @@ async def test_a_refused_conversation_is_summed_up_and_the_turn_goes_on(app: Run
     async with app.events() as events:
         answer = await app.prompt(session, "And of Italy?")
         await events.until("session.idle")
-        assert "session.error" not in events.types
-        assert "session.compacted" in events.types
+        assert "session.error" not in events.types and "session.compacted" in events.types
     assert texts(answer) == ["Rome."]
     messages = await app.messages(session)
     assert kinds(messages) == ["text", "text", "text", "compaction", "text", "text", "text"], "the refused answer is gone"
     assert [message["info"]["role"] for message in messages[2:]] == ["user", "user", "assistant", "user", "assistant"]
     assert messages[3]["parts"][0]["auto"] is True
-
-
-async def test_a_prompt_that_nobody_began_to_answer_is_put_again_behind_the_summary(app: RunningApp, session: str) -> None:
-    app.provider.add([say("Paris.")], [TOO_LONG], [say("They asked about France.")], [say("Rome.")])
-    await app.prompt(session, "The capital of France?")
-    await app.prompt(session, "And of Italy?")
     *_, continuation = requests(app)[-1].messages
     assert isinstance(continuation, UserTurn)
-    assert "And of Italy?" in str(continuation)
+    assert "And of Italy?" in str(continuation), "a prompt that nobody began to answer is put again behind the summary"
     assert "of France?" not in str(continuation)
 
 
@@ -68,9 +60,8 @@ async def test_of_a_huge_prompt_only_a_part_is_put_again(app: RunningApp, sessio
 
 
 async def test_a_second_refusal_in_a_turn_is_stored(app: RunningApp, session: str) -> None:
-    app.provider.add(
-        [TOO_LONG | {"body": {"reason": "long"}}], [say("A summary.")], [TOO_LONG], [TOO_LONG], [say("S.")], [say("On.")]
-    )
+    long = TOO_LONG | {"body": {"reason": "long"}}
+    app.provider.add([long], [say("A summary.")], [TOO_LONG], [TOO_LONG], [say("S.")], [say("On.")])
     async with app.events() as events:
         answer = await app.prompt(session, "Hi")
         await events.until("session.idle")
@@ -86,10 +77,8 @@ async def test_the_body_of_a_refusal_is_stored_with_it(app: RunningApp, session:
     await app.call("PATCH", "/config", {"compaction": {"auto": False}})
     app.provider.add([TOO_LONG | {"body": '{"detail": 1}'}], [say("Fine.")])
     answer = await app.prompt(session, "Hi")
-    assert answer["info"]["error"] == {
-        "name": "ContextOverflowError",
-        "data": {"message": TOO_LONG["message"], "responseBody": '{"detail": 1}'},
-    }
+    told = {"message": TOO_LONG["message"], "responseBody": '{"detail": 1}'}
+    assert answer["info"]["error"] == {"name": "ContextOverflowError", "data": told}
     assert "completed" in answer["info"]["time"]
     assert texts(await app.prompt(session, "Shorter")) == ["Fine."]
 
@@ -103,32 +92,26 @@ async def test_tools_that_ran_stay_on_the_record_when_their_results_are_too_much
     assert "Run it" not in str(requests(app)[-1].messages)
 
 
-# The summary itself is too much.
-
-
-class Refusing:
+class Refusing(ScriptedProvider):
     """Refuses what it estimates at more than `window` tokens."""
 
     def __init__(self, window: int) -> None:
-        self.window = window
-        self.refused = 0
+        super().__init__(otherwise=self.answer)
+        self.window, self.refused = window, 0
 
-    def __call__(self, request: ModelRequest) -> ScriptedTurn:
+    def answer(self, request: ModelRequest) -> ScriptedTurn:
         if estimate_request(request) > self.window:
             self.refused += 1
             return (Fail(400, message="maximum context length is exceeded"),)
-        if any(text.startswith(OF_SUMMARIES) for text in request.system):
-            return (Say("A summary."), SetUsage({"input": 10}))
-        return (Say("Answered."), SetUsage({"input": 10}))
+        said = "A summary." if any(text.startswith(OF_SUMMARIES) for text in request.system) else "Answered."
+        return (Say(said), SetUsage({"input": 10}))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the window is known", "nobody said how large the window is"])
 async def test_a_summary_is_made_of_less_until_it_fits(tmp_path: Path, known: bool) -> None:
     refusing = Refusing(1_000_000)
     limit = {"context": 16_000 if known else 0, "output": 1_000}
-    provider = ScriptedProvider(otherwise=refusing)
-    async with running_app(tmp_path, workspace=configured(tmp_path, priced(limit=limit)), provider=provider) as app:
-        session = str((await app.create_session())["id"])
+    async with talking(tmp_path, config=priced(limit=limit), provider=refusing) as (app, session):
         for number in range(6):
             await app.prompt(session, f"Request number {number}: " + "lorem ipsum " * 1_000)
         refusing.window = 12_000
@@ -143,8 +126,7 @@ async def test_a_summary_is_made_of_less_until_it_fits(tmp_path: Path, known: bo
 
 async def test_a_summary_that_never_fits_leaves_the_session_usable(tmp_path: Path) -> None:
     refusing = Refusing(0)
-    provider = ScriptedProvider(otherwise=refusing)
-    async with talking(tmp_path, config=priced(), provider=provider) as (app, session):
+    async with talking(tmp_path, config=priced(), provider=refusing) as (app, session):
         answer = await app.prompt(session, "Hi")
         assert answer["info"]["error"]["name"] == "ContextOverflowError"
         assert answer["info"]["summary"] is True
@@ -154,62 +136,13 @@ async def test_a_summary_that_never_fits_leaves_the_session_usable(tmp_path: Pat
         assert texts(await app.prompt(session, "Still there?")) == ["Answered."]
 
 
-# Nobody counts.
-
-
 async def test_where_no_usage_is_reported_the_window_s_fill_is_estimated(tmp_path: Path) -> None:
-    window = {"limit": {"context": 20_000, "output": 1_000}}
-    async with talking(tmp_path, config=priced(**window)) as (app, session):
+    async with talking(tmp_path, config=priced(limit={"context": 20_000, "output": 1_000})) as (app, session):
         app.provider.add([say("Short."), UNCOUNTED], [say("word " * 12_000), UNCOUNTED], [say("A summary.")], [say("On.")])
         await app.prompt(session, "One")
         assert len(await app.messages(session)) == 2
         assert texts(await app.prompt(session, "Two")) == ["On."]
         assert len(await app.messages(session)) == 8
-
-
-async def test_a_count_counts_for_more_than_an_estimate(tmp_path: Path) -> None:
-    window = {"limit": {"context": 20_000, "output": 1_000}}
-    async with talking(tmp_path, config=priced(**window)) as (app, session):
-        app.provider.add([say("word " * 20_000), {"usage": {"input": 100, "output": 10}}], [say("Short.")])
-        await app.prompt(session, "One")
-        await app.prompt(session, "Two")
-        assert len(await app.messages(session)) == 4
-
-
-async def test_an_answer_as_long_as_the_window_leaves_room_for_a_question(tmp_path: Path) -> None:
-    window = {"limit": {"context": 20_000, "output": 20_000}}
-    async with talking(tmp_path, config=priced(**window)) as (app, session):
-        app.provider.add([say("Fits."), {"usage": {"input": 9_000, "output": 10}}], [say("Still.")])
-        await app.prompt(session, "One")
-        await app.prompt(session, "Two")
-        assert len(await app.messages(session)) == 4
-
-
-# Shown.
-
-
-async def test_a_session_says_that_it_is_being_compacted(app: RunningApp, session: str) -> None:
-    gate = asyncio.Event()
-    app.provider.add([say("Paris.")], [say("They"), {"wait": gate}, say("asked.")], [say("Rome.")])
-    await app.prompt(session, "The capital of France?")
-    async with app.events() as events:
-        summing = asyncio.create_task(app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"}))
-        await events.until(lambda event: event.properties.get("delta") is not None)
-        assert (await app.get(f"/session/{session}"))["time"]["compacting"] > 0
-        gate.set()
-        await summing
-    assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
-
-
-async def test_an_aborted_compaction_is_not_shown_any_more(app: RunningApp, session: str) -> None:
-    app.provider.add([say("Paris.")], [say("They"), {"wait": asyncio.Event()}])
-    await app.prompt(session, "The capital of France?")
-    async with app.events() as events:
-        summing = asyncio.create_task(app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"}))
-        await events.until(lambda event: event.properties.get("delta") is not None)
-        await app.post(f"/session/{session}/abort")
-        await summing
-    assert "compacting" not in (await app.get(f"/session/{session}"))["time"]
 
 
 async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next_one(tmp_path: Path) -> None:
@@ -233,9 +166,6 @@ async def test_a_compaction_that_a_killed_server_was_at_is_not_shown_by_the_next
         assert "error" in (await app.messages(session))[-1]["info"]
 
 
-# Pruning.
-
-
 TWELVE_THOUSAND = 48_000
 """Characters of as many tokens."""
 
@@ -255,9 +185,9 @@ async def test_old_outputs_are_pruned_after_a_turn_unless_that_is_switched_off(
         app.provider.add(*[[say("Done.")]] * 4)
         for prompt in ("Print", "Thanks", "Really"):
             await app.prompt(session, prompt)
-            states = [part["state"] for part in tools(await app.messages(session))]
+            found = await states(app, session)
             done = pruned if prompt == "Really" else 0
-            assert ["compacted" in state["time"] for state in states] == [True] * done + [False] * (7 - done), prompt
-        assert all(len(state["output"]) == TWELVE_THOUSAND for state in states), "the record keeps them"
+            assert ["compacted" in state["time"] for state in found] == [True] * done + [False] * (7 - done), prompt
+        assert all(len(state["output"]) == TWELVE_THOUSAND for state in found), "the record keeps them"
         await app.prompt(session, "Go on")
         assert str(requests(app)[-1].messages).count("[Old tool result content cleared]") == pruned

@@ -3,19 +3,20 @@
 import asyncio
 from pathlib import Path
 
-from running_app import running_app
-from turns import assert_finished, bash, call, parts, pending, requests, say, talking, texts, tools, types
+from sse_reader import Received
+from turns import assert_finished, bash, call, parts, pending, reply, requests, say, states, talking, texts, tools, types, write
 
 from app.providers.base import ToolCallBlock, ToolResultBlock
 
+UNTIL_GO = "while [ ! -e go ]; do sleep 0.02; done"
+
 
 async def test_a_read_and_its_result_reach_the_model(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
+    async with talking(tmp_path) as (app, session):
         file = str(app.directory / "a.txt")
         app.provider.add([say("Reading."), call("read", "c1", filePath=file)], [say("Read.")])
-        session = await app.create_session()
-        answer = await app.prompt(session["id"], "Read a.txt")
-        user, step, last = await app.messages(session["id"])
+        answer = await app.prompt(session, "Read a.txt")
+        user, step, last = await app.messages(session)
         _, second = requests(app)
     assert answer == last and texts(last) == ["Read."]
     assert types(step) == ["step-start", "text", "tool", "step-finish"]
@@ -31,30 +32,27 @@ async def test_a_read_and_its_result_reach_the_model(tmp_path: Path) -> None:
 
 
 async def test_a_write_leaves_a_patch_and_the_session_s_diff(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
+    async with talking(tmp_path, title="T") as (app, session):
         file = str(app.directory / "new.txt")
-        app.provider.add([call("write", filePath=file, content="one\ntwo\n")], [say()])
-        session = await app.create_session()
+        app.provider.add([write(file, "one\ntwo\n")], [say()])
         async with app.events() as events:
-            await app.prompt(session["id"], "Write")
+            await app.prompt(session, "Write")
             await events.until("session.idle")
             edited = await events.until("file.edited")
-            assert events.types.index("session.idle") > max(
-                place for place, kind in enumerate(events.types) if kind in ("session.diff", "session.updated")
-            )
+        told = [place for place, kind in enumerate(events.types) if kind in ("session.diff", "session.updated")]
+        assert events.types.index("session.idle") > max(told)
         assert (app.directory / "new.txt").read_text() == "one\ntwo\n"
-        user, step, _ = await app.messages(session["id"])
-        diff = await app.get(f"/session/{session['id']}/diff")
-        stored = await app.get(f"/session/{session['id']}")
+        user, step, _ = await app.messages(session)
+        diff = await app.get(f"/session/{session}/diff")
+        stored = await app.get(f"/session/{session}")
     assert edited.properties == {"file": file}
     assert types(step) == ["step-start", "tool", "step-finish", "patch"]
     start, patch = parts(step, "step-start")[0], parts(step, "patch")[0]
     assert patch["hash"] == start["snapshot"] and patch["files"] == [file]
     assert parts(step, "step-finish")[0]["snapshot"] != start["snapshot"]
-    expected = [{"file": "new.txt", "before": "", "after": "one\ntwo\n", "additions": 2, "deletions": 0}]
     assert user["info"]["summary"]["diffs"] == diff
     assert [(each.pop("status"), each.pop("patch").endswith("+one\n+two\n")) for each in diff] == [("added", True)]
-    assert diff == expected
+    assert diff == [{"file": "new.txt", "before": "", "after": "one\ntwo\n", "additions": 2, "deletions": 0}]
     assert stored["summary"] == {"additions": 2, "deletions": 0, "files": 1}
 
 
@@ -69,12 +67,9 @@ async def test_calls_of_a_step_run_at_the_same_time(tmp_path: Path) -> None:
 
 
 async def test_one_failing_call_does_not_take_the_others_down(tmp_path: Path) -> None:
-    turns = [
-        [call("read", "c1", filePath="/nowhere/x", x=1), call("read", "c2", filePath="missing.txt"), bash("echo fine", "c3")],
-        [say()],
-    ]
+    calls = [call("read", "c1", filePath="/nowhere/x", x=1), call("read", "c2", filePath="missing.txt"), bash("echo fine", "c3")]
     config = {"permission": {"external_directory": "deny"}}
-    async with talking(tmp_path, config=config, turns=turns) as (app, session):
+    async with talking(tmp_path, config=config, turns=[calls, [say()]]) as (app, session):
         await app.prompt(session, "Go")
         _, step, last = await app.messages(session)
         results = requests(app)[1].messages[-1].content
@@ -86,21 +81,29 @@ async def test_one_failing_call_does_not_take_the_others_down(tmp_path: Path) ->
     assert texts(last) == ["Done."]
 
 
-async def test_an_unknown_tool_is_answered_by_invalid_and_the_turn_goes_on(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[call("dance", "c1", style="tango")], [say()]]) as (app, session):
+async def test_calls_that_cannot_be_made_are_reported_to_the_model_and_the_turn_goes_on(tmp_path: Path) -> None:
+    """Of an unknown tool, with arguments that cannot be read, or that do not fit."""
+    garbage = {"tool": "bash", "raw": '{"command": "echo'}
+    calls = [call("dance", "c1", style="tango"), garbage, call("bash", "c3", order="ls")]
+    async with talking(tmp_path, turns=[calls, [say()]]) as (app, session):
         await app.prompt(session, "Dance")
         _, step, last = await app.messages(session)
         _, second = requests(app)
-    (tool,) = tools(step)
-    assert (tool["tool"], tool["state"]["status"], tool["state"]["title"]) == ("invalid", "completed", "Invalid Tool")
-    assert tool["state"]["input"]["tool"] == "dance" and "dance" in tool["state"]["output"]
-    assert second.messages[-1].content[0].text == tool["state"]["output"]  # type: ignore[union-attr]
-    assert "invalid" not in {offered.id for offered in second.tools}
-    assert texts(last) == ["Done."]
+    unknown, unreadable, unfit = tools(step)
+    state = unknown["state"]
+    assert (unknown["tool"], state["status"], state["title"]) == ("invalid", "completed", "Invalid Tool")
+    assert state["input"]["tool"] == "dance" and "dance" in state["output"]
+    assert second.messages[-1].content[0].text == state["output"]  # type: ignore[union-attr]
+    assert unreadable["tool"] == "invalid" and unreadable["state"]["input"]["tool"] == "bash"
+    assert unfit["tool"] == "bash" and "The bash tool was called with invalid arguments" in unfit["state"]["error"]
+    assert unfit["state"]["input"] == {"order": "ls"}
+    assert "invalid" not in {offered.id for offered in second.tools} and texts(last) == ["Done."]
 
 
 async def test_a_tool_s_name_in_other_letters_is_repaired(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[call("Bash", "c1", command="echo hi", description="x")], [say()]]) as (app, session):
+    """And it counts as a call, whatever the provider says of its end."""
+    turns = [[call("Bash", "c1", command="echo hi", description="x"), {"finish": "stop"}], [say()]]
+    async with talking(tmp_path, turns=turns) as (app, session):
         async with app.events() as events:
             await app.prompt(session, "Go")
             await events.until("session.idle")
@@ -109,45 +112,23 @@ async def test_a_tool_s_name_in_other_letters_is_repaired(tmp_path: Path) -> Non
     names = [part["tool"] for part in shown if part["type"] == "tool"]
     assert names[0] == "Bash" and names[-1] == "bash"
     assert tools(step)[0]["tool"] == "bash" and tools(step)[0]["state"]["output"] == "hi\n"
-
-
-async def test_arguments_that_cannot_be_read_or_do_not_fit_are_reported_to_the_model(tmp_path: Path) -> None:
-    garbage = {"tool": "bash", "raw": '{"command": "echo'}
-    async with talking(tmp_path, turns=[[garbage, call("bash", "c2", order="ls")], [say()]]) as (app, session):
-        await app.prompt(session, "Go")
-        _, step, last = await app.messages(session)
-    unreadable, unfit = tools(step)
-    assert unreadable["tool"] == "invalid" and unreadable["state"]["input"]["tool"] == "bash"
-    assert unfit["tool"] == "bash" and "The bash tool was called with invalid arguments" in unfit["state"]["error"]
-    assert unfit["state"]["input"] == {"order": "ls"}
-    assert texts(last) == ["Done."]
-
-
-async def test_a_call_counts_as_one_whatever_the_provider_says_of_its_end(tmp_path: Path) -> None:
-    async with talking(tmp_path, turns=[[bash("echo hi"), {"finish": "stop"}], [say()]]) as (app, session):
-        assert texts(await app.prompt(session, "Go")) == ["Done."]
-        assert (await app.messages(session))[1]["info"]["finish"] == "tool-calls"
+    assert step["info"]["finish"] == "tool-calls"
 
 
 async def test_a_running_command_shows_its_output(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        app.provider.add([bash("echo first; while [ ! -e go ]; do sleep 0.02; done; echo second")], [say()])
-        session = await app.create_session()
+    def shows_first(event: Received) -> bool:
+        return event.properties.get("part", {}).get("state", {}).get("metadata", {}).get("output") == "first\n"
+
+    async with talking(tmp_path, turns=[[bash(f"echo first; {UNTIL_GO}; echo second")], [say()]]) as (app, session):
         async with app.events() as events:
-            await app.prompt_async(session["id"], "Go")
-            await events.until(
-                lambda event: (
-                    event.type == "message.part.updated"
-                    and event.properties["part"].get("state", {}).get("metadata", {}).get("output") == "first\n"
-                )
-            )
-            (running,) = tools((await app.messages(session["id"]))[-1])
-            assert running["state"]["status"] == "running" and running["state"]["metadata"]["output"] == "first\n"
+            await app.prompt_async(session, "Go")
+            await events.until(shows_first)
+            [running] = await states(app, session)
+            assert running["status"] == "running" and running["metadata"]["output"] == "first\n"
             (app.directory / "go").touch()
             await events.until("session.idle")
-        (done,) = tools((await app.messages(session["id"]))[1])
-    assert done["state"]["output"] == "first\nsecond\n"
-    assert done["state"]["time"]["start"] == running["state"]["time"]["start"]
+        [done] = await states(app, session)
+    assert done["output"] == "first\nsecond\n" and done["time"]["start"] == running["time"]["start"]
 
 
 async def test_a_todo_list_is_kept_and_announced(tmp_path: Path) -> None:
@@ -157,9 +138,9 @@ async def test_a_todo_list_is_kept_and_announced(tmp_path: Path) -> None:
             await app.prompt(session, "Plan")
             updated = await events.until("todo.updated")
         assert await app.get(f"/session/{session}/todo") == todos
-        wrote, read = tools(await app.messages(session))
+        wrote, read = await states(app, session)
     assert updated.properties == {"sessionID": session, "todos": todos}
-    assert wrote["state"]["title"] == "1 todos" and read["state"]["metadata"]["todos"] == todos
+    assert wrote["title"] == "1 todos" and read["metadata"]["todos"] == todos
 
 
 async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path) -> None:
@@ -169,7 +150,7 @@ async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path)
         request = await pending(app)
         assert (request["permission"], request["patterns"], request["always"]) == ("doom_loop", ["bash"], ["bash"])
         assert request["metadata"]["tool"] == "bash" and request["tool"]["callID"] == "c2"
-        await app.post(f"/permission/{request['id']}/reply", {"reply": "reject", "message": "Stop that"})
+        await reply(app, request, "reject", message="Stop that")
         answer = await prompt
         messages = await app.messages(session)
     assert [tool["state"]["status"] for tool in tools(messages)] == ["completed", "completed", "error"]
@@ -181,32 +162,12 @@ async def test_a_loop_of_the_same_call_over_steps_is_asked_about(tmp_path: Path)
 async def test_a_long_output_is_cut_and_kept_in_a_file_that_can_be_read(tmp_path: Path) -> None:
     async with talking(tmp_path, turns=[[bash("seq 1 5000")], [say()]]) as (app, session):
         await app.prompt(session, "Count")
-        (tool,) = tools((await app.messages(session))[1])
-        path = tool["state"]["metadata"]["outputPath"]
-        assert tool["state"]["metadata"]["truncated"] is True and path in tool["state"]["output"]
+        [counted] = await states(app, session)
+        path = counted["metadata"]["outputPath"]
+        assert counted["metadata"]["truncated"] is True and path in counted["output"]
         assert Path(path).read_text() == "".join(f"{n}\n" for n in range(1, 5001))
-        app.provider.add([call("read", filePath=path, offset=4000)], [say()])
+        app.provider.add([call("read", filePath=path, offset=4000), call("read", filePath=path, limit=10)], [say()])
         await app.prompt(session, "Read on")
-        read = tools((await app.messages(session))[-2])[0]
-    assert read["state"]["status"] == "completed" and "04001| 4001" in read["state"]["output"]
-
-
-async def test_what_a_tool_has_cut_itself_is_marked_as_cut(tmp_path: Path) -> None:
-    async with running_app(tmp_path, turns=[[call("read", filePath="long.txt", limit=10)], [say()]]) as app:
-        (app.directory / "long.txt").write_text("line\n" * 50)
-        session = await app.create_session()
-        await app.prompt(session["id"], "Read")
-        (tool,) = tools((await app.messages(session["id"]))[1])
-    assert tool["state"]["metadata"]["truncated"] is True and "outputPath" not in tool["state"]["metadata"]
-
-
-async def test_a_batch_runs_its_calls_as_parts_of_their_own(tmp_path: Path) -> None:
-    calls = [{"tool": "bash", "parameters": {"command": "echo hi", "description": "x"}}, {"tool": "nope", "parameters": {}}]
-    config = {"experimental": {"batch_tool": True}}
-    async with talking(tmp_path, config=config, turns=[[call("batch", tool_calls=calls)], [say()]]) as (app, session):
-        await app.prompt(session, "Go")
-        messages = await app.messages(session)
-    batch, *inner = tools(messages[1])
-    assert batch["state"]["title"] == "Batch execution (1/2 successful)"
-    assert [part["state"]["status"] for part in inner] == ["completed", "error"]
-    assert_finished(messages)
+        _, read, cut = await states(app, session)
+    assert read["status"] == "completed" and "04001| 4001" in read["output"]
+    assert cut["metadata"]["truncated"] is True and "outputPath" not in cut["metadata"], "what the tool has cut itself"

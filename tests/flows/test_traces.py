@@ -12,9 +12,11 @@ import pytest
 from mcp_servers import over_http
 from model_server import model_server
 from otlp_receiver import OtlpReceiver, attributes, failed, otlp_receiver
-from running_app import RunningApp, running_app
+from running_app import RunningApp, text_part
 from running_server import ROOT, free_port
-from turns import bash, call, configured, priced, say, task, texts, titled, tools, until
+from turns import bash, call, priced, say, states, talking, task, texts, titled, until
+
+from app.events.telemetry.telemetry import wants_traces
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -31,41 +33,32 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
 
 
 @asynccontextmanager
-async def traced(base: Path, turns: list[Any], config: Mapping[str, Any] = PLAIN, **settings: Any) -> AsyncIterator[RunningApp]:
+async def traced(
+    base: Path, *turns: Any, config: Mapping[str, Any] = PLAIN, title: str | None = "named"
+) -> AsyncIterator[tuple[RunningApp, str]]:
     """What it sends has arrived when the block has ended."""
-    async with running_app(base, workspace=configured(base, {**priced(), **config}), turns=turns, **settings) as app:
-        yield app
+    async with talking(base, config={**priced(), **config}, turns=turns, title=title) as (app, session):
+        yield app, session
 
 
 async def test_a_turn_with_a_tool_and_a_subagent(tmp_path: Path, collector: OtlpReceiver) -> None:
     usage = {"usage": {"input": 100, "output": 20, "reasoning": 5, "cache_read": 30, "cache_write": 7}}
-    turns = [[bash("echo one", "call_one"), usage], [task()], [say("Looked.")], [say("Done.")]]
-    async with traced(tmp_path, turns) as app:
-        session = await app.create_session(title="named")
-        await app.prompt(session["id"], "Go")
-        [child] = await app.get(f"/session/{session['id']}/children")
-    assert collector.tree() == [
-        (
-            "invoke_agent build",
-            [
-                ("chat big", []),
-                ("execute_tool bash", []),
-                ("chat big", []),
-                ("execute_tool task", [("invoke_agent general", [("chat big", [])])]),
-                ("chat big", []),
-            ],
-        )
-    ]
+    turns = [bash("echo one", "call_one"), usage], [task()], [say("Looked.")], [say("Done.")]
+    async with traced(tmp_path, *turns) as (app, session):
+        await app.prompt(session, "Go")
+        [child] = await app.get(f"/session/{session}/children")
+    chat = ("chat big", [])
+    of_task = ("execute_tool task", [("invoke_agent general", [chat])])
+    assert collector.tree() == [("invoke_agent build", [chat, ("execute_tool bash", []), chat, of_task, chat])]
     assert len({span.trace_id for span in collector.spans}) == 1
-    turn, model_call, tool_call = (
-        attributes(collector.span(name)) for name in ("invoke_agent build", "chat big", "execute_tool bash")
-    )
+    names = "invoke_agent build", "chat big", "execute_tool bash"
+    turn, model_call, tool_call = (attributes(collector.span(name)) for name in names)
     assert turn == {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "build",
         "gen_ai.provider.name": "acme",
         "gen_ai.request.model": "big",
-        "gen_ai.conversation.id": session["id"],
+        "gen_ai.conversation.id": session,
         "opensession.turn.outcome": "answered",
     }
     assert 0 <= model_call.pop("gen_ai.response.time_to_first_chunk") < 60
@@ -73,7 +66,7 @@ async def test_a_turn_with_a_tool_and_a_subagent(tmp_path: Path, collector: Otlp
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "acme",
         "gen_ai.request.stream": True,
-        "gen_ai.conversation.id": session["id"],
+        "gen_ai.conversation.id": session,
         "gen_ai.response.finish_reasons": ["tool-calls"],
         "gen_ai.usage.input_tokens": 137,
         "gen_ai.usage.output_tokens": 20,
@@ -87,7 +80,7 @@ async def test_a_turn_with_a_tool_and_a_subagent(tmp_path: Path, collector: Otlp
         "gen_ai.tool.name": "bash",
         "gen_ai.tool.call.id": "call_one",
         "gen_ai.tool.type": "function",
-        "gen_ai.conversation.id": session["id"],
+        "gen_ai.conversation.id": session,
     }
     assert attributes(collector.span("invoke_agent general"))["gen_ai.conversation.id"] == child["id"]
     assert not any(failed(span) for span in collector.spans)
@@ -95,29 +88,17 @@ async def test_a_turn_with_a_tool_and_a_subagent(tmp_path: Path, collector: Otlp
 
 
 async def test_what_fails_says_so(tmp_path: Path, collector: OtlpReceiver) -> None:
-    turns = [
-        [call("read", filePath="missing.txt")],
-        [{"status": 400, "message": "marked-answer"}],
-        [say("So", chunks=1), {"sleep": 60}],
-    ]
-    async with traced(tmp_path, turns) as app, app.events() as events:
-        session = await app.create_session(title="named")
-        await app.prompt(session["id"], "Go")
-        await app.prompt_async(session["id"], "Go on")
+    failure = {"status": 400, "message": "marked-answer"}
+    turns = [call("read", filePath="missing.txt")], [failure], [say("So", chunks=1), {"sleep": 60}]
+    async with traced(tmp_path, *turns) as (app, session), app.events() as events:
+        await app.prompt(session, "Go")
+        await app.prompt_async(session, "Go on")
         await until(lambda: len(app.provider.requests) == 3)
-        await app.post(f"/session/{session['id']}/abort")
+        await app.post(f"/session/{session}/abort")
         await events.until("session.idle", count=2)
-    found = [(span.name, attributes(span).get("error.type")) for span in collector.spans if failed(span)]
-    assert sorted(found, key=str) == sorted(
-        [
-            ("execute_tool read", "ToolError"),
-            ("chat big", "400"),
-            ("invoke_agent build", "APIError"),
-            ("chat big", "aborted"),
-            ("invoke_agent build", "aborted"),
-        ],
-        key=str,
-    )
+    found = [(span.name, attributes(span)["error.type"]) for span in collector.spans if failed(span)]
+    of_turns = [("invoke_agent build", "APIError"), ("invoke_agent build", "aborted")]
+    assert sorted(found) == [("chat big", "400"), ("chat big", "aborted"), ("execute_tool read", "ToolError"), *of_turns]
     assert [len(span.events) for span in collector.spans if span.events] == [], "exceptions may hold contents"
 
 
@@ -150,24 +131,19 @@ async def test_contents_are_sent_when_they_are_asked_for(
 async def _say_secrets(base: Path) -> None:
     config = priced()
     config["provider"]["acme"]["options"] = {"apiKey": "sk-marked-key"}
-    async with traced(base, [[bash("echo marked-argument")], [say("marked-answer")]], config) as app:
-        session = await app.create_session(title="named")
-        await app.prompt(session["id"], "marked-prompt")
+    async with traced(base, [bash("echo marked-argument")], [say("marked-answer")], config=config) as (app, session):
+        await app.prompt(session, "marked-prompt")
 
 
 async def test_a_requests_trace_goes_on_to_providers_and_mcp_servers(tmp_path: Path, collector: OtlpReceiver) -> None:
     with over_http() as url, model_server() as model:
         model.play([("far_trace", {})], ["Done."])
         config = {**model.config(), "mcp": {"far": {"type": "remote", "url": url}}}
-        async with running_app(tmp_path, workspace=configured(tmp_path, config)) as app:
+        async with talking(tmp_path, config=config, title="named") as (app, session):
             await app.get("/mcp")
-            session = await app.create_session(title="named")
-            await app.post(
-                f"/session/{session['id']}/message",
-                {"parts": [{"type": "text", "text": "Go"}]},
-                headers={"traceparent": TRACEPARENT, "baggage": "secret=1"},
-            )
-            [seen] = [json.loads(part["state"]["output"]) for part in tools(await app.messages(session["id"]))]
+            headers = {"traceparent": TRACEPARENT, "baggage": "secret=1"}
+            await app.post(f"/session/{session}/message", {"parts": [text_part("Go")]}, headers=headers)
+            [seen] = [json.loads(state["output"]) for state in await states(app, session)]
     tool_call, chats = collector.span("execute_tool far_trace"), [span for span in collector.spans if span.name == "chat main"]
     assert {span.trace_id.hex() for span in collector.spans} == {TRACE}
     assert collector.span("invoke_agent build").parent_span_id.hex() == PARENT
@@ -178,16 +154,14 @@ async def test_a_requests_trace_goes_on_to_providers_and_mcp_servers(tmp_path: P
 
 async def test_a_collector_that_is_away_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    async with traced(tmp_path, [[say("Done.")]]) as app:
-        session = await app.create_session(title="named")
-        assert texts(await app.prompt(session["id"], "Go")) == ["Done."]
+    async with traced(tmp_path, [say("Done.")]) as (app, session):
+        assert texts(await app.prompt(session, "Go")) == ["Done."]
 
 
 async def test_the_title_belongs_to_the_trace(tmp_path: Path, collector: OtlpReceiver) -> None:
-    async with traced(tmp_path, [[say("Done.")]]) as app:
-        session = await app.create_session()
-        await app.prompt(session["id"], "Go")
-        await titled(app, session["id"])
+    async with traced(tmp_path, [say("Done.")], title=None) as (app, session):
+        await app.prompt(session, "Go")
+        await titled(app, session)
     [(name, below)] = collector.tree()
     assert name == "invoke_agent build" and sorted(below) == [("chat big", []), ("chat title", [])]
 
@@ -218,20 +192,12 @@ def test_off_imports_nothing_and_reads_no_stream_along(tmp_path: Path) -> None:
     assert ran.stdout.splitlines() == ["stream", "[]"], "around it is `observed` where somebody watches"
 
 
-@pytest.mark.parametrize(
-    ("environ", "wanted"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
-        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
-        ({"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, False),
-        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c:4318"}, False),
-        ({"OTEL_SERVICE_NAME": "mine"}, False),
-    ],
-)
-def test_which_variables_ask_for_traces(environ: dict[str, str], wanted: bool) -> None:
-    from app.events.telemetry.telemetry import wants_traces
-
-    assert wants_traces(environ) is wanted
+def test_which_variables_ask_for_traces() -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}
+    traces = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}
+    for environ in (endpoint, traces, {"OTEL_TRACES_EXPORTER": "otlp"}):
+        assert wants_traces(environ)
+    off = {"OTEL_TRACES_EXPORTER": "none", **endpoint}, {"OTEL_SDK_DISABLED": "true", **endpoint}
+    others = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c:4318"}, {"OTEL_SERVICE_NAME": "mine"}
+    for environ in ({}, *off, *others):
+        assert not wants_traces(environ)

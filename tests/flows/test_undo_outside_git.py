@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 from git_files import files, git
-from revert_steps import bash, play, revert, unrevert, write
 from running_app import RunningApp, running_app
+from turns import ALLOW, bash, play, revert, unrevert, write
 from typer.testing import CliRunner
 
 from app.cli import app as command
 from app.project.snapshot import extent, repository
 
-ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
 TOO_MANY = 60
 
 
@@ -41,12 +40,13 @@ async def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield running
 
 
-async def new_session(app: RunningApp) -> str:
+@pytest.fixture
+async def session(app: RunningApp) -> str:
     return str((await app.create_session(title="T", permission=ALLOW))["id"])
 
 
-async def test_a_turn_is_reverted_and_restored(app: RunningApp) -> None:
-    session, before = await new_session(app), files(app.directory)
+async def test_a_turn_is_reverted_and_restored(app: RunningApp, session: str) -> None:
+    before = files(app.directory)
     new = write(app.directory / "sub" / "new.txt", "new\n")
     prompt = await play(app, session, bash("echo two > a.txt; mkdir d; echo x > d/c.txt"), new)
     after = files(app.directory)
@@ -62,47 +62,35 @@ async def test_a_turn_is_reverted_and_restored(app: RunningApp) -> None:
     assert files(app.directory) == after
     assert "noUndo" not in await app.get(f"/session/{session}")
 
-
-async def test_what_is_told_of_the_project_is_as_before(app: RunningApp) -> None:
-    await play(app, await new_session(app), bash("echo two > a.txt"))
     project = await app.get("/project/current")
     assert (project["id"], project["worktree"], project.get("vcs")) == ("global", "/", None)
     assert (await app.get("/path"))["worktree"] == "/"
     assert (await app.get("/vcs")).get("branch", "") == ""
-    assert [path.name for path in app.directory.iterdir()] == ["a.txt"]
+    assert {path.name for path in app.directory.iterdir()} == {"a.txt", "d", "sub"}, "nothing is told or made of a project"
 
 
-async def test_edits_in_a_repository_inside_are_named(app: RunningApp) -> None:
+async def test_edits_in_a_repository_inside_are_named(app: RunningApp, session: str) -> None:
     inner = app.directory / "inner"
     inner.mkdir()
     git(inner, "init", "--quiet")
-    session = await new_session(app)
     prompt = await play(app, session, write(inner / "f", "x"), bash("echo two > a.txt"))
     told = (await revert(app, session, prompt))["revert"]["notReverted"]
     assert [item["file"] for item in told] == ["inner/f"] and "another git repository" in told[0]["reason"]
     assert (inner / "f").read_text() == "x" and (app.directory / "a.txt").read_text() == "hello\nworld\n"
 
 
-async def test_a_repository_that_is_made_in_a_turn_keeps_what_was_before_it(app: RunningApp) -> None:
-    session = await new_session(app)
+async def test_a_repository_that_is_made_in_a_turn_keeps_what_was_before_it(app: RunningApp, session: str) -> None:
     prompt = await play(app, session, bash("echo two > a.txt; git init -q; echo three > b.txt"))
     await revert(app, session, prompt)
     assert files(app.directory) == {"a.txt": ("file", b"hello\nworld\n", False)}
 
 
-# Where there is none.
-
-
-async def test_a_crowded_directory_says_so_before_the_first_edit(crowded: RunningApp) -> None:
+async def test_a_crowded_directory_says_so_before_the_first_edit_and_a_revert_names_what_it_leaves(crowded: RunningApp) -> None:
     made = await crowded.create_session(title="T", permission=ALLOW)
+    session = made["id"]
     assert "more than" in made["noUndo"]
-    assert (await crowded.get(f"/session/{made['id']}"))["noUndo"] == made["noUndo"]
-    [listed] = await crowded.get("/session")
-    assert listed["noUndo"] == made["noUndo"]
-
-
-async def test_a_revert_there_names_what_it_leaves(crowded: RunningApp) -> None:
-    session = await new_session(crowded)
+    assert (await crowded.get(f"/session/{session}"))["noUndo"] == made["noUndo"]
+    assert [listed["noUndo"] for listed in await crowded.get("/session")] == [made["noUndo"]]
     prompt = await play(crowded, session, write(crowded.directory / "b.txt", "x"), bash("echo two > a.txt"))
     preview = await revert(crowded, session, prompt, dryRun=True)
     assert "more than" in preview["noUndo"]
@@ -121,7 +109,7 @@ async def test_snapshots_that_are_switched_off_are_told_too(tmp_path: Path) -> N
 
 
 async def test_the_next_prompt_tells_that_there_is_undo_again(crowded: RunningApp) -> None:
-    session = await new_session(crowded)
+    session = (await crowded.create_session(title="T", permission=ALLOW))["id"]
     (crowded.directory / ".ignore").write_text("*.dat\n")
     await crowded.post("/instance/dispose")
     async with crowded.events() as events:
@@ -132,8 +120,7 @@ async def test_the_next_prompt_tells_that_there_is_undo_again(crowded: RunningAp
     assert (crowded.directory / "a.txt").read_text() == "hello\nworld\n"
 
 
-async def test_edits_from_before_it_grew_are_named(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = await new_session(app)
+async def test_edits_from_before_it_grew_are_named(app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = await play(app, session, bash("echo two > a.txt"))
     monkeypatch.setattr(extent, "MAX_FILES", 5)
     for n in range(10):
@@ -157,9 +144,8 @@ def test_doctor_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: in
     assert "undo: " in result.output and word in result.output
 
 
-async def test_rules_that_never_end_hold_a_turn_up_once(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rules_that_never_end_hold_a_turn_up_once(app: RunningApp, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repository, "_SMALL_TIMEOUT_SECONDS", 2)
-    session = await new_session(app)
     began = time.monotonic()
     await play(app, session, bash("mkdir sub; mkfifo sub/.gitignore sub/.ignore"), bash("echo two > a.txt"))
     await play(app, session, bash("echo three > a.txt"), bash("echo four > a.txt"))

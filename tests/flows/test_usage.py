@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from older_database import downgrade_to
 from running_app import RunningApp, running_app
-from turns import PATIENCE, bash, configured, priced, say, task, titled, tools
+from turns import bash, configured, priced, say, summarize, task, titled, tools, until_shown
 from typer.testing import CliRunner
 from user_logins import user
 
@@ -68,20 +68,22 @@ async def without_titles(app: RunningApp) -> Counter[str]:
 
 
 async def test_the_ledger_says_what_the_stored_parts_say(app: RunningApp) -> None:
-    """Of turns with tools, in child sessions, compacted, aborted and failed; forks and deleted sessions change nothing."""
+    """Of turns with tools, in child sessions, compacted, aborted and failed; forks and deleted sessions change nothing. A title
+    is counted though no message has it."""
     app.provider.add([task("Look"), USED], [bash("echo a"), USED], [say("Seen."), USED], [say("Done."), USED])
-    session = (await app.create_session(title="Given"))["id"]
+    session = (await app.create_session())["id"]
     await app.prompt(session, "Go")
+    await titled(app, session)
+    title = (await totals(app))["title"]
+    assert title["output"] > 0 and title["turns"] == 0
     assert await without_titles(app) == +await stored(app, session)
     assert (await totals(app))["total"]["turns"] == 2, "one of them in the child session"
 
     app.provider.add([say("A summary."), USED])
-    await app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"})
+    await summarize(app, session)
     app.provider.add([bash("echo ready; sleep 60"), USED])
     await app.prompt_async(session, "Wait")
-    async with asyncio.timeout(PATIENCE):
-        while "ready" not in str(tools(await app.messages(session))[-1]["state"].get("metadata")):
-            await asyncio.sleep(0.01)
+    await until_shown(app, session, "'output': 'ready")
     await app.post(f"/session/{session}/abort")
     used = await stored(app, session)
     assert used["toolCalls"] == 3 and await without_titles(app) == +used
@@ -109,7 +111,7 @@ async def test_a_database_from_before_the_ledger_gets_the_same(tmp_path: Path, d
             app.provider.add([bash("echo a"), USED], [say("Done."), USED], [say("A summary."), USED])
             session = (await app.create_session(title="Given"))["id"]
             await app.prompt(session, "Go")
-            await app.post(f"/session/{session}/summarize", {"providerID": "acme", "modelID": "big"})
+            await summarize(app, session)
             forks.append((await app.post(f"/session/{session}/fork", {}))["id"])
         forks.append((await app.post(f"/session/{forks[-1]}/fork", {}))["id"])
         app.provider.add([say("Forked."), USED])
@@ -128,17 +130,6 @@ def _write_the_ledger_anew(url: str) -> None:
     engine.dispose()
 
 
-async def test_a_title_is_counted_though_no_message_has_it(app: RunningApp) -> None:
-    app.provider.add([say("Hello."), USED])
-    session = (await app.create_session())["id"]
-    await app.prompt(session, "Hi")
-    await titled(app, session)
-    found = await totals(app)
-    assert found["title"]["output"] > 0 and found["title"]["turns"] == 0
-    assert found["total"]["output"] == 50 + found["title"]["output"]
-    assert found["total"]["turns"] == 1
-
-
 async def test_what_is_asked_for_is_a_span_of_time_and_a_group(app: RunningApp) -> None:
     app.provider.add([say("Hello."), USED])
     session = await app.create_session(title="Given")
@@ -149,14 +140,8 @@ async def test_what_is_asked_for_is_a_span_of_time_and_a_group(app: RunningApp) 
     assert (await totals(app, since=ended + 1))["total"]["input"] == 0
     keys = {group: [each["key"] for each in (await app.get(f"/usage?group={group}"))["groups"]] for group in GROUPS}
     day = datetime.fromtimestamp(ended / 1000, UTC).date().isoformat()
-    assert keys == {
-        "model": ["acme/big"],
-        "provider": ["acme"],
-        "day": [day],
-        "session": [session["id"]],
-        "directory": [session["directory"]],
-        "agent": ["build"],
-    }
+    of_session = {"session": [session["id"]], "directory": [session["directory"]], "agent": ["build"]}
+    assert keys == {"model": ["acme/big"], "provider": ["acme"], "day": [day], **of_session}
     await app.get("/usage?group=colour", expect=400)
     await app.get("/usage?since=yesterday", expect=400)
 

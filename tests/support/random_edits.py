@@ -30,7 +30,7 @@ def edit(root: Path, random: Random) -> None:
 
 
 def put(root: Path, name: str, state: object) -> None:
-    """Make a path what `revert_steps.state` says, None for nothing there."""
+    """Make a path what `git_files.state` says, None for nothing there."""
     match state:
         case ("file", bytes(content), bool(executable)):
             _make_room(root, name)

@@ -1,6 +1,7 @@
 """What flows have in common: steps of a scripted model, and how to look at what came of them."""
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,10 @@ from app.providers.base import ModelRequest
 from app.sessions.fork import is_default_title
 
 PATIENCE = 60.0
+
+ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
+BIG = {"providerID": "acme", "modelID": "big"}
+DONE = [{"text": "Done."}]
 
 Step = dict[str, Any]
 Message = dict[str, Any]
@@ -28,6 +33,10 @@ def call(tool: str, call_id: str | None = None, /, **args: Any) -> Step:
 
 def bash(command: str, call_id: str | None = None, **args: Any) -> Step:
     return call("bash", call_id, command=command, description="Runs it", **args)
+
+
+def write(path: Path | str, content: str, call_id: str | None = None) -> Step:
+    return call("write", call_id, filePath=str(path), content=content)
 
 
 def task(prompt: str = "Look around", agent: str = "general", **args: Any) -> Step:
@@ -98,37 +107,107 @@ def texts(message: Message) -> list[str]:
     return [part["text"] for part in parts(message, "text")]
 
 
-async def until(condition: Callable[[], Any], what: str = "the condition") -> None:
-    """For what no event tells of."""
+def infos(messages: list[Message], role: str = "user") -> list[dict[str, Any]]:
+    return [message["info"] for message in messages if message["info"]["role"] == role]
+
+
+async def states(app: RunningApp, session_id: str) -> list[dict[str, Any]]:
+    """Of all calls of tools in a session."""
+    return [part["state"] for part in tools(await app.messages(session_id))]
+
+
+async def states_after(app: RunningApp, *steps: list[Any], **session: Any) -> list[dict[str, Any]]:
+    """Of the calls that these steps make in a new session."""
+    app.provider.add(*steps)
+    created = await app.create_session(**session)
+    await app.prompt(created["id"], "Go")
+    return await states(app, created["id"])
+
+
+async def until(condition: Callable[[], Any], what: str = "the condition") -> Any:
+    """For what no event tells of. `condition` may ask the server; what it found is returned."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():
+            while not (found := await asked if inspect.isawaitable(asked := condition()) else asked):
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError(f"{what} did not come true") from None
+    return found
+
+
+async def until_done(app: RunningApp, session_id: str) -> None:
+    """Until nothing works on the session any more."""
+    await until(lambda: not app.services.live.is_running(session_id), "the end of the turn")
+
+
+async def until_stored(app: RunningApp, session_id: str, messages: int) -> None:
+    async def are_there() -> bool:
+        return len(await app.messages(session_id)) >= messages
+
+    await until(are_there, f"message {messages}")
+
+
+async def until_shown(app: RunningApp, session_id: str, text: str) -> None:
+    """Until this stands somewhere in the messages."""
+
+    async def is_there() -> bool:
+        return text in str(await app.messages(session_id))
+
+    await until(is_there, text)
+
+
+async def all_pending(app: RunningApp, count: int = 1, kind: str = "permission") -> list[dict[str, Any]]:
+    """What waits for a person, when there is so much of it."""
+
+    async def enough() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await app.get(f"/{kind}")
+        return found if len(found) >= count else []
+
+    waiting: list[dict[str, Any]] = await until(enough, f"{kind} {count}")
+    return waiting
 
 
 async def pending(app: RunningApp, kind: str = "permission") -> dict[str, Any]:
     """The first request that waits for a person."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not (found := await app.get(f"/{kind}")):
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"no {kind} was asked") from None
-    request: dict[str, Any] = found[0]
-    return request
+    return (await all_pending(app, kind=kind))[0]
+
+
+async def reply(app: RunningApp, request: dict[str, Any], answer: str = "once", **fields: str) -> None:
+    assert await app.post(f"/permission/{request['id']}/reply", {"reply": answer, **fields}) is True
 
 
 async def titled(app: RunningApp, session_id: str) -> dict[str, Any]:
     """The session when it has a title of its own: that may come after the answer."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while is_default_title((found := await app.get(f"/session/{session_id}"))["title"]):
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"{session_id} got no title") from None
-    session: dict[str, Any] = found
+
+    async def with_title() -> dict[str, Any] | None:
+        found: dict[str, Any] = await app.get(f"/session/{session_id}")
+        return None if is_default_title(found["title"]) else found
+
+    session: dict[str, Any] = await until(with_title, f"the title of {session_id}")
+    return session
+
+
+async def summarize(app: RunningApp, session_id: str, *, expect: int = 200, **fields: Any) -> Any:
+    return await app.post(f"/session/{session_id}/summarize", {**BIG, **fields}, expect=expect)
+
+
+async def play(app: RunningApp, session_id: str, *calls: Step, text: str = "Do it") -> str:
+    """Prompt for a turn that makes these calls in one step; the id of the prompt."""
+    app.provider.add([*calls], DONE)
+    answer = await app.prompt(session_id, text)
+    assert answer["info"].get("error") is None, answer
+    parent: str = answer["info"]["parentID"]
+    return parent
+
+
+async def revert(app: RunningApp, session_id: str, message_id: str, *, expect: int = 200, **fields: Any) -> dict[str, Any]:
+    body = {"messageID": message_id, **fields}
+    session: dict[str, Any] = await app.post(f"/session/{session_id}/revert", body, expect=expect)
+    return session
+
+
+async def unrevert(app: RunningApp, session_id: str, *, expect: int = 200) -> dict[str, Any]:
+    session: dict[str, Any] = await app.post(f"/session/{session_id}/unrevert", expect=expect)
     return session
 
 
