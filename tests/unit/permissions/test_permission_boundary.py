@@ -1,49 +1,39 @@
 from pathlib import Path
 
+import pytest
+
 from app.permissions.paths import Boundary
 
 
-def test_inside_is_under_the_directory_or_the_worktree(tmp_path: Path) -> None:
-    boundary = Boundary(tmp_path / "repo" / "sub", tmp_path / "repo")
-    assert boundary.contains(tmp_path / "repo" / "sub" / "f")
-    assert boundary.contains(tmp_path / "repo" / "other")
-    assert boundary.contains(tmp_path / "repo")
-    assert not boundary.contains(tmp_path / "repository")
-    assert not boundary.contains(tmp_path)
-
-
-def test_a_worktree_of_slash_opens_nothing(tmp_path: Path) -> None:
-    boundary = Boundary(tmp_path / "here", Path("/"))
-    assert boundary.contains(tmp_path / "here" / "f")
-    assert not boundary.contains("/etc/passwd")
-
-
-def test_relative_paths_start_at_the_directory(tmp_path: Path) -> None:
-    boundary = Boundary(tmp_path, tmp_path)
-    assert boundary.contains("a/../b")
-    assert not boundary.contains("../b")
-
-
-def test_links_are_followed_even_where_the_end_does_not_exist(tmp_path: Path) -> None:
-    project, outside = tmp_path / "project", tmp_path / "outside"
-    project.mkdir()
-    outside.mkdir()
-    (project / "out").symlink_to(outside)
-    (project / "gone").symlink_to(outside / "nothing")
-    (project / "loop").symlink_to("loop")
-    boundary = Boundary(project, project)
-    assert not boundary.contains(project / "out")
-    assert not boundary.contains(project / "out" / "new" / "file")
-    assert not boundary.contains(project / "gone")
-    assert boundary.contains(project / "loop")
-    assert boundary.resolve("out/x") == str(outside / "x")
-
-
-def test_a_project_reached_by_a_link_is_the_project(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    boundary = Boundary(tmp_path / "link", tmp_path / "link")
-    assert boundary.contains(tmp_path / "real" / "f")
-    assert boundary.contains(tmp_path / "link" / "f")
-    assert boundary.is_root(str(tmp_path / "link"))
-    assert boundary.is_root(str(tmp_path / "real"))
+@pytest.mark.parametrize(
+    ("directory", "worktree", "path", "is_inside"),
+    [
+        ("project/sub", "project", "@/project/sub/f", True),
+        ("project/sub", "project", "@/project/other", True),
+        ("project/sub", "project", "@/project", True),
+        ("project/sub", "project", "@/projects", False),
+        ("project/sub", "project", "@", False),
+        ("project", "/", "@/project/f", True),
+        ("project", "/", "/etc/passwd", False),
+        ("project", "project", "a/../b", True),
+        ("project", "project", "../b", False),
+        ("project", "project", "out", False),
+        ("project", "project", "out/new/file", False),
+        ("project", "project", "gone", False),
+        ("project", "project", "loop", True),
+        ("alias", "alias", "@/project/f", True),
+        ("alias", "alias", "@/alias/f", True),
+    ],
+)
+def test_inside_is_under_the_directory_or_the_worktree_wherever_links_lead(
+    tmp_path: Path, directory: str, worktree: str, path: str, is_inside: bool
+) -> None:
+    """A worktree of slash opens nothing; relative paths start at the directory."""
+    for name in ("project/sub", "outside"):
+        (tmp_path / name).mkdir(parents=True)
+    for link, target in {"out": "../outside", "gone": "../outside/nothing", "loop": "loop", "../alias": "project"}.items():
+        (tmp_path / "project" / link).symlink_to(target)
+    boundary = Boundary(tmp_path / directory, tmp_path / worktree)
+    assert boundary.contains(path.replace("@", str(tmp_path))) is is_inside
+    assert boundary.is_root(str((tmp_path / directory).resolve())) and boundary.is_root(str(tmp_path / directory))
+    assert boundary.resolve(tmp_path / "project" / "out" / "x") == str(tmp_path / "outside" / "x")

@@ -13,8 +13,6 @@ from app.schema.config import FormatterConfig
 from app.workspace.formatters import Formatters
 
 OXFMT = Flags(experimental_oxfmt=True)
-FORMATS = '#!/bin/sh\n[ "$UV_OFFLINE" = 1 ] || exit 9\n'
-FAILS = "#!/bin/sh\nexit 2\n"
 
 
 @pytest.fixture
@@ -41,18 +39,16 @@ async def due(project: Path, name: str, config: dict[str, Any] | None = None, fl
     return found
 
 
-async def test_uv_formats_where_the_project_has_neither_ruff_nor_black(project: Path) -> None:
-    uv = program(project.parent / "bin" / "uv", FORMATS)
+async def test_uv_formats_where_the_project_has_neither_ruff_nor_black_and_it_need_not_download(project: Path) -> None:
+    uv = program(project.parent / "bin" / "uv", '#!/bin/sh\n[ "$UV_OFFLINE" = 1 ] || exit 9\n')
     assert await due(project, "a.py") == {"uv": [str(uv), "format", "--", str(project / "a.py")]}
     (project / "ruff.toml").write_text("")
     assert list(await due(project, "a.py")) == ["uv"], "as ruff itself is not there"
-    program(project.parent / "bin" / "ruff")
+    ruff = program(project.parent / "bin" / "ruff")
     assert list(await due(project, "a.py")) == ["ruff"]
     assert await due(project, "a.py", {"ruff": {"disabled": True}}) == {}
-
-
-async def test_uv_is_not_asked_again_where_it_would_have_to_download(project: Path) -> None:
-    program(project.parent / "bin" / "uv", FAILS)
+    ruff.unlink()
+    program(uv, "#!/bin/sh\nexit 2\n")
     assert await due(project, "a.py") == {}
     assert list(await due(project, "a.py", {"uv": {"command": ["uv", "format", "--", "$FILE"], "extensions": [".py"]}})) == ["uv"]
 

@@ -18,12 +18,25 @@ def roots(path: Path) -> list[str]:
     return sorted(git(path, "rev-list", "--max-parents=0", "--all").split())
 
 
-async def test_a_repository_and_its_subdirectories(tmp_path: Path) -> None:
-    root = repository(tmp_path / "naïve repo", commits=3)
-    (root / "deep" / "down").mkdir(parents=True)
+async def test_a_repository_its_folders_worktrees_and_clones_are_one_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, linked = repository(tmp_path / "naïve repo", commits=3), tmp_path / "linked"
+    git(root, "worktree", "add", "--quiet", str(linked))
+    git(tmp_path, "clone", "--quiet", str(root), "clone")
+    for folder in (root / "deep" / "down", linked / "sub"):
+        folder.mkdir(parents=True)
+    before = sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*"))
     found = ProjectInfo(id=roots(root)[0], worktree=root, checkout=root, vcs="git")
-    assert await discover(root) == found
-    assert await discover(root / "deep" / "down") == found
+    assert await discover(root) == await discover(root / "deep" / "down") == found
+    assert await discover(linked / "sub") == ProjectInfo(id=found.id, worktree=root, checkout=linked, vcs="git")
+    assert (await discover(tmp_path / "clone")).id == found.id
+    for outside in (tmp_path, tmp_path / "missing", root / ".git"):
+        assert await discover(outside) == OUTSIDE_GIT
+    await branch(server_git(root))
+    assert sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*")) == before, "it is left as it is"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert await discover(root) == OUTSIDE_GIT, "without git on the machine"
 
 
 async def test_the_smallest_of_several_root_commits(tmp_path: Path) -> None:
@@ -33,25 +46,6 @@ async def test_the_smallest_of_several_root_commits(tmp_path: Path) -> None:
         git(root, "commit", "--allow-empty", "-qm", name)
     assert len(roots(root)) == 4
     assert (await discover(root)).id == roots(root)[0]
-
-
-async def test_a_linked_worktree_belongs_to_the_same_project(tmp_path: Path) -> None:
-    root = repository(tmp_path / "repo")
-    linked = tmp_path / "linked"
-    git(root, "worktree", "add", "--quiet", str(linked))
-    (linked / "sub").mkdir()
-    assert await discover(linked / "sub") == ProjectInfo(id=roots(root)[0], worktree=root, checkout=linked, vcs="git")
-
-
-async def test_a_clone_has_the_same_id(tmp_path: Path) -> None:
-    root = repository(tmp_path / "repo")
-    git(tmp_path, "clone", "--quiet", str(root), "clone")
-    assert (await discover(tmp_path / "clone")).id == (await discover(root)).id
-
-
-async def test_before_the_first_commit(tmp_path: Path) -> None:
-    root = repository(tmp_path / "repo", commits=0)
-    assert await discover(root) == ProjectInfo(id="global", worktree=root, checkout=root, vcs="git")
 
 
 async def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
@@ -75,29 +69,9 @@ async def test_a_detached_head_that_no_ref_reaches(tmp_path: Path) -> None:
     assert (await discover(root)).id == commit
 
 
-async def test_outside_git(tmp_path: Path) -> None:
-    root = repository(tmp_path / "repo")
-    assert await discover(tmp_path) == OUTSIDE_GIT
-    assert await discover(tmp_path / "missing") == OUTSIDE_GIT
-    assert await discover(root / ".git") == OUTSIDE_GIT
-
-
-async def test_without_git_on_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = repository(tmp_path / "repo")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert await discover(root) == OUTSIDE_GIT
-
-
-async def test_the_repository_is_left_as_it_is(tmp_path: Path) -> None:
-    root = repository(tmp_path / "repo")
-    before = sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*"))
-    await discover(root)
-    await branch(server_git(root))
-    assert sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*")) == before
-
-
-async def test_branches(tmp_path: Path) -> None:
+async def test_before_the_first_commit_and_on_each_branch(tmp_path: Path) -> None:
     root = repository(tmp_path / "repo", commits=0)
+    assert await discover(root) == ProjectInfo(id="global", worktree=root, checkout=root, vcs="git")
     assert await branch(server_git(root)) == "main"
     git(root, "commit", "--allow-empty", "-qm", "first")
     git(root, "checkout", "--quiet", "-b", "feature/日本")

@@ -24,10 +24,6 @@ def put(path: Path, text: str = "", mode: int = 0o644) -> Path:
     return path
 
 
-def root(kind: str, file: Path, top: Path) -> Path | None:
-    return kinds()[kind].root_of(file, top, top)
-
-
 def test_ty_takes_the_place_of_pyright_where_its_flag_is_set() -> None:
     assert "ty" not in kinds() and "pyright" in kinds()
     assert "ty" in kinds(flags=TY) and "pyright" not in kinds(flags=TY)
@@ -36,31 +32,29 @@ def test_ty_takes_the_place_of_pyright_where_its_flag_is_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "outer", "text", "inner"),
+    ("name", "outer", "text", "inner"),
     [
-        ("gopls", "go.work", "", "a/go.mod"),
-        ("rust", "Cargo.toml", "[workspace]\n", "a/Cargo.toml"),
-        ("kotlin-ls", "settings.gradle", "", "a/build.gradle"),
+        ("gopls", "go.work", "", "go.mod"),
+        ("rust", "Cargo.toml", "[workspace]\n", "Cargo.toml"),
+        ("kotlin-ls", "settings.gradle", "", "build.gradle"),
     ],
 )
-def test_what_holds_several_projects_has_one_server(tmp_path: Path, kind: str, outer: str, text: str, inner: str) -> None:
-    put(tmp_path / inner)
-    assert root(kind, tmp_path / "a" / "src" / "file", tmp_path) == tmp_path / "a"
+def test_what_holds_several_projects_has_one_server(tmp_path: Path, name: str, outer: str, text: str, inner: str) -> None:
+    kind, file = kinds()[name], tmp_path / "a" / "src" / "file"
+    put(tmp_path / "a" / inner)
+    assert kind.root_of(file, tmp_path, tmp_path) == tmp_path / "a"
     put(tmp_path / outer, text)
-    assert root(kind, tmp_path / "a" / "src" / "file", tmp_path) == tmp_path
+    assert kind.root_of(file, tmp_path, tmp_path) == tmp_path
 
 
-def test_a_server_of_a_library_is_there_where_the_project_has_the_library(tmp_path: Path) -> None:
-    for name, file in {
-        "eslint": "eslint/package.json",
-        "typescript": "typescript/lib/tsserver.js",
-        "astro": "typescript/lib/tsserver.js",
-    }.items():
-        kind = kinds()[name]
-        assert kind.initialization(tmp_path / "a", tmp_path) is None
-        put(tmp_path / "node_modules" / file)
-        assert kind.initialization(tmp_path / "a", tmp_path)
-        (tmp_path / "node_modules" / file).unlink()
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("eslint", "eslint/package.json"), ("typescript", "typescript/lib/tsserver.js"), ("astro", "typescript/lib/tsserver.js")],
+)
+def test_a_server_of_a_library_is_there_where_the_project_has_the_library(tmp_path: Path, name: str, file: str) -> None:
+    assert kinds()[name].initialization(tmp_path / "a", tmp_path) is None
+    put(tmp_path / "node_modules" / file)
+    assert kinds()[name].initialization(tmp_path / "a", tmp_path)
 
 
 def test_a_configured_program_is_not_the_projects_and_gets_what_is_configured(tmp_path: Path) -> None:
