@@ -15,13 +15,6 @@ def read(command: str, project: Path) -> ShellAnalysis:
     return analyse(command, project, Boundary(project, project), {"HOME": "/home/someone"})
 
 
-def test_a_chain_asks_for_each_command(tmp_path: Path) -> None:
-    analysis = read("git status --short && echo hi | cat", tmp_path)
-    assert analysis.patterns == ["git status --short", "echo hi", "cat"]
-    assert analysis.always == ["git status *", "echo *", "cat *"]
-    assert analysis.outside == ()
-
-
 @pytest.mark.parametrize(
     ("command", "patterns"),
     [

@@ -11,7 +11,7 @@ from tool_host import FakeHost, MakeContext
 
 from app.permissions.service import PermissionRejected
 from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
-from app.tools.builtin.edit import EditParameters, EditTool, MultiEditParameters, MultiEditTool, WriteParameters, WriteTool
+from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
 from app.tools.builtin.read import ReadParameters, ReadTool
 from app.tools.text_file import FileLocks, FileTimes
 
@@ -34,17 +34,12 @@ class Workbench:
         self.times.record(self.ctx.session_id, path)
         return path
 
+    async def run(self, tool: Any, name: str | Path, ctx: ToolContext | None = None, **given: Any) -> ToolResult:
+        args = tool.parameters.model_validate({"filePath": str(name), **given})
+        return await tool(self.times, self.locks).execute(args, ctx or self.ctx)
+
     async def edit(self, name: str | Path, old: str, new: str, ctx: ToolContext | None = None, **more: Any) -> ToolResult:
-        args = EditParameters.model_validate({"filePath": str(name), **replaced(old, new, **more)})
-        return await EditTool(self.times, self.locks).execute(args, ctx or self.ctx)
-
-    async def multiedit(self, name: str, *edits: dict[str, Any]) -> ToolResult:
-        args = MultiEditParameters.model_validate({"filePath": name, "edits": list(edits)})
-        return await MultiEditTool(self.times, self.locks).execute(args, self.ctx)
-
-    async def write(self, name: str, content: str) -> ToolResult:
-        args = WriteParameters.model_validate({"filePath": name, "content": content})
-        return await WriteTool(self.times, self.locks).execute(args, self.ctx)
+        return await self.run(EditTool, name, ctx, **replaced(old, new, **more))
 
 
 def replaced(old: str, new: str, **more: Any) -> dict[str, Any]:
@@ -100,28 +95,48 @@ async def test_several_places_are_replaced_only_on_request(bench: Workbench) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new", "message"),
+    ("tool", "name", "given", "message"),
     [
-        ("unread", "one", "two", "You must read file"),
-        ("changed", "one", "two", "modified since it was last read"),
-        ("none", "one", "two", "File .*/none not found"),
-        ("src", "one", "two", "Path is a directory"),
-        ("src", "", "two", "Path is a directory"),
-        ("a.txt", "three", "two", "oldString not found in content"),
-        ("", "one", "two", "filePath"),
-        ("a.txt", "same", "same", "nothing to change"),
-        ("a.txt", "", "", "nothing to change"),
+        (EditTool, "unread", replaced("one", "two"), "You must read file"),
+        (EditTool, "changed", replaced("one", "two"), "modified since it was last read"),
+        (EditTool, "none", replaced("one", "two"), "File .*/none not found"),
+        (EditTool, "src", replaced("one", "two"), "Path is a directory"),
+        (EditTool, "src", replaced("", "two"), "Path is a directory"),
+        (EditTool, "a.txt", replaced("three", "two"), "oldString not found in content"),
+        (EditTool, "", replaced("one", "two"), "filePath"),
+        (EditTool, "a.txt", replaced("same", "same"), "nothing to change"),
+        (EditTool, "a.txt", replaced("", ""), "nothing to change"),
+        (EditTool, "latin", replaced("{\ncaf\ufffd\n}", "{\ntea\n}"), "not valid UTF-8"),
+        (MultiEditTool, "", {"edits": [replaced("one", "1")]}, "filePath"),
+        (MultiEditTool, "a.txt", {"edits": []}, "at least one"),
+        (MultiEditTool, "a.txt", {"edits": [replaced("one", "one")]}, "nothing to change"),
+        (MultiEditTool, "a.txt", {"edits": [replaced("one", "1"), replaced("", "all")]}, "Only the first"),
+        (
+            MultiEditTool,
+            "a.txt",
+            {"edits": [replaced("one", "1"), replaced("no", "")]},
+            "Edit 2 of 2 failed, so none was made: old",
+        ),
+        (MultiEditTool, "unread", {"edits": [replaced("one", "1")]}, "You must read file"),
+        (WriteTool, "", {"content": "x"}, "filePath"),
+        (WriteTool, "src", {"content": "x"}, "directory"),
+        (WriteTool, "src/a\0", {"content": "x"}, "NUL"),
+        (WriteTool, "new", {"content": "half a pair: \ud83d"}, "UTF-8"),
+        (WriteTool, "unread", {"content": "new"}, "You must read file"),
     ],
 )
-async def test_what_cannot_be_edited_is_refused_before_it_is_asked_for(
-    bench: Workbench, host: FakeHost, project: Path, name: str, old: str, new: str, message: str
+async def test_what_cannot_be_changed_is_refused_before_it_is_asked_for(
+    bench: Workbench, host: FakeHost, project: Path, tool: Any, name: str, given: dict[str, Any], message: str
 ) -> None:
     bench.file("a.txt", "one")
+    bench.file("latin", b"{\ncaf\xe9\n}\n")
     bench.file("changed", "one").write_text("one, and more")
     (project / "unread").write_text("one")
     (project / "src").mkdir()
+    before = {path.name: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     with pytest.raises(ToolError, match=message):
-        await bench.edit(name, old, new)
+        await bench.run(tool, name, **given)
+    assert {path.name: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
     assert host.asks == []
 
 
@@ -139,7 +154,7 @@ async def test_a_file_that_changes_or_appears_while_asking_is_left_alone(bench: 
     assert path.read_text() == "someone else's"
     path.unlink()
     with pytest.raises(ToolError, match="changed by someone else"):
-        await bench.write("a.txt", "mine")
+        await bench.run(WriteTool, "a.txt", content="mine")
     assert path.read_text() == "someone else's"
 
 
@@ -154,36 +169,21 @@ async def test_an_empty_old_string_is_the_whole_file(bench: Workbench, project: 
 
 
 @pytest.mark.parametrize(
-    ("content", "old", "new", "outcome"),
+    ("content", "outcome"),
     [
-        pytest.param(
-            b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n",
-            "one\ntwo",
-            "1\n2",
-            b"\xef\xbb\xbf1\r\n2\r\nthree\r\n",
-            id="CRLF and byte order mark",
-        ),
-        pytest.param(b"/* caf\xe9 */\nint x;\n", "int x;", "int y;", b"/* caf\xe9 */\nint y;\n", id="no UTF-8"),
+        (b"\xef\xbb\xbfone\r\ntwo\r\n3\r\n", b"\xef\xbb\xbf1\r\n2\r\n3\r\n"),
+        (b"/* caf\xe9 */\none\ntwo\n", b"/* caf\xe9 */\n1\n2\n"),
     ],
+    ids=["CRLF and byte order mark", "no UTF-8"],
 )
-async def test_bytes_beside_the_edit_and_the_mode_stay(
-    bench: Workbench, content: bytes, old: str, new: str, outcome: bytes
-) -> None:
+async def test_bytes_beside_the_edit_and_the_mode_stay(bench: Workbench, content: bytes, outcome: bytes) -> None:
     path = bench.file("a.c", content)
     path.chmod(0o755)
-    result = await bench.edit("a.c", old, new)
+    result = await bench.edit("a.c", "one\ntwo", "1\n2")
     assert path.read_bytes() == outcome
     assert stat.S_IMODE(path.stat().st_mode) == 0o755
     assert ("\ufffd" in result.metadata["filediff"]["before"]) == (b"\xe9" in content)
     result.metadata["diff"].encode()
-
-
-async def test_bytes_that_are_no_utf8_cannot_be_edited_away(bench: Workbench, host: FakeHost) -> None:
-    path = bench.file("a.c", b"{\ncaf\xe9\n}\n")
-    with pytest.raises(ToolError, match="not valid UTF-8"):
-        await bench.edit("a.c", "{\ncaf\ufffd\n}", "{\ntea\n}")
-    assert path.read_bytes() == b"{\ncaf\xe9\n}\n"
-    assert host.asks == []
 
 
 async def test_a_symlink_stays_one_and_its_target_is_asked_for(bench: Workbench, host: FakeHost, project: Path) -> None:
@@ -246,51 +246,22 @@ async def test_a_file_of_five_megabytes_is_edited(bench: Workbench) -> None:
     assert (result.metadata["filediff"]["additions"], len(result.metadata["diff"])) == (1, pytest.approx(400, abs=200))
 
 
-# Several edits of one file.
-
-
-async def test_each_edit_sees_the_outcome_of_the_one_before(bench: Workbench, host: FakeHost) -> None:
+async def test_each_of_several_edits_sees_the_outcome_of_the_one_before(bench: Workbench, host: FakeHost) -> None:
     file = bench.file("a.txt", "one\ntwo\ntwo\n")
-    result = await bench.multiedit(
-        "a.txt", replaced("one", "1"), replaced("1\ntwo", "1\n2"), replaced("two", "3", replaceAll=True)
-    )
+    edits = [replaced("one", "1"), replaced("1\ntwo", "1\n2"), replaced("two", "3", replaceAll=True)]
+    result = await bench.run(MultiEditTool, "a.txt", edits=edits)
     assert file.read_text() == result.metadata["filediff"]["after"] == "1\n2\n3\n"
     assert result.metadata["filediff"]["before"] == "one\ntwo\ntwo\n"
     assert host.permissions == ["edit"]
     assert host.asks[0].metadata["diff"] == result.metadata["diff"]
     assert host.edited == [file]
-    await bench.multiedit("new.txt", replaced("", "a b"), replaced("b", "c"))
+    await bench.run(MultiEditTool, "new.txt", edits=[replaced("", "a b"), replaced("b", "c")])
     assert file.with_name("new.txt").read_text() == "a c", "the first may make the file"
-
-
-@pytest.mark.parametrize(
-    ("name", "edits", "message"),
-    [
-        ("", [replaced("one", "1")], "filePath"),
-        ("a.txt", [], "at least one"),
-        ("a.txt", [replaced("one", "one")], "nothing to change"),
-        ("a.txt", [replaced("one", "1"), replaced("", "all")], "Only the first"),
-        ("a.txt", [replaced("one", "1"), replaced("three", "3")], "Edit 2 of 2 failed, so none was made: oldString not found"),
-        ("unread.txt", [replaced("one", "1")], "You must read file"),
-    ],
-)
-async def test_if_one_edit_fails_none_is_made(
-    bench: Workbench, host: FakeHost, name: str, edits: list[dict[str, Any]], message: str
-) -> None:
-    file = bench.file("a.txt", "one\ntwo\n")
-    file.with_name("unread.txt").write_text("one")
-    with pytest.raises(ToolError, match=message):
-        await bench.multiedit(name, *edits)
-    assert file.read_text() == "one\ntwo\n"
-    assert host.asks == []
-
-
-# Writing.
 
 
 async def test_a_new_file_is_written_with_its_folders(bench: Workbench, host: FakeHost, project: Path) -> None:
     path = project / "some" / "folder" / "b.txt"
-    result = await bench.write("some/folder/b.txt", "new\n")
+    result = await bench.run(WriteTool, "some/folder/b.txt", content="new\n")
     assert path.read_bytes() == b"new\n"
     assert result.output == "Wrote file successfully."
     assert result.metadata == {"diagnostics": {}, "filepath": str(path), "exists": False}
@@ -302,33 +273,14 @@ async def test_a_new_file_is_written_with_its_folders(bench: Workbench, host: Fa
     assert ask.metadata["diff"].endswith("@@ -0,0 +1,1 @@\n+new\n")
 
 
-async def test_a_file_must_have_been_read_before_it_is_overwritten(bench: Workbench, host: FakeHost, project: Path) -> None:
+async def test_a_file_that_was_read_is_overwritten(bench: Workbench, host: FakeHost, project: Path) -> None:
     (project / "a.txt").write_text("old\n")
-    with pytest.raises(ToolError, match="You must read file"):
-        await bench.write("a.txt", "new\n")
-    assert host.asks == []
     await ReadTool(bench.times).execute(ReadParameters(file_path="a.txt"), bench.ctx)
-    result = await bench.write("a.txt", "new\n")
+    result = await bench.run(WriteTool, "a.txt", content="new\n")
     assert result.metadata["exists"] is True
     assert (result.metadata["filediff"]["before"], result.metadata["filediff"]["after"]) == ("old\n", "new\n")
     assert "-old\n+new\n" in host.asks[-1].metadata["diff"]
     assert (project / "a.txt").read_text() == "new\n"
-
-
-async def test_whether_it_was_read_need_not_be_checked(ctx: ToolContext, project: Path) -> None:
-    (project / "a.txt").write_text("old")
-    await Workbench(ctx, FileTimes(check_disabled=True)).write("a.txt", "new")
-    assert (project / "a.txt").read_text() == "new"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [("", "x", "filePath"), ("src", "x", "directory"), ("src/a\0", "x", "NUL"), ("a.txt", "half a pair: \ud83d", "UTF-8")],
-)
-async def test_what_cannot_be_written_is_not_asked_for(
-    bench: Workbench, host: FakeHost, project: Path, name: str, content: str, message: str
-) -> None:
-    (project / "src").mkdir()
-    with pytest.raises(ToolError, match=message):
-        await bench.write(name, content)
-    assert (host.asks, os.listdir(project)) == ([], ["src"])
+    (project / "a.txt").write_text("changed\n")
+    await Workbench(bench.ctx, FileTimes(check_disabled=True)).run(WriteTool, "a.txt", content="newer\n")
+    assert (project / "a.txt").read_text() == "newer\n", "whether it was read need not be checked"

@@ -155,8 +155,7 @@ async def test_a_binary_file_is_not_read(ctx: ToolContext, project: Path, name: 
 
 
 @pytest.mark.parametrize(
-    ("name", "data"),
-    [("a", b"\x01\x02abcdef"), ("a", b"a" * 4096 + b"\0"), ("a", "日本語".encode()), ("a.svg", b"<svg/>")],
+    ("name", "data"), [("a", b"\x01\x02abcdef"), ("a", b"a" * 4096 + b"\0"), ("a", "日本語".encode()), ("a.svg", b"<svg/>")]
 )
 async def test_text_is_told_from_binary_files(ctx: ToolContext, project: Path, name: str, data: bytes) -> None:
     (project / name).write_bytes(data)

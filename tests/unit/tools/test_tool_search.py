@@ -101,8 +101,7 @@ class TestGlob:
         assert "1 more found through symbolic links" in output
 
     @pytest.mark.parametrize(
-        ("pattern", "path", "message"),
-        [("*", "a.py", "not a directory"), ("*", "none", "no such path"), ("{a", None, "glob")],
+        ("pattern", "path", "message"), [("*", "a.py", "not a directory"), ("*", "none", "no such path"), ("{a", None, "glob")]
     )
     async def test_what_cannot_be_looked_for_is_told(
         self, ctx: ToolContext, project: Path, pattern: str, path: str | None, message: str

@@ -37,10 +37,7 @@ RULES = {
         "ask": ["doom_loop read", "external_directory /etc/*", "read /p/.env", "read /p/.env.local"],
         "deny": ["plan_exit *"],
     },
-    "plan": {
-        "allow": ["edit .opencode/plans/x.md", "question *", "plan_exit *"],
-        "deny": ["edit src/a.py", "plan_enter *"],
-    },
+    "plan": {"allow": ["edit .opencode/plans/x.md", "question *", "plan_exit *"], "deny": ["edit src/a.py", "plan_enter *"]},
     "general": {"allow": ["bash ls"], "deny": ["todoread *", "todowrite *", "question *"]},
     "explore": {
         "allow": [

@@ -68,8 +68,7 @@ def test_variables_programs_and_directories_that_are_none_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
-    [(None, "project/part"), ("deep", "project/part/deep"), ("..", "project"), ("@/project", "project")],
+    ("wanted", "found"), [(None, "project/part"), ("deep", "project/part/deep"), ("..", "project"), ("@/project", "project")]
 )
 def test_it_starts_within_the_directory_or_its_checkout(
     workspace: SandboxWorkspace, tmp_path: Path, wanted: str | None, found: str
