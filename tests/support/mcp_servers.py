@@ -59,5 +59,9 @@ async def visit(page: str) -> str:
 
 def running(directory: Path) -> list[int]:
     """The servers that were started to work in this directory."""
-    there = [each.info for each in psutil.process_iter(["pid", "cmdline", "cwd"]) if each.info["cwd"] == str(directory)]
-    return [info["pid"] for info in there if info["cmdline"][:1] == [sys.executable] and "mcp" in " ".join(info["cmdline"][1:])]
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
+        program, *arguments = process.info["cmdline"] or [""]
+        if program == sys.executable and "mcp" in " ".join(arguments) and process.info["cwd"] == str(directory):
+            found.append(process.info["pid"])
+    return found
