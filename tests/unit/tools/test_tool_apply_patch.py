@@ -3,12 +3,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from tool_host import FakeHost, MakeContext
+from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
 from app.project.sandbox.scope import SandboxWorkspace, hold
 from app.tools.base import ToolContext, ToolError, ToolResult
-from app.tools.builtin.apply_patch import ApplyPatchParameters, ApplyPatchTool, FileBatch, write_batch
+from app.tools.builtin.apply_patch import ApplyPatchTool, FileBatch, write_batch
 from app.tools.text_file import FileLocks, FileTimes
 
 
@@ -18,8 +18,8 @@ def ctx(make_ctx: MakeContext, project: Path) -> ToolContext:
 
 
 async def patch(ctx: ToolContext, text: str, times: FileTimes | None = None) -> ToolResult:
-    args = ApplyPatchParameters.model_validate({"patchText": f"*** Begin Patch\n{text}\n*** End Patch"})
-    return await ApplyPatchTool(times or FileTimes(), FileLocks()).execute(args, ctx)
+    tool = ApplyPatchTool(times or FileTimes(), FileLocks())
+    return await run(tool, ctx, patchText=f"*** Begin Patch\n{text}\n*** End Patch")
 
 
 async def refusal(ctx: ToolContext, text: str) -> str:
@@ -129,7 +129,7 @@ async def test_what_cannot_be_applied_is_refused_before_anything_is_asked_or_cha
 async def test_an_empty_patch_is_refused(ctx: ToolContext) -> None:
     assert await refusal(ctx, "") == "patch rejected: empty patch"
     with pytest.raises(ToolError, match="patchText is required"):
-        await ApplyPatchTool(FileTimes(), FileLocks()).execute(ApplyPatchParameters(patch_text=" "), ctx)
+        await run(ApplyPatchTool(FileTimes(), FileLocks()), ctx, patchText=" ")
 
 
 async def test_every_place_outside_is_asked_before_the_patch(ctx: ToolContext, host: FakeHost, project: Path) -> None:

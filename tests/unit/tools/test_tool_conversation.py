@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tool_host import FakeHost, MakeContext
+from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.questions import QuestionRejected
 from app.permissions.service import PermissionDenied, PermissionRejected
@@ -14,7 +14,7 @@ from app.schema.model import Agent, Skill
 from app.schema.session import Todo
 from app.tools.base import SubagentRequest, ToolContext, ToolError, ToolResult
 from app.tools.builtin import conversation
-from app.tools.builtin.batch import BatchParameters, BatchTool
+from app.tools.builtin.batch import BatchTool
 
 TODOS = [
     {"content": "é", "status": "pending", "priority": "high", "id": "1"},
@@ -23,10 +23,6 @@ TODOS = [
 ]
 TASK = {"description": "Look around", "prompt": "Look", "subagent_type": "explore"}
 OPTION = {"label": "A", "description": "first"}
-
-
-async def run(tool: Any, ctx: ToolContext, /, **arguments: Any) -> ToolResult:
-    return await tool.execute(tool.parameters.model_validate(arguments), ctx)
 
 
 def questions(*texts: str) -> list[dict[str, Any]]:
@@ -113,16 +109,14 @@ async def test_an_invalid_call_is_told_what_was_wrong(ctx: ToolContext) -> None:
     assert "read" in result.output and "filePath is missing" in result.output
 
 
-def batch_of(*tools: str) -> BatchParameters:
-    return BatchParameters.model_validate(
-        {"tool_calls": [{"tool": tool, "parameters": {"n": n}} for n, tool in enumerate(tools)]}
-    )
+async def batch(ctx: ToolContext, *tools: str) -> ToolResult:
+    return await run(BatchTool(), ctx, tool_calls=[{"tool": tool, "parameters": {"n": n}} for n, tool in enumerate(tools)])
 
 
 class TestBatch:
     async def test_each_call_is_the_turns_own(self, ctx: ToolContext, host: FakeHost) -> None:
         host.calls["grep"] = ToolError("bad pattern")
-        result = await BatchTool().execute(batch_of("read", "grep", "glob"), ctx)
+        result = await batch(ctx, "read", "grep", "glob")
         assert host.called == [("read", {"n": 0}), ("grep", {"n": 1}), ("glob", {"n": 2})]
         assert result.title == "Batch execution (2/3 successful)"
         details = [{"tool": tool, "success": tool != "grep"} for tool in ("read", "grep", "glob")]
@@ -131,19 +125,19 @@ class TestBatch:
         assert "- grep: bad pattern" in result.output
 
     async def test_calls_beyond_the_limit_and_batches_fail_and_are_not_made(self, ctx: ToolContext, host: FakeHost) -> None:
-        result = await BatchTool().execute(batch_of(*["read"] * 27), ctx)
+        result = await batch(ctx, *["read"] * 27)
         assert len(host.called) == 25
         assert (result.metadata["successful"], result.metadata["failed"]) == (25, 2)
-        result = await BatchTool().execute(batch_of("batch", "read"), ctx)
+        result = await batch(ctx, "batch", "read")
         assert host.called[25:] == [("read", {"n": 1})]
         assert result.metadata["failed"] == 1
         with pytest.raises(ValueError, match="tool_calls"):
-            batch_of()
+            await batch(ctx)
 
     async def test_a_rejection_reaches_the_turn_after_the_other_calls_are_done(self, ctx: ToolContext, host: FakeHost) -> None:
         host.calls["bash"] = PermissionRejected()
         with pytest.raises(PermissionRejected):
-            await BatchTool().execute(batch_of("bash", "read"), ctx)
+            await batch(ctx, "bash", "read")
         assert [tool for tool, _ in host.called] == ["bash", "read"]
 
     async def test_calls_run_at_the_same_time_and_an_abort_waits_until_each_has_cleaned_up(self, make_ctx: MakeContext) -> None:
@@ -160,7 +154,7 @@ class TestBatch:
                         await asyncio.sleep(0)
                     cleaned.append(tool)
 
-        task = asyncio.create_task(BatchTool().execute(batch_of("1", "20"), make_ctx(host=Slow())))
+        task = asyncio.create_task(batch(make_ctx(host=Slow()), "1", "20"))
         async with asyncio.timeout(60):
             await running.wait()
         task.cancel()

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tool_host import FakeHost, MakeContext
+from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
 from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
-from app.tools.builtin.read import ReadParameters, ReadTool
+from app.tools.builtin.read import ReadTool
 from app.tools.text_file import FileLocks, FileTimes
 
 
@@ -35,8 +35,7 @@ class Workbench:
         return path
 
     async def run(self, tool: Any, name: str | Path, ctx: ToolContext | None = None, **given: Any) -> ToolResult:
-        args = tool.parameters.model_validate({"filePath": str(name), **given})
-        return await tool(self.times, self.locks).execute(args, ctx or self.ctx)
+        return await run(tool(self.times, self.locks), ctx or self.ctx, filePath=str(name), **given)
 
     async def edit(self, name: str | Path, old: str, new: str, ctx: ToolContext | None = None, **more: Any) -> ToolResult:
         return await self.run(EditTool, name, ctx, **replaced(old, new, **more))
@@ -275,7 +274,7 @@ async def test_a_new_file_is_written_with_its_folders(bench: Workbench, host: Fa
 
 async def test_a_file_that_was_read_is_overwritten(bench: Workbench, host: FakeHost, project: Path) -> None:
     (project / "a.txt").write_text("old\n")
-    await ReadTool(bench.times).execute(ReadParameters(file_path="a.txt"), bench.ctx)
+    await run(ReadTool(bench.times), bench.ctx, filePath="a.txt")
     result = await bench.run(WriteTool, "a.txt", content="new\n")
     assert result.metadata["exists"] is True
     assert (result.metadata["filediff"]["before"], result.metadata["filediff"]["after"]) == ("old\n", "new\n")

@@ -3,19 +3,18 @@ import os
 from pathlib import Path
 
 import pytest
-from tool_host import FakeHost, MakeContext
+from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
 from app.tools.base import ToolContext, ToolError, ToolResult
-from app.tools.builtin.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadParameters, ReadTool, _lines, _skip_lines
+from app.tools.builtin.read import MAX_ATTACHMENT_BYTES, MAX_SCANNED_BYTES, ReadTool, _lines, _skip_lines
 from app.tools.text_file import FileTimes
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
 
 async def read(ctx: ToolContext, name: str | Path, times: FileTimes | None = None, **more: int | str | float) -> ToolResult:
-    args = ReadParameters.model_validate({"filePath": str(name), **more})
-    return await ReadTool(times or FileTimes()).execute(args, ctx)
+    return await run(ReadTool(times or FileTimes()), ctx, filePath=str(name), **more)
 
 
 async def refusal(ctx: ToolContext, name: str | Path) -> str:

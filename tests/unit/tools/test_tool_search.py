@@ -9,7 +9,7 @@ import pytest
 from confined import SECRET, Confined
 from sandboxed import needs_sandbox
 from search_places import search_place
-from tool_host import FakeHost, MakeContext
+from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
 from app.project.sandbox.sandbox import OFF
@@ -27,20 +27,12 @@ def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
     return path
 
 
-async def run(tool: Any, ctx: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-    return await tool.execute(tool.parameters.model_validate(arguments), ctx)
-
-
 async def run_glob(ctx: ToolContext, pattern: str, path: str | None = None) -> ToolResult:
-    return await run(GlobTool(OFF), ctx, {"pattern": pattern, "path": path})
+    return await run(GlobTool(OFF), ctx, pattern=pattern, path=path)
 
 
 async def run_grep(ctx: ToolContext, pattern: str, **more: str) -> ToolResult:
-    return await run(GrepTool(OFF), ctx, {"pattern": pattern, **more})
-
-
-async def run_list(ctx: ToolContext, **arguments: object) -> ToolResult:
-    return await run(ListTool(OFF), ctx, arguments)
+    return await run(GrepTool(OFF), ctx, pattern=pattern, **more)
 
 
 class TestGlob:
@@ -189,12 +181,12 @@ class TestList:
     async def test_tree_with_directories_first_without_the_usual_and_the_named_globs(
         self, ctx: ToolContext, project: Path
     ) -> None:
-        assert (await run_list(ctx)).output == f"{project}/"
+        assert (await run(ListTool(OFF), ctx)).output == f"{project}/"
         for name in ("b.txt", "a.txt", "src/main.py", "src/deep/er/x.py", "distinct/y.py"):
             write(project / name)
         for left_out in ("node_modules/x.js", "dist/y.js", "drop.log", ".venv/z.py"):
             write(project / left_out)
-        result = await run_list(ctx, ignore=["*.log"])
+        result = await run(ListTool(OFF), ctx, ignore=["*.log"])
         assert result.output == (
             f"{project}/\n  distinct/\n    y.py\n  src/\n    deep/\n      er/\n        x.py\n    main.py\n  a.txt\n  b.txt"
         )
@@ -203,13 +195,13 @@ class TestList:
     async def test_the_first_hundred_by_path(self, ctx: ToolContext, project: Path) -> None:
         for number in range(120):
             write(project / f"f{number:03}.txt")
-        result = await run_list(ctx)
+        result = await run(ListTool(OFF), ctx)
         assert result.metadata == {"count": 100, "truncated": True}
         assert "f099.txt" in result.output and "f100.txt" not in result.output
 
     async def test_asks_outside_first(self, ctx: ToolContext, host: FakeHost, project: Path) -> None:
         outside = str(write(project.parent / "elsewhere/a.py").parent)
-        await run_list(ctx, path=outside)
+        await run(ListTool(OFF), ctx, path=outside)
         asked = [("external_directory", [f"{outside}/*"]), ("list", [outside])]
         assert [(ask.permission, ask.patterns) for ask in host.asks] == asked
         assert host.asks[1].metadata == {"path": outside}
@@ -257,7 +249,7 @@ class TestConfined:
 
     async def run(self, tool: Any, confined: Confined, make_ctx: MakeContext, directory: Path, **arguments: Any) -> str:
         workspace = SandboxWorkspace(directory, confined.project, held=hold(directory, confined.project))
-        return (await run(tool(confined.sandbox), make_ctx(sandbox_workspace=workspace), arguments)).output
+        return (await run(tool(confined.sandbox), make_ctx(sandbox_workspace=workspace), **arguments)).output
 
     async def test_the_project_is_found_by_its_names(self, confined: Confined, make_ctx: MakeContext) -> None:
         top = confined.project

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tool_host import FakeHost
+from tool_host import FakeHost, run
 
 from app.tools import text_file
 from app.tools.base import ToolContext, ToolError
 from app.tools.builtin.apply_patch import ApplyPatchTool
 from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
-from app.tools.builtin.read import ReadParameters, ReadTool
+from app.tools.builtin.read import ReadTool
 from app.tools.text_file import FileLocks, FileTimes
 
 
@@ -24,8 +24,7 @@ def file(project: Path, host: FakeHost) -> Path:
 
 
 async def read(ctx: ToolContext, name: object, **more: int) -> str:
-    args = ReadParameters.model_validate({"filePath": str(name), **more})
-    return (await ReadTool(FileTimes()).execute(args, ctx)).output
+    return (await run(ReadTool(FileTimes()), ctx, filePath=str(name), **more)).output
 
 
 async def test_what_the_editor_shows_is_read_by_lines(ctx: ToolContext, host: FakeHost, file: Path) -> None:
@@ -111,11 +110,10 @@ CHANGES: list[tuple[Any, dict[str, Any]]] = [
 async def test_what_is_not_saved_is_not_written_over(
     ctx: ToolContext, host: FakeHost, file: Path, tool: Any, given: dict[str, Any]
 ) -> None:
-    args = tool.parameters.model_validate({"filePath": str(file), **given})
     changing = tool(FileTimes(check_disabled=True), FileLocks())
     with pytest.raises(ToolError, match="changes that are not saved"):
-        await changing.execute(args, ctx)
+        await run(changing, ctx, filePath=str(file), **given)
     assert file.read_text() == "stored\n" and host.permissions == [], "it is refused before the user is asked"
     host.buffers = {file: "stored\n"}
-    await changing.execute(args, ctx)
+    await run(changing, ctx, filePath=str(file), **given)
     assert file.read_text().strip() == "x"

@@ -9,12 +9,12 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from tool_host import FakeHost
+from tool_host import FakeHost, run
 
 from app.permissions.service import PermissionRejected
 from app.tools import web
 from app.tools.base import ToolContext, ToolError, ToolResult
-from app.tools.builtin.webfetch import MAX_BYTES, WebFetchParameters, WebFetchTool, to_markdown, to_text
+from app.tools.builtin.webfetch import MAX_BYTES, WebFetchTool, to_markdown, to_text
 from app.tools.web import Address, PinnedRequests, is_public
 
 LOOPBACK = ip_address("127.0.0.1")
@@ -90,8 +90,8 @@ class Resolver:
 
 
 async def fetch(ctx: ToolContext, url: str, requests: PinnedRequests | None = None, **arguments: object) -> ToolResult:
-    tool = WebFetchTool(requests or PinnedRequests(allow_private=True, resolve=Resolver("127.0.0.1")))
-    return await tool.execute(WebFetchParameters.model_validate({"url": url, **arguments}), ctx)
+    requests = requests or PinnedRequests(allow_private=True, resolve=Resolver("127.0.0.1"))
+    return await run(WebFetchTool(requests), ctx, url=url, **arguments)
 
 
 HTML = b"""<!doctype html><html><head><title>T</title><style>p{}</style></head><body><script>alert(1)</script>
