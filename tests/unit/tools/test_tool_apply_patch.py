@@ -7,7 +7,7 @@ from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
 from app.project.sandbox.scope import SandboxWorkspace, hold
-from app.tools.base import ToolContext, ToolError, ToolResult
+from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.apply_patch import ApplyPatchTool, FileBatch, write_batch
 from app.tools.text_file import FileLocks, FileTimes
 
@@ -134,10 +134,13 @@ async def test_an_empty_patch_is_refused(ctx: ToolContext) -> None:
 
 async def test_every_place_outside_is_asked_before_the_patch(ctx: ToolContext, host: FakeHost, project: Path) -> None:
     (project / "a").write_text("x\n")
-    text = "*** Update File: a\n*** Move to: ../else/b\n*** Add File: ../c\n+y"
-    host.on_ask = lambda ask: setattr(host, "refuse", PermissionRejected() if ask.permission == "edit" else None)
+
+    def refuse_the_patch(ask: ToolPermission) -> None:
+        host.refuse = PermissionRejected() if ask.permission == "edit" else None
+
+    host.on_ask = refuse_the_patch
     with pytest.raises(PermissionRejected):
-        await patch(ctx, text)
+        await patch(ctx, "*** Update File: a\n*** Move to: ../else/b\n*** Add File: ../c\n+y")
     assert tree(project.parent) == {"project/a": "x\n"}
     assert host.permissions == ["external_directory", "external_directory", "edit"]
     outside = [str(project.parent / "else" / "b"), str(project.parent / "c")]

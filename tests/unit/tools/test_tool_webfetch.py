@@ -277,8 +277,8 @@ async def test_the_certificate_must_be_the_hosts(ctx: ToolContext, certificate: 
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     serving.load_cert_chain(certificate)
     server = await asyncio.start_server(site.serve, "127.0.0.1", 0, ssl=serving)
-    tls = lambda: ssl.create_default_context(cafile=certificate)  # noqa: E731
-    requests = PinnedRequests(allow_private=True, resolve=Resolver("127.0.0.1"), tls=tls)
+    trusting = ssl.create_default_context(cafile=certificate)
+    requests = PinnedRequests(allow_private=True, resolve=Resolver("127.0.0.1"), tls=lambda: trusting)
     async with server:
         fetching = fetch(ctx, f"https://{name}:{server.sockets[0].getsockname()[1]}/", requests)
         if error is None:
