@@ -62,9 +62,12 @@ async def test_the_shell_given_is_used_whatever_the_environment_says(ctx: ToolCo
         ("/no/such/shell", {}, "/no/such/shell"),
     ],
 )
-async def test_what_cannot_be_run_is_told(ctx: ToolContext, shell: str, given: dict[str, Any], message: str) -> None:
+async def test_what_cannot_be_run_is_told(
+    ctx: ToolContext, host: FakeHost, shell: str, given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ToolError, match=message):
         await run(ctx, "true", tool=make_tool(shell=shell), **given)
+    assert host.asks == [] or "timeout" not in given
 
 
 async def test_hidden_variables_do_not_reach_the_command(ctx: ToolContext) -> None:

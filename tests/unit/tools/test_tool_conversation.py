@@ -123,6 +123,8 @@ class TestBatch:
         counts = {"totalCalls": 3, "successful": 2, "failed": 1}
         assert result.metadata == {**counts, "tools": ["read", "grep", "glob"], "details": details}
         assert "- grep: bad pattern" in result.output
+        result = await batch(ctx, "read", "glob")
+        assert result.output == "All 2 calls succeeded. Each call's output stands with that call."
 
     async def test_calls_beyond_the_limit_and_batches_fail_and_are_not_made(self, ctx: ToolContext, host: FakeHost) -> None:
         result = await batch(ctx, *["read"] * 27)
