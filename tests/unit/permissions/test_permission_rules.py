@@ -69,7 +69,11 @@ def wordy(text: str) -> Subject:
 
 NO_RM, ASK_RM = bash({"*": "allow", "rm *": "deny"}), bash({"*": "allow", "rm *": "ask"})
 NAMED = [*NO_RM, *bash({"git push*": "ask"})]
-SPELLED = Subject("/bin/rm x", ("rm x",))
+SPELLED, GRADLEW, TEXT = (
+    Subject("/bin/rm x", ("rm x",)),
+    Subject("./gradlew build", ("gradlew build",)),
+    Subject("a", text="rm x"),
+)
 UNSEEN, FOREIGN = Subject("$CMD x", readability="unreadable"), Subject("python -c 1", readability="foreign")
 
 
@@ -79,13 +83,7 @@ UNSEEN, FOREIGN = Subject("$CMD x", readability="unreadable"), Subject("python -
         pytest.param([], bash({"*": "deny"}), {}, Allowed, id="nothing to ask about"),
         pytest.param(["ls"], [], {}, NeedsApproval, id="no rule"),
         pytest.param(["touch x", "rm x"], bash({"*": "ask", "rm *": "deny"}), {}, Forbidden, id="a deny behind an ask"),
-        pytest.param(
-            [Subject("./gradlew build", ("gradlew build",))],
-            bash({"*": "deny", "./gradlew *": "allow"}),
-            {},
-            Allowed,
-            id="a rule that also matches the text does not count against its spellings",
-        ),
+        pytest.param([GRADLEW], bash({"*": "deny", "./gradlew *": "allow"}), {}, Allowed, id="the text beside its spelling"),
         pytest.param([SPELLED], NO_RM, {}, Forbidden, id="a deny evaded by spelling"),
         pytest.param([SPELLED], ASK_RM, {}, NeedsApproval, id="an ask evaded by spelling"),
         pytest.param([SPELLED], ASK_RM, {"/bin/rm*": "allow"}, Allowed, id="the text is approved"),
@@ -99,13 +97,8 @@ UNSEEN, FOREIGN = Subject("$CMD x", readability="unreadable"), Subject("python -
         pytest.param([wordy("perf /bin/RM x")], NAMED, {}, Forbidden, id="a program that a path names"),
         pytest.param([wordy("perf stat rm x")], ASK_RM, {"perf *": "allow"}, NeedsApproval, id="an approval of another program"),
         pytest.param([wordy("perf stat rm x")], ASK_RM, {"rm *": "allow"}, Allowed, id="an approval of that program"),
-        pytest.param(
-            [Subject("perf rm", words=("perf", "rm"), text="rm x")],
-            bash({"rm *": "deny", "*": "allow"}),
-            {},
-            Allowed,
-            id="a rule that another overrides names nothing",
-        ),
+        pytest.param([wordy("perf rm")], bash({"rm *": "deny", "*": "allow"}), {}, Allowed, id="a rule that another overrides"),
+        pytest.param([TEXT], bash({"rm *": "deny", "*": "allow"}), {}, Allowed, id="names nothing in a text either"),
         *(
             pytest.param([Subject("any", text=text)], NAMED, {"*": "allow"}, NeedsApproval, id=f"named in {text!r}")
             for text in ("(rm x)", "ls;rm", "a=/bin/rm", "git\tpush", "cd x && git -C y push")
