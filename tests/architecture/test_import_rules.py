@@ -18,12 +18,7 @@ VIOLATIONS = [
     ("sessions/store.py", "import sqlalchemy", "sqlalchemy", "SQL stands in record alone"),
     ("workspace/loop.py", "import openai", "openai", MODELS),
     ("workspace/lazy.py", "def f():\n    import anthropic", "anthropic", MODELS),
-    (
-        "workspace/runner.py",
-        "from fastapi import HTTPException",
-        "fastapi",
-        "The web framework stands in api and main alone",
-    ),
+    ("workspace/runner.py", "from fastapi import HTTPException", "fastapi", "The web framework stands in api and main alone"),
     ("providers/openai_chat.py", "import app.providers.openai_responses", "app.providers.openai_responses", WIRE),
     ("api/event.py", "import uvicorn", "uvicorn", "uvicorn stands in http_server alone, typer in cli"),
 ]

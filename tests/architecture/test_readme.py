@@ -1,4 +1,4 @@
-"""What README, CONTRIBUTING and docs/configuration.md say that can drift: settings, commands, and the folders of tests."""
+"""What the READMEs, CONTRIBUTING and docs/configuration.md say that can drift: settings, commands, and the folders of tests."""
 
 import ast
 import inspect
@@ -84,3 +84,21 @@ def test_every_folder_of_tests_stands_in_contributing() -> None:
     units = {f"tests/unit/{folder.name}/" for folder in (ROOT / "tests" / "unit").iterdir() if any(folder.glob("test_*.py"))}
     assert folders | {"tests/unit/"} == set(re.findall(r"^\| `(tests/\w+/)` \|", CONTRIBUTING, re.MULTILINE))
     assert [unit for unit in units if not (ROOT / "app" / Path(unit).name).exists()] == []
+
+
+FAULTS = next(line for line in MAKEFILE.splitlines() if "OPENSESSION_LONG=1" in line)
+FAULTS_README = (ROOT / "tests" / "faults" / "README.md").read_text()
+
+
+def test_each_command_of_the_fault_tests_selects_tests_and_each_test_is_named() -> None:
+    elsewhere = [ROOT / file for file in re.findall(r"tests/(?!faults )\S+\.py", FAULTS)]
+    run_by_make_faults = [*(ROOT / "tests" / "faults").glob("test_*.py"), *elsewhere]
+    assert elsewhere
+    words = set(re.findall(r"-k (\w+)", FAULTS_README))
+    assert [word for word in words if not any(word in file.stem for file in run_by_make_faults)] == []
+    assert [file.name for file in run_by_make_faults if not any(word in file.stem for word in words)] == []
+
+
+def test_each_file_that_their_readme_names_exists() -> None:
+    named = re.findall(r"ARGS=(tests/\S+\.py)", FAULTS_README)
+    assert named and all((ROOT / file).is_file() for file in named)

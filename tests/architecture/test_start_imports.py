@@ -29,6 +29,7 @@ WHEN_USED = {
     "markdown_it": "the terminal",
     "markdownify": "a page that is fetched",
     "mcp": "an MCP server",
+    "mcp_types": "an MCP server",
     "openai": "a directory whose models it asks",
     "prometheus_client": "metrics",
     "psycopg": "PostgreSQL",

@@ -8,14 +8,8 @@ import time
 from typing import Any
 
 import uvicorn
-from mcp.server.auth.provider import (
-    AccessToken,
-    AuthorizationCode,
-    AuthorizationParams,
-    OAuthAuthorizationServerProvider,
-    RefreshToken,
-    construct_redirect_uri,
-)
+from mcp.server.auth import provider
+from mcp.server.auth.provider import AccessToken, AuthorizationCode, RefreshToken
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
@@ -27,7 +21,7 @@ LIFE = 3600
 TOLD_LIFE = 1 if "expiring" in OPTIONS else LIFE
 
 
-class Everybody(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+class Everybody(provider.OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
     """Signs in whoever comes."""
 
     def __init__(self) -> None:
@@ -42,19 +36,13 @@ class Everybody(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         self.clients[client_info.client_id] = client_info
 
-    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+    async def authorize(self, client: OAuthClientInformationFull, params: provider.AuthorizationParams) -> str:
         code = secrets.token_urlsafe(24)
+        asked = params.model_dump(exclude={"state", "scopes"})
         self.codes[code] = AuthorizationCode(
-            code=code,
-            scopes=params.scopes or [],
-            expires_at=time.time() + 60,
-            client_id=client.client_id,
-            code_challenge=params.code_challenge,
-            redirect_uri=params.redirect_uri,
-            redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
-            resource=params.resource,
+            **asked, code=code, scopes=params.scopes or [], expires_at=time.time() + 60, client_id=client.client_id
         )
-        return construct_redirect_uri(str(params.redirect_uri), code=code, state=params.state)
+        return provider.construct_redirect_uri(str(params.redirect_uri), code=code, state=params.state)
 
     async def load_authorization_code(self, client: OAuthClientInformationFull, code: str) -> AuthorizationCode | None:
         return self.codes.get(code)

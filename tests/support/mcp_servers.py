@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from running_server import answers, free_port
 
 HERE = Path(__file__).parent
@@ -30,17 +31,13 @@ def over_http(*options: str, port: int | None = None) -> Iterator[str]:
     port = port or free_port()
     with subprocess.Popen([sys.executable, str(HERE / "http_mcp_server.py"), str(port), *options]) as process:
         try:
-            _wait(process, port)
+            deadline = time.monotonic() + 60
+            while not answers(f"http://127.0.0.1:{port}/"):
+                assert process.poll() is None and time.monotonic() < deadline, "the MCP server did not start"
+                time.sleep(0.05)
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
             process.kill()
-
-
-def _wait(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 60
-    while not answers(f"http://127.0.0.1:{port}/"):
-        assert process.poll() is None and time.monotonic() < deadline, "the MCP server did not start"
-        time.sleep(0.05)
 
 
 async def visit(page: str) -> str:
@@ -62,13 +59,9 @@ async def visit(page: str) -> str:
 
 def running(directory: Path) -> list[int]:
     """The servers that were started to work in this directory."""
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _works_in(entry, directory)]
-
-
-def _works_in(process: Path, directory: Path) -> bool:
-    try:
-        program, *arguments = (process / "cmdline").read_bytes().split(b"\0")
-        is_server = program == sys.executable.encode() and any(b"mcp" in argument for argument in arguments)
-        return is_server and (process / "cwd").readlink() == directory
-    except OSError:
-        return False
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
+        program, *arguments = process.info["cmdline"] or [""]
+        if program == sys.executable and "mcp" in " ".join(arguments) and process.info["cwd"] == str(directory):
+            found.append(process.info["pid"])
+    return found

@@ -1,151 +1,256 @@
-from hypothesis import given
-from hypothesis import strategies as st
+"""Which rule counts for what is asked; that nobody below another may do more; and which patterns match what."""
 
-from app.permissions.rules import (
-    Allowed,
-    Forbidden,
-    NeedsApproval,
-    Subject,
-    applies,
-    decide_permission,
-    evaluate,
-    hidden_tools,
-    unrestricted,
-)
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from long_form import LONG
+
+from app.permissions import rules
+from app.permissions.rules import Allowed, Forbidden, NeedsApproval, Subject, child_rules, decide_permission, evaluate
+from app.permissions.wildcard import covers, disjoint, matches
 from app.schema.permission import Action, Rule, Ruleset
+
+STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 actions = st.sampled_from(["allow", "deny", "ask"])
 names = st.sampled_from(["bash", "edit", "read"])
 name_patterns = st.sampled_from(["bash", "edit", "read", "*", "b*"])
-things = st.text(alphabet="ab", min_size=1, max_size=3)
-thing_patterns = st.text(alphabet="ab*", min_size=1, max_size=3)
-rules = st.builds(Rule, permission=name_patterns, pattern=thing_patterns, action=actions)
-rulesets = st.lists(rules, max_size=6)
+things = st.text(alphabet="ab ", max_size=4)
+thing_patterns = st.text(alphabet="ab *?", max_size=4) | st.just("*")
+rulesets = st.lists(st.builds(Rule, permission=name_patterns, pattern=thing_patterns, action=actions), max_size=6)
 approvals = st.lists(st.builds(Rule, permission=names, pattern=thing_patterns, action=st.just("allow")), max_size=4)
+several = settings(max_examples=300 if LONG else 100)
 
 
-def bash(*pairs: tuple[str, Action]) -> Ruleset:
-    return [Rule(permission="bash", pattern=pattern, action=action) for pattern, action in pairs]
+def bash(patterns: dict[str, Action]) -> Ruleset:
+    return [rule("bash", pattern, action) for pattern, action in patterns.items()]
+
+
+def rule(permission: str, pattern: str, action: Action) -> Rule:
+    return Rule(permission=permission, pattern=pattern, action=action)
 
 
 @given(names, things, rulesets, rulesets)
 def test_the_last_rule_that_matches_wins_over_all_rulesets(name: str, thing: str, one: Ruleset, other: Ruleset) -> None:
-    matching = [rule for rule in [*one, *other] if applies(rule, name, thing)]
-    expected = matching[-1] if matching else Rule(permission=name, pattern="*", action="ask")
+    matching = [each for each in [*one, *other] if rules.applies(each, name, thing)]
+    expected = matching[-1] if matching else rule(name, "*", "ask")
     assert evaluate(name, thing, one, other) == expected
 
 
 @given(names, st.lists(things, max_size=4), rulesets, approvals)
-def test_a_configured_deny_beats_every_approval(name: str, asked: list[str], ruleset: Ruleset, approved: Ruleset) -> None:
-    denied = any(evaluate(name, thing, ruleset).action == "deny" for thing in asked)
-    assert isinstance(decide_permission(name, asked, ruleset, approved), Forbidden) == denied
-
-
-@given(names, st.lists(things, max_size=4), rulesets, approvals)
-def test_without_a_deny_each_pattern_needs_an_allow_or_an_approval(
+def test_a_configured_deny_beats_every_approval_and_without_one_each_pattern_needs_one_or_an_allow(
     name: str, asked: list[str], ruleset: Ruleset, approved: Ruleset
 ) -> None:
     decision = decide_permission(name, asked, ruleset, approved)
-    if not isinstance(decision, Forbidden):
+    denied = any(evaluate(name, thing, ruleset).action == "deny" for thing in asked)
+    assert isinstance(decision, Forbidden) == denied
+    if not denied:
         free = all(evaluate(name, thing, ruleset, approved).action == "allow" for thing in asked)
         assert isinstance(decision, Allowed) == free
 
 
 @given(names, things, st.lists(things, max_size=3), st.sampled_from(["readable", "foreign", "unreadable"]), rulesets, approvals)
 def test_spellings_and_poor_sight_only_ever_restrict(
-    name: str, thing: str, spellings: list[str], readability: str, ruleset: Ruleset, approved: Ruleset
+    name: str, thing: str, spellings: list[str], readability: Any, ruleset: Ruleset, approved: Ruleset
 ) -> None:
     order = [Allowed, NeedsApproval, Forbidden]
-    subject = Subject(thing, tuple(spellings), readability)  # type: ignore[arg-type]
     plain = decide_permission(name, [thing], ruleset, approved)
-    assert order.index(type(decide_permission(name, [subject], ruleset, approved))) >= order.index(type(plain))
+    seen = decide_permission(name, [Subject(thing, tuple(spellings), readability)], ruleset, approved)
+    assert order.index(type(seen)) >= order.index(type(plain))
 
 
-def test_a_deny_behind_an_ask_is_seen_before_anyone_is_asked() -> None:
-    assert isinstance(decide_permission("bash", ["touch x", "rm x"], bash(("*", "ask"), ("rm *", "deny")), []), Forbidden)
+def wordy(text: str) -> Subject:
+    return Subject(text, words=tuple(text.split()))
 
 
-def test_forbidden_carries_the_rules_of_that_permission() -> None:
-    ruleset = [Rule(permission="edit", pattern="*", action="deny"), *bash(("*", "allow"), ("rm *", "deny"))]
-    assert decide_permission("bash", ["rm x"], ruleset, []) == Forbidden(ruleset[1:])
+NO_RM, ASK_RM = bash({"*": "allow", "rm *": "deny"}), bash({"*": "allow", "rm *": "ask"})
+NAMED = [*NO_RM, *bash({"git push*": "ask"})]
+SPELLED, GRADLEW, TEXT = (
+    Subject("/bin/rm x", ("rm x",)),
+    Subject("./gradlew build", ("gradlew build",)),
+    Subject("a", text="rm x"),
+)
+UNSEEN, FOREIGN = Subject("$CMD x", readability="unreadable"), Subject("python -c 1", readability="foreign")
 
 
-def test_nothing_to_ask_about_is_allowed() -> None:
-    assert decide_permission("bash", [], bash(("*", "deny")), []) == Allowed()
+@pytest.mark.parametrize(
+    ("asked", "ruleset", "approved", "decision"),
+    [
+        pytest.param([], bash({"*": "deny"}), {}, Allowed, id="nothing to ask about"),
+        pytest.param(["ls"], [], {}, NeedsApproval, id="no rule"),
+        pytest.param(["touch x", "rm x"], bash({"*": "ask", "rm *": "deny"}), {}, Forbidden, id="a deny behind an ask"),
+        pytest.param([GRADLEW], bash({"*": "deny", "./gradlew *": "allow"}), {}, Allowed, id="the text beside its spelling"),
+        pytest.param([SPELLED], NO_RM, {}, Forbidden, id="a deny evaded by spelling"),
+        pytest.param([SPELLED], ASK_RM, {}, NeedsApproval, id="an ask evaded by spelling"),
+        pytest.param([SPELLED], ASK_RM, {"/bin/rm*": "allow"}, Allowed, id="the text is approved"),
+        pytest.param([SPELLED], ASK_RM, {"rm*": "allow"}, Allowed, id="its spelling is approved"),
+        pytest.param([UNSEEN], NO_RM, {"*": "allow"}, NeedsApproval, id="unseen, whatever was approved"),
+        pytest.param([UNSEEN], bash({"*": "allow"}), {}, Allowed, id="unseen where all is allowed"),
+        pytest.param([FOREIGN], NO_RM, {}, NeedsApproval, id="a foreign program needs a rule that names it"),
+        pytest.param([FOREIGN], bash({"*": "ask", "python *": "allow"}), {}, Allowed, id="a rule that names it"),
+        pytest.param([FOREIGN], bash({"*": "ask"}), {"python -c*": "allow"}, Allowed, id="an approval that names it"),
+        pytest.param([wordy("perf stat rm x")], NAMED, {}, Forbidden, id="a program that a word names"),
+        pytest.param([wordy("perf /bin/RM x")], NAMED, {}, Forbidden, id="a program that a path names"),
+        pytest.param([wordy("perf stat rm x")], ASK_RM, {"perf *": "allow"}, NeedsApproval, id="an approval of another program"),
+        pytest.param([wordy("perf stat rm x")], ASK_RM, {"rm *": "allow"}, Allowed, id="an approval of that program"),
+        pytest.param([wordy("perf rm")], bash({"rm *": "deny", "*": "allow"}), {}, Allowed, id="a rule that another overrides"),
+        pytest.param([TEXT], bash({"rm *": "deny", "*": "allow"}), {}, Allowed, id="names nothing in a text either"),
+        *(
+            pytest.param([Subject("any", text=text)], NAMED, {"*": "allow"}, NeedsApproval, id=f"named in {text!r}")
+            for text in ("(rm x)", "ls;rm", "a=/bin/rm", "git\tpush", "cd x && git -C y push")
+        ),
+        *(
+            pytest.param([Subject("any", text=text)], NAMED, {}, Allowed, id=f"not named in {text!r}")
+            for text in ("remove", "rm.txt", "x-rm", "git pull", "rmdir x")
+        ),
+    ],
+)
+def test_what_is_asked_is_decided(
+    asked: list[str | Subject], ruleset: Ruleset, approved: dict[str, Action], decision: type
+) -> None:
+    assert isinstance(decide_permission("bash", asked, ruleset, bash(approved)), decision)
 
 
-def test_no_rule_means_ask() -> None:
-    assert decide_permission("bash", ["ls"], [], []) == NeedsApproval()
-
-
-def test_a_rule_that_also_matches_the_text_does_not_count_against_its_spellings() -> None:
-    subject = Subject("./gradlew build", ("gradlew build",))
-    assert decide_permission("bash", [subject], bash(("*", "deny"), ("./gradlew *", "allow")), []) == Allowed()
-
-
-def test_a_rule_evaded_by_spelling_counts() -> None:
-    subject = Subject("/bin/rm x", ("rm x",))
-    assert isinstance(decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), []), Forbidden)
-    assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "ask")), []) == NeedsApproval()
-
-
-def test_an_approved_spelling_is_not_asked_about_again() -> None:
-    ruleset = bash(("*", "allow"), ("rm *", "ask"))
-    assert decide_permission("bash", [Subject("/bin/rm x", ("rm x",))], ruleset, bash(("/bin/rm*", "allow"))) == Allowed()
-    assert decide_permission("bash", [Subject("/bin/rm x", ("rm x",))], ruleset, bash(("rm*", "allow"))) == Allowed()
-
-
-def test_what_cannot_be_seen_is_asked_about_whatever_was_approved() -> None:
-    subject = Subject("$CMD x", readability="unreadable")
-    assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), bash(("*", "allow"))) == NeedsApproval()
-    assert decide_permission("bash", [subject], bash(("*", "allow")), []) == Allowed()
-
-
-def test_a_foreign_program_needs_a_rule_that_names_it() -> None:
-    subject = Subject("python -c 1", readability="foreign")
-    assert decide_permission("bash", [subject], bash(("*", "allow"), ("rm *", "deny")), []) == NeedsApproval()
-    assert decide_permission("bash", [subject], bash(("*", "ask"), ("python *", "allow")), []) == Allowed()
-    assert decide_permission("bash", [subject], bash(("*", "ask")), bash(("python -c*", "allow"))) == Allowed()
-
-
-def test_a_program_that_a_rule_names_is_found_wherever_a_command_names_it() -> None:
-    ruleset = bash(("*", "allow"), ("rm *", "deny"), ("git push*", "ask"))
-    for words in (["perf", "stat", "rm", "x"], ["perf", "/bin/RM", "x"]):
-        assert isinstance(decide_permission("bash", [Subject(" ".join(words), words=tuple(words))], ruleset, []), Forbidden)
-    for text in ("(rm x)", "ls;rm", "a=/bin/rm", "git\tpush", "cd x && git -C y push"):
-        assert decide_permission("bash", [Subject("any", text=text)], ruleset, bash(("*", "allow"))) == NeedsApproval(), text
-    for text in ("remove", "rm.txt", "x-rm", "git pull", "rmdir x"):
-        assert decide_permission("bash", [Subject("any", text=text)], ruleset, []) == Allowed(), text
-
-
-def test_an_approval_holds_for_a_program_that_it_names_alone() -> None:
-    subject = Subject("perf stat rm x", words=("perf", "stat", "rm", "x"))
-    ruleset = bash(("*", "allow"), ("rm *", "ask"))
-    assert decide_permission("bash", [subject], ruleset, bash(("perf *", "allow"))) == NeedsApproval()
-    assert decide_permission("bash", [subject], ruleset, bash(("rm *", "allow"))) == Allowed()
-
-
-def test_a_rule_that_another_overrides_names_nothing() -> None:
-    ruleset = bash(("rm *", "deny"), ("*", "allow"))
-    assert decide_permission("bash", [Subject("perf rm", words=("perf", "rm"), text="rm x")], ruleset, []) == Allowed()
+def test_what_is_forbidden_carries_the_rules_of_that_permission() -> None:
+    assert decide_permission("bash", ["rm x"], [rule("edit", "*", "deny"), *NO_RM], []) == Forbidden(NO_RM)
 
 
 def test_unrestricted_looks_behind_the_last_rule_for_everything() -> None:
-    explore = [Rule(permission="*", pattern="*", action="deny"), *bash(("*", "allow"))]
-    assert unrestricted("bash", explore)
-    assert not unrestricted("bash", bash(("*", "allow"), ("rm *", "ask")))
-    assert not unrestricted("bash", bash(("git *", "allow")))
-    assert unrestricted("bash", bash(("rm *", "ask"), ("*", "allow")))
+    assert rules.unrestricted("bash", [rule("*", "*", "deny"), *bash({"*": "allow"})])
+    assert not rules.unrestricted("bash", ASK_RM)
+    assert not rules.unrestricted("bash", bash({"git *": "allow"}))
+    assert rules.unrestricted("bash", bash({"rm *": "ask", "*": "allow"}))
 
 
 def test_hidden_tools_are_those_whose_last_rule_denies_everything() -> None:
-    ruleset = [
-        Rule(permission="*", pattern="*", action="allow"),
-        Rule(permission="edit", pattern="*", action="deny"),
-        Rule(permission="bash", pattern="*", action="deny"),
-        Rule(permission="bash", pattern="git *", action="allow"),
-        Rule(permission="webfetch", pattern="http*", action="deny"),
-    ]
+    ruleset = [rule("*", "*", "allow"), rule("edit", "*", "deny"), *bash({"*": "deny", "git *": "allow"})]
     tools = ["edit", "write", "patch", "multiedit", "apply_patch", "bash", "webfetch", "read"]
-    assert hidden_tools(tools, ruleset) == {"edit", "write", "patch", "multiedit", "apply_patch"}
-    assert hidden_tools(tools, []) == set()
+    hidden = rules.hidden_tools(tools, [*ruleset, rule("webfetch", "http*", "deny")])
+    assert hidden == {"edit", "write", "patch", "multiedit", "apply_patch"}
+    assert rules.hidden_tools(tools, []) == set()
+
+
+# Rules of those below others.
+
+
+@settings(max_examples=600 if LONG else 150)
+@given(rulesets, rulesets, rulesets, rulesets, names, things)
+def test_children_and_grandchildren_may_do_no_more_than_their_parents_and_than_their_own_rules(
+    parent: Ruleset, agent: Ruleset, third: Ruleset, session: Ruleset, name: str, thing: str
+) -> None:
+    def strictness(*held: Ruleset) -> int:
+        return STRICTNESS[evaluate(name, thing, *held).action]
+
+    limit = strictness(parent)
+    assert strictness(agent, child_rules(parent, agent, session)) >= max(strictness(agent, session), limit)
+    child = [*agent, *child_rules(parent, agent, [])]
+    assert strictness(third, child_rules(child, third, session)) >= limit
+
+
+prefixes = st.sampled_from(["*", "git *", "git push *", "rm *", "rm x"])
+nested = st.lists(st.builds(Rule, permission=st.just("bash"), pattern=prefixes, action=actions), max_size=5)
+
+
+@several
+@given(nested, nested, st.sampled_from(["ls", "git status", "git push x", "rm x", "rm y"]))
+def test_with_patterns_that_nest_it_is_exactly_the_stricter_of_the_two(parent: Ruleset, agent: Ruleset, command: str) -> None:
+    child = evaluate("bash", command, agent, child_rules(parent, agent, [])).action
+    both = {evaluate("bash", command, parent).action, evaluate("bash", command, agent).action}
+    assert STRICTNESS[child] == max(map(STRICTNESS.__getitem__, both))
+
+
+def test_a_parent_adds_its_denies_alone_and_at_the_end() -> None:
+    everything, own = [rule("*", "*", "allow")], [rule("todowrite", "*", "deny")]
+    assert child_rules([*everything, rule("edit", "*", "deny")], everything, own) == [*own, rule("edit", "*", "deny")]
+    assert child_rules(everything, [rule("*", "*", "deny"), rule("read", "*", "allow")], []) == []
+
+
+def test_a_parents_exception_holds_for_the_child_as_far_as_the_childs_rules_go() -> None:
+    parent = [rule("*", "*", "allow"), *bash({"*": "deny", "git *": "allow"})]
+    general, explorer = [rule("*", "*", "allow")], [rule("*", "*", "deny"), rule("read", "*", "allow")]
+    for own, permission, pattern, action in (
+        (general, "bash", "git status", "allow"),
+        (general, "bash", "rm x", "deny"),
+        (explorer, "bash", "git status", "deny"),
+        (explorer, "read", "f", "allow"),
+    ):
+        assert evaluate(permission, pattern, own, child_rules(parent, own, [])).action == action
+
+
+def test_a_session_that_a_client_puts_below_another_has_its_rules_and_cannot_lift_them() -> None:
+    parent = [*bash({"*": "deny", "git *": "allow"}), rule("webfetch", "*", "allow")]
+    assert rules.inherited_rules(parent, []) == parent
+    assert rules.inherited_rules([], [rule("edit", "*", "deny")]) == [rule("edit", "*", "deny")]
+    held = rules.inherited_rules(parent, [*bash({"*": "allow"}), rule("edit", "*", "ask")])
+    asked = {("bash", "rm x"): "deny", ("bash", "git log"): "allow", ("webfetch", "u"): "allow", ("edit", "f"): "ask"}
+    assert {each: evaluate(*each, held).action for each in asked} == asked
+
+
+@several
+@given(rulesets, rulesets, names, things)
+def test_rules_that_are_restricted_allow_no_more_than_either(own: Ruleset, limits: Ruleset, name: str, thing: str) -> None:
+    def strictness(held: Ruleset) -> int:
+        return STRICTNESS[evaluate(name, thing, [rule("*", "*", "allow")], held).action]
+
+    once = rules.within_limits(own, limits)
+    assert strictness(once) >= max(strictness(own), strictness(limits))
+    twice = rules.within_limits(once, limits)
+    assert strictness(twice) >= strictness(once), "patterns that seem to overlap are denied where they meet again"
+    assert len(rules.within_limits(twice, limits)) == len(twice)
+
+
+@several
+@given(rulesets, rulesets, names, things)
+def test_added_rules_count_as_the_last_ones(own: Ruleset, added: Ruleset, name: str, thing: str) -> None:
+    once = rules.with_rules_appended(own, added)
+    assert evaluate(name, thing, once) == evaluate(name, thing, own, added)
+    assert len(rules.with_rules_appended(once, added)) == len(once)
+
+
+# Patterns.
+
+written = st.text(alphabet="ab *?\n.[(", max_size=8)
+values = st.text(alphabet="ab \n.[(", max_size=8)
+
+
+def reference(pattern: str, value: str) -> bool:
+    """The rule as it is told: whole string, `*` any run, `?` one character, a last ` *` may be missing."""
+    tail = ""
+    if pattern.endswith(" *"):
+        pattern, tail = pattern[:-2], "( .*)?"
+    pattern_text = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
+    return re.fullmatch(pattern_text + tail, value, re.DOTALL) is not None
+
+
+@given(written, written, values)
+def test_patterns_match_as_described_and_cover_or_exclude_others(one: str, other: str, value: str) -> None:
+    assert matches(one, value) == reference(one, value)
+    assert not (covers(one, other) and matches(other, value)) or matches(one, value)
+    assert not (disjoint(one, other) and matches(one, value) and matches(other, value))
+
+
+@pytest.mark.parametrize(
+    ("holds", "one", "other", "expected"),
+    [
+        *((matches, *pair, True) for pair in (("ls *", "ls"), ("ls *", "ls -l\n/x"), ("git status*", "git status --short"))),
+        *((matches, *pair, True) for pair in (("*.env", "/a/b/.env"), ("a?c", "a\nc"))),
+        *((matches, *pair, False) for pair in (("ls *", "lsof"), ("*.env", "/a/b/.ENV"), ("a", "ab"), ("a.c", "abc"))),
+        *((covers, *pair, True) for pair in (("*", "git *"), ("git *", "git status*"), ("ls *", "ls"))),
+        *((covers, *pair, False) for pair in (("git status*", "git *"), ("a?", "a*"))),
+        *((disjoint, *pair, True) for pair in (("git *", "rm *"), ("bash", "edit"), ("*.py", "*.js"))),
+        (disjoint, "git*", "*push*", False),
+    ],
+)
+def test_patterns_as_rules_use_them(holds: Any, one: str, other: str, expected: bool) -> None:
+    assert holds(one, other) is expected
+
+
+def test_many_stars_cost_no_more_than_they_must() -> None:
+    started = time.process_time()
+    for pattern in ("*a" * 500 + "b", "*" * 5_000 + "b", "*a?a" * 100 + "b"):
+        assert not matches(pattern, "a" * 20_000)
+    assert time.process_time() - started < 5

@@ -12,6 +12,7 @@ from app.tools import toolbox
 from app.tools.base import ExternalTool, Tool, ToolContext, ToolResult, load_description
 from app.tools.builtin.conversation import InvalidTool
 from app.tools.builtin.edit import TextEdit
+from app.tools.external import MAX_KEY_LENGTH, tool_key
 
 BUILTIN = [found for name, found in vars(toolbox).items() if name.endswith("Tool") and name != "Tool"]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -63,20 +64,21 @@ def test_a_tool_is_described_with_its_arguments_in_opencodes_names(tool: type[To
     assert all(field.get("description") for field in schema.get("properties", {}).values())
 
 
-def test_an_edit_of_many_has_the_arguments_of_one() -> None:
-    assert arguments(TextEdit.model_json_schema(by_alias=True)) == "oldString newString replaceAll?"
-
-
 def test_a_tools_schema_is_its_models() -> None:
     assert set(InvalidTool().schema()["properties"]) == {"tool", "error"}
+    assert arguments(TextEdit.model_json_schema(by_alias=True)) == "oldString newString replaceAll?", "each of many edits"
 
 
-def test_a_foreign_tool_hands_its_json_schema_on_unchanged() -> None:
+def test_a_foreign_tool_hands_its_json_schema_on_and_takes_any_object() -> None:
     tool = Weather("weather", "Tells the weather", SCHEMA)
     assert (tool.id, tool.description(), tool.schema()) == ("weather", "Tells the weather", SCHEMA)
-
-
-def test_a_foreign_tool_takes_any_object() -> None:
     assert Weather.parameters.model_validate({"city": 1, "more": [None]}).root == {"city": 1, "more": [None]}
     with pytest.raises(ValidationError):
         Weather.parameters.model_validate(["no object"])
+
+
+def test_the_key_of_a_servers_tool_has_only_characters_that_providers_take_and_a_bounded_length() -> None:
+    assert tool_key("time", "get_current_time") == "time_get_current_time"
+    assert (tool_key("my server", "a.b/c"), tool_key("größe", "x-y")) == ("my_server_a_b_c", "gr__e_x-y")
+    keys = {tool_key("server", "long" * 30 + end) for end in "ab"}
+    assert len(keys) == 2 and {len(key) for key in keys} == {MAX_KEY_LENGTH}, "long ones are cut and stay apart"

@@ -1,11 +1,11 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
+from tool_host import FakeHost, MakeContext
 
 from app.permissions.service import PermissionDenied
 from app.project.sandbox.sandbox import OFF
@@ -16,7 +16,7 @@ from app.tools.process import choose_shell, secret_names, without_variables
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
 
 
-def make_tool(**changes: object) -> BashTool:
+def make_tool(**changes: Any) -> BashTool:
     return BashTool(**({"shell": "/bin/sh", "sandbox": OFF, "environment": ENVIRONMENT} | changes))
 
 
@@ -25,177 +25,140 @@ async def run(ctx: ToolContext, command: str, *, tool: BashTool | None = None, *
     return await (tool or make_tool()).execute(parameters, ctx)
 
 
-class TestRunning:
-    async def test_result(self, ctx: ToolContext) -> None:
-        result = await run(ctx, "echo out; echo err >&2; exit 4")
-        assert result.title == "says what"
-        assert result.output == "out\nerr\n"
-        assert result.metadata == {"output": "out\nerr\n", "exit": 4, "description": "says what"}
-
-    async def test_runs_in_the_sessions_directory_or_the_named_one(self, ctx: ToolContext, project: Path) -> None:
-        (project / "sub").mkdir()
-        assert (await run(ctx, "pwd")).output == f"{project}\n"
-        assert (await run(ctx, "pwd", workdir="sub")).output == f"{project}/sub\n"
-        assert (await run(ctx, "pwd", workdir=str(project / "sub"))).output == f"{project}/sub\n"
-
-    async def test_a_working_directory_that_is_not_there(self, ctx: ToolContext) -> None:
-        with pytest.raises(ToolError, match="does not exist"):
-            await run(ctx, "pwd", workdir="none")
-
-    async def test_the_shell_given_is_used_whatever_the_environment_says(self, ctx: ToolContext, project: Path) -> None:
-        shell = project / "myshell"
-        shell.write_text('#!/bin/sh\necho "mine: $2"\n')
-        shell.chmod(0o755)
-        tool = make_tool(shell=str(shell), environment=ENVIRONMENT | {"SHELL": "/bin/false"})
-        assert (await run(ctx, "anything", tool=tool)).output == "mine: anything\n"
-
-    async def test_a_shell_that_cannot_be_started(self, ctx: ToolContext) -> None:
-        with pytest.raises(ToolError, match="/no/such/shell"):
-            await run(ctx, "true", tool=make_tool(shell="/no/such/shell"))
-
-    async def test_hidden_variables_do_not_reach_the_command(self, ctx: ToolContext) -> None:
-        tool = make_tool(
-            environment=without_variables(
-                ENVIRONMENT | {"OPENAI_API_KEY": "s3cret", "GREETING": "hi"}, frozenset({"OPENAI_API_KEY"})
-            )
-        )
-        output = (await run(ctx, "env", tool=tool)).output
-        assert "s3cret" not in output
-        assert "GREETING=hi" in output
-
-    async def test_more_than_people_see_is_cut_in_the_metadata_only(self, ctx: ToolContext) -> None:
-        result = await run(ctx, "head -c 40000 /dev/zero | tr '\\0' x")
-        assert result.output == "x" * 40_000
-        assert result.metadata["output"] == "x" * 30_000 + "\n\n..."
+async def test_a_command_s_output_and_exit_code_are_its_result(ctx: ToolContext, host: FakeHost) -> None:
+    result = await run(ctx, "sleep 0.05; echo out; echo err >&2; exit 4")
+    assert result.title == "says what"
+    assert result.output == "out\nerr\n"
+    assert result.metadata == {"output": "out\nerr\n", "exit": 4, "description": "says what"}
+    assert host.updates[0] == {"title": None, "metadata": {"output": "", "description": "says what"}}, "before any output"
+    result = await run(ctx, "head -c 40000 /dev/zero | tr '\\0' x")
+    assert result.output == "x" * 40_000
+    assert result.metadata["output"] == "x" * 30_000 + "\n\n...", "people see the beginning alone"
 
 
-class TestLive:
-    async def test_the_first_update_names_the_command_before_any_output(self, ctx: ToolContext, host) -> None:
-        await run(ctx, "sleep 0.05")
-        assert host.updates == [{"title": None, "metadata": {"output": "", "description": "says what"}}]
-
-    async def test_output_is_shown_while_the_command_runs(
-        self, make_ctx: Callable[..., ToolContext], host, project: Path
-    ) -> None:
-        seen_while_running: list[str] = []
-
-        class Watching(type(host)):
-            async def update(self, *, title=None, metadata=None) -> None:
-                seen_while_running.append(metadata["output"])
-                if "ready" in metadata["output"]:
-                    (project / "go").touch()
-
-        script = "echo ready; while ! test -e go; do sleep 0.01; done; echo done"
-        result = await run(make_ctx(host=Watching()), script, timeout=10_000)
-        assert result.output == "ready\ndone\n"
-        assert seen_while_running[:2] == ["", "ready\n"]
-
-    async def test_updates_are_few_however_many_chunks(self, ctx: ToolContext, host) -> None:
-        begun = time.monotonic()
-        await run(ctx, "i=0; while [ $i -lt 300 ]; do echo $i; /bin/true; i=$((i+1)); done")
-        assert len(host.updates) <= 3 + (time.monotonic() - begun) / 0.1
+async def test_a_command_runs_in_the_sessions_directory_or_the_named_one(ctx: ToolContext, host: FakeHost, project: Path) -> None:
+    (project / "sub").mkdir()
+    assert (await run(ctx, "pwd")).output == f"{project}\n"
+    assert (await run(ctx, "pwd", workdir="sub")).output == f"{project}/sub\n"
+    assert (await run(ctx, "pwd", workdir=str(project / "sub"))).output == f"{project}/sub\n"
+    assert "external_directory" not in host.permissions
+    await run(ctx, "pwd", workdir=str(project.parent))
+    assert (host.asks[-2].permission, host.asks[-2].patterns) == ("external_directory", [str(project.parent)])
 
 
-class TestEnding:
-    async def test_timeout(self, ctx: ToolContext) -> None:
-        result = await run(ctx, "echo begun; sleep 30", timeout=100)
-        assert result.output.startswith("begun\n\n\n<bash_metadata>\n")
-        assert "100 ms" in result.output
-        assert result.output.endswith("\n</bash_metadata>")
-        assert result.metadata["exit"] is None
-        assert result.metadata["output"] == result.output
-
-    async def test_the_default_timeout(self, ctx: ToolContext) -> None:
-        tool = make_tool(default_timeout_ms=50)
-        assert "50 ms" in (await run(ctx, "sleep 30", tool=tool)).output
-        assert "50 ms" in tool.description()
-
-    async def test_a_negative_timeout_is_refused(self, ctx: ToolContext, host) -> None:
-        with pytest.raises(ToolError, match="negative"):
-            await run(ctx, "echo x", timeout=-1)
-        assert host.asks == []
-
-    async def test_abort_kills_all_and_leaves_the_last_output_shown(self, ctx: ToolContext, host, project: Path) -> None:
-        forever = "while :; do sleep 0.05; done"
-        script = f"trap '' TERM; (trap '' TERM; {forever}) & echo $$ $! > pids; echo begun; touch up; {forever}"
-        task = asyncio.create_task(run(ctx, script))
-        async with asyncio.timeout(60):
-            while not (project / "up").exists():
-                await asyncio.sleep(0.01)
-        begun = time.monotonic()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert time.monotonic() - begun < 20
-        assert [pid for pid in map(int, (project / "pids").read_text().split()) if is_alive(pid)] == []
-        last = host.updates[-1]["metadata"]
-        assert last["output"].startswith("begun\n")
-        assert "<bash_metadata>" in last["output"]
+async def test_the_shell_given_is_used_whatever_the_environment_says(ctx: ToolContext, project: Path) -> None:
+    shell = project / "myshell"
+    shell.write_text('#!/bin/sh\necho "mine: $2"\n')
+    shell.chmod(0o755)
+    tool = make_tool(shell=str(shell), environment=ENVIRONMENT | {"SHELL": "/bin/false"})
+    assert (await run(ctx, "anything", tool=tool)).output == "mine: anything\n"
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+@pytest.mark.parametrize(
+    ("shell", "given", "message"),
+    [
+        ("/bin/sh", {"workdir": "none"}, "does not exist"),
+        ("/bin/sh", {"timeout": -1}, "negative"),
+        ("/no/such/shell", {}, "/no/such/shell"),
+    ],
+)
+async def test_what_cannot_be_run_is_told(
+    ctx: ToolContext, host: FakeHost, shell: str, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ToolError, match=message):
+        await run(ctx, "true", tool=make_tool(shell=shell), **given)
+    assert host.asks == [] or "timeout" not in given
 
 
-class TestPermission:
-    async def test_each_command_is_asked_about(self, ctx: ToolContext, host) -> None:
-        line = "git --version --short && echo hi | cat"
+async def test_hidden_variables_do_not_reach_the_command(ctx: ToolContext) -> None:
+    environment = ENVIRONMENT | {"OPENAI_API_KEY": "s3cret", "GREETING": "hi"}
+    tool = make_tool(environment=without_variables(environment, frozenset({"OPENAI_API_KEY"})))
+    output = (await run(ctx, "env", tool=tool)).output
+    assert "s3cret" not in output
+    assert "GREETING=hi" in output
+
+
+async def test_output_is_shown_while_the_command_runs(make_ctx: MakeContext, project: Path) -> None:
+    seen_while_running: list[str] = []
+
+    class Watching(FakeHost):
+        async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
+            assert metadata
+            seen_while_running.append(metadata["output"])
+            if "ready" in metadata["output"]:
+                (project / "go").touch()
+
+    script = "echo ready; while ! test -e go; do sleep 0.01; done; echo done"
+    result = await run(make_ctx(host=Watching()), script, timeout=10_000)
+    assert result.output == "ready\ndone\n"
+    assert seen_while_running[:2] == ["", "ready\n"]
+
+
+async def test_updates_are_few_however_many_chunks(ctx: ToolContext, host: FakeHost) -> None:
+    begun = time.monotonic()
+    await run(ctx, "i=0; while [ $i -lt 300 ]; do echo $i; /bin/true; i=$((i+1)); done")
+    assert len(host.updates) <= 3 + (time.monotonic() - begun) / 0.1
+
+
+async def test_a_command_that_takes_too_long_is_ended_and_told_of(ctx: ToolContext) -> None:
+    result = await run(ctx, "echo begun; sleep 30", timeout=100)
+    assert result.output.startswith("begun\n\n\n<bash_metadata>\n")
+    assert "100 ms" in result.output
+    assert result.output.endswith("\n</bash_metadata>")
+    assert (result.metadata["exit"], result.metadata["output"]) == (None, result.output)
+    tool = make_tool(default_timeout_ms=50)
+    assert "50 ms" in (await run(ctx, "sleep 30", tool=tool)).output
+    assert "50 ms" in tool.description()
+
+
+async def test_an_abort_leaves_the_last_output_shown(ctx: ToolContext, host: FakeHost, project: Path) -> None:
+    task = asyncio.create_task(run(ctx, "echo begun; touch up; while :; do sleep 0.05; done"))
+    async with asyncio.timeout(60):
+        while not (project / "up").exists():
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    last = host.updates[-1]["metadata"]["output"]
+    assert last.startswith("begun\n") and "<bash_metadata>" in last
+
+
+async def test_each_command_is_asked_about_after_the_paths_outside(ctx: ToolContext, host: FakeHost) -> None:
+    chain, outside = "git --version --short && echo hi | cat", "cat /etc/hosts >/dev/null"
+    for line in (chain, outside):
         await run(ctx, line)
-        assert [(ask.permission, ask.patterns, ask.always, ask.metadata) for ask in host.asks] == [
-            ("bash", ["git --version --short", "echo hi", "cat"], ["git --version *", "echo *", "cat *"], {"command": line})
-        ]
-        assert [subject.pattern for subject in host.asks[0].subjects] == host.asks[0].patterns
-
-    async def test_paths_outside_are_asked_about_first(self, ctx: ToolContext, host) -> None:
-        await run(ctx, "cat /etc/hosts >/dev/null")
-        assert {ask.metadata["command"] for ask in host.asks} == {"cat /etc/hosts >/dev/null"}
-        assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [
-            ("external_directory", ["/etc/hosts"], ["/etc/*"]),
-            ("bash", ["cat /etc/hosts"], ["cat *"]),
-        ]
-
-    async def test_a_working_directory_outside_is_asked_about(self, ctx: ToolContext, host, project: Path) -> None:
-        await run(ctx, "pwd", workdir=str(project.parent))
-        assert host.asks[0].permission == "external_directory"
-        assert host.asks[0].patterns == [str(project.parent)]
-
-    async def test_nothing_runs_when_refused(self, ctx: ToolContext, host, project: Path) -> None:
-        host.refuse = PermissionDenied([])
-        with pytest.raises(PermissionDenied):
-            await run(ctx, "touch made")
-        assert not (project / "made").exists()
+    assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [
+        ("bash", ["git --version --short", "echo hi", "cat"], ["git --version *", "echo *", "cat *"]),
+        ("external_directory", ["/etc/hosts"], ["/etc/*"]),
+        ("bash", ["cat /etc/hosts"], ["cat *"]),
+    ]
+    assert [ask.metadata["command"] for ask in host.asks] == [chain, outside, outside]
+    assert [subject.pattern for subject in host.asks[0].subjects] == host.asks[0].patterns
 
 
-class TestEnvironment:
-    @pytest.mark.parametrize(
-        ("environment", "found", "chosen"),
-        [
-            ({"SHELL": "/usr/bin/zsh"}, "/bin/bash", "/usr/bin/zsh"),
-            ({"SHELL": "/usr/bin/fish"}, "/bin/bash", "/bin/bash"),
-            ({"SHELL": "/opt/nu"}, None, "/bin/sh"),
-            ({}, "/usr/local/bin/bash", "/usr/local/bin/bash"),
-            ({"SHELL": ""}, None, "/bin/sh"),
-        ],
-    )
-    def test_choose_shell(self, environment: dict[str, str], found: str | None, chosen: str) -> None:
-        assert choose_shell(environment, lambda name: found) == chosen
+async def test_nothing_runs_when_refused(ctx: ToolContext, host: FakeHost, project: Path) -> None:
+    host.refuse = PermissionDenied([])
+    with pytest.raises(PermissionDenied):
+        await run(ctx, "touch made")
+    assert not (project / "made").exists()
 
-    def test_secret_names(self) -> None:
-        secret = {
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-            "OPENAI_API_KEY",
-            "AZURE_OPENAI_API_KEY",
-            "OPENCODE_SERVER_PASSWORD",
-            "OPENCODE_CONFIG_CONTENT",
-            "OPENCODE_API_KEY",
-            "OPENSESSION_DATABASE_URL",
-            "OPENCODE_SERVER_USERNAME",
-            "opensession_secret_key",
-            "ACME_LLM",
-        }
-        harmless = {"PATH", "HOME", "GITHUB_TOKEN", "NPM_TOKEN", "OPENAI_BASE_URL", "OPENCODE_CLIENT", "MY_API_KEY"}
-        assert secret_names(secret | harmless, {"ACME_LLM", "NOT_SET"}) == secret
+
+@pytest.mark.parametrize(
+    ("environment", "found", "chosen"),
+    [
+        ({"SHELL": "/usr/bin/zsh"}, "/bin/bash", "/usr/bin/zsh"),
+        ({"SHELL": "/usr/bin/fish"}, "/bin/bash", "/bin/bash"),
+        ({"SHELL": "/opt/nu"}, None, "/bin/sh"),
+        ({}, "/usr/local/bin/bash", "/usr/local/bin/bash"),
+        ({"SHELL": ""}, None, "/bin/sh"),
+    ],
+)
+def test_the_shell_is_the_users_where_it_is_one_like_sh(environment: dict[str, str], found: str | None, chosen: str) -> None:
+    assert choose_shell(environment, lambda name: found) == chosen
+
+
+def test_variables_with_keys_of_providers_and_of_the_server_are_secret() -> None:
+    secret = "ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN OPENAI_API_KEY AZURE_OPENAI_API_KEY OPENCODE_SERVER_PASSWORD ACME_LLM"
+    secret += " OPENCODE_CONFIG_CONTENT OPENCODE_API_KEY OPENSESSION_DATABASE_URL OPENCODE_SERVER_USERNAME opensession_secret_key"
+    harmless = {"PATH", "HOME", "GITHUB_TOKEN", "NPM_TOKEN", "OPENAI_BASE_URL", "OPENCODE_CLIENT", "MY_API_KEY"}
+    assert secret_names({*secret.split()} | harmless, {"ACME_LLM", "NOT_SET"}) == {*secret.split()}

@@ -3,207 +3,150 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.questions import QuestionRejected
 from app.permissions.service import PermissionDenied, PermissionRejected
 from app.schema.model import Agent, Skill
 from app.schema.session import Todo
 from app.tools.base import SubagentRequest, ToolContext, ToolError, ToolResult
-from app.tools.builtin.batch import BatchParameters, BatchTool
-from app.tools.builtin.conversation import (
-    InvalidParameters,
-    InvalidTool,
-    QuestionParameters,
-    QuestionTool,
-    SkillParameters,
-    SkillTool,
-    TaskParameters,
-    TaskTool,
-    TodoReadParameters,
-    TodoReadTool,
-    TodoWriteParameters,
-    TodoWriteTool,
-)
+from app.tools.builtin import conversation
+from app.tools.builtin.batch import BatchTool
 
 TODOS = [
     {"content": "é", "status": "pending", "priority": "high", "id": "1"},
     {"content": "b", "status": "completed", "priority": "low", "id": "2"},
     {"content": "c", "status": "cancelled", "priority": "low", "id": "3"},
 ]
+TASK = {"description": "Look around", "prompt": "Look", "subagent_type": "explore"}
+OPTION = {"label": "A", "description": "first"}
 
 
-class TestTodo:
-    async def test_write_stores_and_reports(self, ctx: ToolContext, host) -> None:
-        result = await TodoWriteTool().execute(TodoWriteParameters.model_validate({"todos": TODOS}), ctx)
-        assert [todo.wire() for todo in host.stored_todos] == TODOS
-        assert result == ToolResult("2 todos", json.dumps(TODOS, indent=2, ensure_ascii=False), {"todos": TODOS})
-        assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("todowrite", ["*"], ["*"])]
+def questions(*texts: str) -> list[dict[str, Any]]:
+    return [{"question": text, "header": "H", "options": [OPTION], "multiple": True} for text in texts]
 
-    async def test_write_refused_stores_nothing(self, ctx: ToolContext, host) -> None:
-        host.refuse = PermissionDenied([])
+
+def skill(project: Path) -> conversation.SkillTool:
+    location = project / "skills/pdf/SKILL.md"
+    found = Skill(name="pdf", description="Works on PDF", location=str(location), content="# Do this\n\n--- that")
+    return conversation.SkillTool([found])
+
+
+async def test_todos_are_stored_and_read_back(ctx: ToolContext, host: FakeHost) -> None:
+    result = await run(conversation.TodoWriteTool(), ctx, todos=TODOS)
+    assert [todo.wire() for todo in host.stored_todos] == TODOS
+    assert result == ToolResult("2 todos", json.dumps(TODOS, indent=2, ensure_ascii=False), {"todos": TODOS})
+    assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("todowrite", ["*"], ["*"])]
+    host.stored_todos = [Todo.model_validate(TODOS[1])]
+    result = await run(conversation.TodoReadTool(), ctx)
+    assert (result.title, json.loads(result.output)) == ("0 todos", TODOS[1:2])
+    assert host.permissions == ["todowrite", "todoread"]
+
+
+async def test_what_is_refused_is_not_done(ctx: ToolContext, host: FakeHost) -> None:
+    host.refuse = PermissionDenied([])
+    for tool, arguments in ((conversation.TodoWriteTool(), {"todos": TODOS}), (conversation.TaskTool([]), TASK)):
         with pytest.raises(PermissionDenied):
-            await TodoWriteTool().execute(TodoWriteParameters.model_validate({"todos": TODOS}), ctx)
-        assert host.stored_todos == []
-
-    async def test_read(self, ctx: ToolContext, host) -> None:
-        host.stored_todos = [Todo.model_validate(TODOS[1])]
-        result = await TodoReadTool().execute(TodoReadParameters(), ctx)
-        assert (result.title, json.loads(result.output)) == ("0 todos", TODOS[1:2])
-        assert host.permissions == ["todoread"]
+            await run(tool, ctx, **arguments)
+    assert host.stored_todos == [] and host.subagents == []
 
 
-class TestQuestion:
-    @staticmethod
-    def ask(*questions: str) -> QuestionParameters:
-        option = {"label": "A", "description": "first"}
-        return QuestionParameters.model_validate(
-            {"questions": [{"question": text, "header": "H", "options": [option], "multiple": True} for text in questions]}
-        )
-
-    async def test_answers(self, ctx: ToolContext, host) -> None:
-        host.answers = [["A", "own words"], []]
-        result = await QuestionTool().execute(self.ask("Which?", "Why?"), ctx)
-        assert result.title == "Asked 2 questions"
-        assert '"Which?"="A, own words", "Why?"="Unanswered"' in result.output
-        assert result.metadata == {"answers": [["A", "own words"], []]}
-        assert host.questions[0][0].wire() == {
-            "question": "Which?",
-            "header": "H",
-            "options": [{"label": "A", "description": "first"}],
-            "multiple": True,
-        }
-        assert host.asks == []
-
-    async def test_fewer_answers_than_questions(self, ctx: ToolContext, host) -> None:
-        host.answers = []
-        result = await QuestionTool().execute(self.ask("Which?"), ctx)
-        assert result.title == "Asked 1 question"
-        assert '"Which?"="Unanswered"' in result.output
-
-    async def test_dismissed(self, ctx: ToolContext, host) -> None:
-        host.answers = QuestionRejected()
-        with pytest.raises(QuestionRejected):
-            await QuestionTool().execute(self.ask("Which?"), ctx)
+async def test_questions_are_asked_and_answered(ctx: ToolContext, host: FakeHost) -> None:
+    host.answers = [["A", "own words"], []]
+    asked = questions("Which?", "Why?")
+    result = await run(conversation.QuestionTool(), ctx, questions=asked)
+    assert result.title == "Asked 2 questions"
+    assert '"Which?"="A, own words", "Why?"="Unanswered"' in result.output
+    assert result.metadata == {"answers": [["A", "own words"], []]}
+    assert [question.wire() for question in host.questions[0]] == asked and host.asks == []
+    host.answers = []
+    result = await run(conversation.QuestionTool(), ctx, questions=questions("Which?"))
+    assert result.title == "Asked 1 question" and '"Which?"="Unanswered"' in result.output
+    host.answers = QuestionRejected()
+    with pytest.raises(QuestionRejected):
+        await run(conversation.QuestionTool(), ctx, questions=asked)
 
 
-class TestTask:
-    ARGUMENTS = {"description": "Look around", "prompt": "Look", "subagent_type": "explore"}
-
-    async def test_asks_and_runs_the_subagent(self, ctx: ToolContext, host) -> None:
-        host.subagent = ToolResult("Look around", "found", {"sessionId": "ses_child"})
-        arguments = TaskParameters.model_validate(self.ARGUMENTS | {"session_id": "ses_child", "command": "look"})
-        assert await TaskTool([]).execute(arguments, ctx) == host.subagent
-        assert host.subagents == [SubagentRequest("Look around", "Look", "explore", "ses_child", "look")]
-        assert [(ask.permission, ask.patterns, ask.always, ask.metadata) for ask in host.asks] == [
-            ("task", ["explore"], ["*"], {"description": "Look around", "subagent_type": "explore"})
-        ]
-
-    async def test_refused(self, ctx: ToolContext, host) -> None:
-        host.refuse = PermissionRejected()
-        with pytest.raises(PermissionRejected):
-            await TaskTool([]).execute(TaskParameters.model_validate(self.ARGUMENTS), ctx)
-        assert host.subagents == []
-
-    async def test_does_not_ask_when_the_user_named_the_subagent(self, make_ctx, host) -> None:
-        await TaskTool([]).execute(TaskParameters.model_validate(self.ARGUMENTS), make_ctx(bypass_agent_check=True))
-        assert host.asks == []
-        assert len(host.subagents) == 1
-
-    def test_the_description_names_the_subagents(self) -> None:
-        agents = [
-            Agent(name="explore", description="Looks around", mode="subagent", permission=[]),
-            Agent(name="own", mode="all", permission=[]),
-        ]
-        description = TaskTool(agents).description()
-        assert "- explore: Looks around\n- own: " in description
+async def test_a_task_is_asked_for_and_run_by_the_subagent(ctx: ToolContext, host: FakeHost, make_ctx: MakeContext) -> None:
+    host.subagent = ToolResult("Look around", "found", {"sessionId": "ses_child"})
+    arguments = TASK | {"session_id": "ses_child", "command": "look"}
+    assert await run(conversation.TaskTool([]), ctx, **arguments) == host.subagent
+    assert host.subagents == [SubagentRequest("Look around", "Look", "explore", "ses_child", "look")]
+    assert [(ask.permission, ask.patterns, ask.always, ask.metadata) for ask in host.asks] == [
+        ("task", ["explore"], ["*"], {"description": "Look around", "subagent_type": "explore"})
+    ]
+    await run(conversation.TaskTool([]), make_ctx(bypass_agent_check=True), **TASK)
+    assert (len(host.asks), len(host.subagents)) == (1, 2), "it is not asked where the user named the subagent"
 
 
-class TestSkill:
-    @pytest.fixture
-    def skill(self, project: Path) -> Skill:
-        location = project / "skills/pdf/SKILL.md"
-        return Skill(name="pdf", description="Works on PDF", location=str(location), content="# Do this\n\n--- that")
-
-    async def test_loads_the_body(self, ctx: ToolContext, host, skill: Skill) -> None:
-        result = await SkillTool([skill]).execute(SkillParameters(name="pdf"), ctx)
-        folder = str(Path(skill.location).parent)
-        assert result.title == "Loaded skill: pdf"
-        assert result.output.endswith("\n\n# Do this\n\n--- that")
-        assert folder in result.output
-        assert "description:" not in result.output
-        assert result.metadata == {"name": "pdf", "dir": folder}
-        assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("skill", ["pdf"], ["pdf"])]
-
-    async def test_an_unknown_name(self, ctx: ToolContext, host, skill: Skill) -> None:
-        with pytest.raises(ToolError, match="pdf"):
-            await SkillTool([skill]).execute(SkillParameters(name="other"), ctx)
-        assert host.asks == []
-
-    def test_the_description_lists_the_skills(self, skill: Skill) -> None:
-        assert "- pdf: Works on PDF" in SkillTool([skill]).description()
-        assert "(none)" in SkillTool([]).description()
+async def test_a_skill_s_text_is_loaded(ctx: ToolContext, host: FakeHost, project: Path) -> None:
+    with pytest.raises(ToolError, match="pdf"):
+        await run(skill(project), ctx, name="other")
+    assert host.asks == []
+    result = await run(skill(project), ctx, name="pdf")
+    folder = str(project / "skills/pdf")
+    assert result.title == "Loaded skill: pdf"
+    assert result.output.endswith("\n\n# Do this\n\n--- that")
+    assert folder in result.output and "description:" not in result.output
+    assert result.metadata == {"name": "pdf", "dir": folder}
+    assert [(ask.permission, ask.patterns, ask.always) for ask in host.asks] == [("skill", ["pdf"], ["pdf"])]
 
 
-def batch_of(*tools: str) -> BatchParameters:
-    return BatchParameters.model_validate(
-        {"tool_calls": [{"tool": tool, "parameters": {"n": n}} for n, tool in enumerate(tools)]}
-    )
+def test_descriptions_name_the_subagents_and_the_skills(project: Path) -> None:
+    explore = Agent(name="explore", description="Looks around", mode="subagent", permission=[])
+    agents = [explore, Agent(name="own", mode="all", permission=[])]
+    assert "- explore: Looks around\n- own: " in conversation.TaskTool(agents).description()
+    assert "- pdf: Works on PDF" in skill(project).description()
+    assert "(none)" in conversation.SkillTool([]).description()
+
+
+async def test_an_invalid_call_is_told_what_was_wrong(ctx: ToolContext) -> None:
+    result = await run(conversation.InvalidTool(), ctx, tool="read", error="filePath is missing")
+    assert result.title == "Invalid Tool"
+    assert "read" in result.output and "filePath is missing" in result.output
+
+
+async def batch(ctx: ToolContext, *tools: str) -> ToolResult:
+    return await run(BatchTool(), ctx, tool_calls=[{"tool": tool, "parameters": {"n": n}} for n, tool in enumerate(tools)])
 
 
 class TestBatch:
-    async def test_each_call_is_the_turns_own(self, ctx: ToolContext, host) -> None:
+    async def test_each_call_is_the_turns_own(self, ctx: ToolContext, host: FakeHost) -> None:
         host.calls["grep"] = ToolError("bad pattern")
-        result = await BatchTool().execute(batch_of("read", "grep", "glob"), ctx)
+        result = await batch(ctx, "read", "grep", "glob")
         assert host.called == [("read", {"n": 0}), ("grep", {"n": 1}), ("glob", {"n": 2})]
         assert result.title == "Batch execution (2/3 successful)"
-        assert result.metadata == {
-            "totalCalls": 3,
-            "successful": 2,
-            "failed": 1,
-            "tools": ["read", "grep", "glob"],
-            "details": [
-                {"tool": "read", "success": True},
-                {"tool": "grep", "success": False},
-                {"tool": "glob", "success": True},
-            ],
-        }
+        details = [{"tool": tool, "success": tool != "grep"} for tool in ("read", "grep", "glob")]
+        counts = {"totalCalls": 3, "successful": 2, "failed": 1}
+        assert result.metadata == {**counts, "tools": ["read", "grep", "glob"], "details": details}
         assert "- grep: bad pattern" in result.output
+        result = await batch(ctx, "read", "glob")
+        assert result.output == "All 2 calls succeeded. Each call's output stands with that call."
 
-    async def test_calls_run_at_the_same_time(self, make_ctx, host) -> None:
-        together = asyncio.Barrier(3)
-
-        class Meeting(type(host)):
-            async def call_tool(self, tool: str, arguments: dict[str, object]) -> ToolResult:
-                await together.wait()
-                return ToolResult(tool, "met")
-
-        async with asyncio.timeout(60):
-            result = await BatchTool().execute(batch_of("a", "b", "c"), make_ctx(host=Meeting()))
-        assert result.metadata["successful"] == 3
-
-    async def test_calls_beyond_the_limit_fail_and_are_not_made(self, ctx: ToolContext, host) -> None:
-        result = await BatchTool().execute(batch_of(*["read"] * 27), ctx)
+    async def test_calls_beyond_the_limit_and_batches_fail_and_are_not_made(self, ctx: ToolContext, host: FakeHost) -> None:
+        result = await batch(ctx, *["read"] * 27)
         assert len(host.called) == 25
         assert (result.metadata["successful"], result.metadata["failed"]) == (25, 2)
-
-    async def test_no_batch_in_a_batch(self, ctx: ToolContext, host) -> None:
-        result = await BatchTool().execute(batch_of("batch", "read"), ctx)
-        assert host.called == [("read", {"n": 1})]
+        result = await batch(ctx, "batch", "read")
+        assert host.called[25:] == [("read", {"n": 1})]
         assert result.metadata["failed"] == 1
+        with pytest.raises(ValueError, match="tool_calls"):
+            await batch(ctx)
 
-    async def test_a_rejection_reaches_the_turn_after_the_other_calls_are_done(self, ctx: ToolContext, host) -> None:
+    async def test_a_rejection_reaches_the_turn_after_the_other_calls_are_done(self, ctx: ToolContext, host: FakeHost) -> None:
         host.calls["bash"] = PermissionRejected()
         with pytest.raises(PermissionRejected):
-            await BatchTool().execute(batch_of("bash", "read"), ctx)
+            await batch(ctx, "bash", "read")
         assert [tool for tool, _ in host.called] == ["bash", "read"]
 
-    async def test_abort_waits_until_every_call_has_cleaned_up(self, make_ctx, host) -> None:
+    async def test_calls_run_at_the_same_time_and_an_abort_waits_until_each_has_cleaned_up(self, make_ctx: MakeContext) -> None:
         running = asyncio.Barrier(3)
         cleaned: list[str] = []
 
-        class Slow(type(host)):
+        class Slow(FakeHost):
             async def call_tool(self, tool: str, arguments: dict[str, object]) -> ToolResult:
                 await running.wait()
                 try:
@@ -213,20 +156,10 @@ class TestBatch:
                         await asyncio.sleep(0)
                     cleaned.append(tool)
 
-        task = asyncio.create_task(BatchTool().execute(batch_of("1", "20"), make_ctx(host=Slow())))
-        await running.wait()
+        task = asyncio.create_task(batch(make_ctx(host=Slow()), "1", "20"))
+        async with asyncio.timeout(60):
+            await running.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert cleaned == ["1", "20"]
-
-    def test_at_least_one_call(self) -> None:
-        with pytest.raises(ValueError, match="tool_calls"):
-            batch_of()
-
-
-async def test_invalid(ctx: ToolContext) -> None:
-    result = await InvalidTool().execute(InvalidParameters(tool="read", error="filePath is missing"), ctx)
-    assert result.title == "Invalid Tool"
-    assert "read" in result.output
-    assert "filePath is missing" in result.output

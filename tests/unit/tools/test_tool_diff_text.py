@@ -42,17 +42,24 @@ def body(before: str, after: str) -> list[str]:
     return compare("f", before, after).text.splitlines()[4:]
 
 
-def test_a_new_and_an_emptied_file() -> None:
-    assert body("", "a\nb\n") == ["@@ -0,0 +1,2 @@", "+a", "+b"]
-    assert body("a\nb\n", "") == ["@@ -1,2 +0,0 @@", "-a", "-b"]
-
-
-def test_no_change_has_no_hunk() -> None:
-    assert body("a\n", "a\n") == []
-
-
-def test_a_missing_final_newline_is_shown() -> None:
-    assert body("a", "a\n") == ["@@ -1,1 +1,1 @@", "-a", "\\ No newline at end of file", "+a"]
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        pytest.param("", "a\nb\n", ["@@ -0,0 +1,2 @@", "+a", "+b"], id="new"),
+        pytest.param("a\nb\n", "", ["@@ -1,2 +0,0 @@", "-a", "-b"], id="emptied"),
+        pytest.param("a\n", "a\n", [], id="no change"),
+        pytest.param("a", "a\n", ["@@ -1,1 +1,1 @@", "-a", "\\ No newline at end of file", "+a"], id="no final newline"),
+        pytest.param("-- x\n", "++ y\n", ["@@ -1,1 +1,1 @@", "--- x", "+++ y"], id="like headers"),
+        pytest.param(
+            "        a\n\n          b\n",
+            "        a\n\n          c\n",
+            ["@@ -1,3 +1,3 @@", " a", " ", "-  b", "+  c"],
+            id="common indentation is trimmed",
+        ),
+    ],
+)
+def test_changes_are_shown_as_hunks(before: str, after: str, lines: list[str]) -> None:
+    assert body(before, after) == lines
 
 
 def test_near_changes_share_a_hunk_and_far_ones_do_not() -> None:
@@ -61,14 +68,6 @@ def test_near_changes_share_a_hunk_and_far_ones_do_not() -> None:
     far = [*lines[:10], "x", *lines[11:30], "y", *lines[31:]]
     assert [line for line in body(text(lines), text(near)) if line.startswith("@@")] == ["@@ -7,14 +7,14 @@"]
     assert [line for line in body(text(lines), text(far)) if line.startswith("@@")] == ["@@ -7,9 +7,9 @@", "@@ -27,9 +27,9 @@"]
-
-
-def test_common_indentation_is_trimmed() -> None:
-    assert body("        a\n\n          b\n", "        a\n\n          c\n") == ["@@ -1,3 +1,3 @@", " a", " ", "-  b", "+  c"]
-
-
-def test_lines_that_look_like_headers_are_content() -> None:
-    assert body("-- x\n", "++ y\n") == ["@@ -1,1 +1,1 @@", "--- x", "+++ y"]
 
 
 lines_of_few = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=12)
@@ -92,28 +91,26 @@ def test_git_applies_it(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_text() == "\n".join(after)
 
 
-class TestLargeFiles:
-    def test_ten_thousand_lines_all_different(self) -> None:
-        start = time.process_time()
-        delta = compare("f", text(numbered(10_000)), text([line + "!" for line in numbered(10_000)]))
-        assert (delta.additions, delta.deletions) == (10_000, 10_000)
-        assert time.process_time() - start < 10
+NUMBERED = numbered(10_000)
+LONG = numbered(100_000)
 
-    def test_ten_thousand_lines_all_alike(self) -> None:
-        start = time.process_time()
-        delta = compare("f", "x\ny\n" * 5_000, "y\nx\nx\n" * 5_000)
-        assert delta.additions - delta.deletions == 5_000
-        assert time.process_time() - start < 10
 
-    def test_two_places_far_apart_in_a_long_file(self) -> None:
-        before = numbered(100_000)
-        after = ["first", *before[1:-1], "last"]
-        start = time.process_time()
-        delta = compare("f", text(before), text(after))
-        assert (delta.additions, delta.deletions) == (2, 2)
-        assert time.process_time() - start < 10
+@pytest.mark.parametrize(
+    ("before", "after", "additions", "deletions"),
+    [
+        pytest.param(text(NUMBERED), text([line + "!" for line in NUMBERED]), 10_000, 10_000, id="all different"),
+        pytest.param("x\ny\n" * 5_000, "y\nx\nx\n" * 5_000, 5_001, 1, id="all alike"),
+        pytest.param(text(LONG), text(["first", *LONG[1:-1], "last"]), 2, 2, id="two places far apart"),
+    ],
+)
+def test_large_files_are_compared_in_time(before: str, after: str, additions: int, deletions: int) -> None:
+    start = time.process_time()
+    delta = compare("f", before, after)
+    assert (delta.additions, delta.deletions) == (additions, deletions)
+    assert time.process_time() - start < 10
 
-    def test_what_is_beyond_exact_comparison_is_still_right(self) -> None:
-        before = "a\nb\n" * 20_000
-        after = "b\nb\na\n" * 20_000
-        assert applied("1\n" + before, "2\n" + after) == with_newlines("2\n" + after)
+
+def test_what_is_beyond_exact_comparison_is_still_right() -> None:
+    before = "a\nb\n" * 20_000
+    after = "b\nb\na\n" * 20_000
+    assert applied("1\n" + before, "2\n" + after) == with_newlines("2\n" + after)

@@ -15,73 +15,64 @@ def updated(content: str, *lines: str) -> str:
     return apply_chunks(content, change.chunks, "f")
 
 
-class TestParse:
-    def test_every_kind_of_change(self) -> None:
-        patch = envelope(
-            "*** Add File: new.txt",
-            "+one",
-            "+",
-            "+two",
-            "*** Delete File: old.txt",
-            "",
-            "*** Update File: a.txt",
-            "*** Move to: b.txt",
-            "@@ def f():",
-            " kept",
-            "-gone",
-            "+come",
-        )
-        assert parse(patch) == [
-            AddFile("new.txt", "one\n\ntwo\n"),
-            DeleteFile("old.txt"),
-            UpdateFile(
-                "a.txt",
-                "b.txt",
-                [Chunk(["def f():"], [PatchLine(" ", "kept"), PatchLine("-", "gone"), PatchLine("+", "come")])],
-            ),
-        ]
+DELETION = "*** Delete File: a"
+EVERY_KIND = """*** Add File: a: b: c.txt
++one
++
++two
+*** Delete File: old.txt
 
-    def test_a_path_may_hold_colons_and_spaces(self) -> None:
-        assert parse(envelope("*** Add File: a: b: c.txt", "+x")) == [AddFile("a: b: c.txt", "x\n")]
+*** Update File: a.txt
+*** Move to: b.txt
+@@ def f():
+ kept
+-gone
++come
+@@ class C
+@@ def g
+-c"""
+LINES = [PatchLine(" ", "kept"), PatchLine("-", "gone"), PatchLine("+", "come")]
+CHUNKS = [Chunk(["def f():"], LINES), Chunk(["class C", "def g"], [PatchLine("-", "c")])]
 
-    def test_an_empty_new_file(self) -> None:
-        assert parse(envelope("*** Add File: a")) == [AddFile("a", "")]
 
-    @pytest.mark.parametrize("shell", ["cat <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", '<<"PATCH"\n{}\nPATCH'])
-    def test_a_heredoc_around_it_is_taken_off(self, shell: str) -> None:
-        assert parse(shell.format(envelope("*** Delete File: a"))) == [DeleteFile("a")]
+@pytest.mark.parametrize(
+    ("patch", "changes"),
+    [
+        pytest.param(
+            envelope(EVERY_KIND),
+            [AddFile("a: b: c.txt", "one\n\ntwo\n"), DeleteFile("old.txt"), UpdateFile("a.txt", "b.txt", CHUNKS)],
+            id="every kind",
+        ),
+        pytest.param(envelope("*** Add File: a"), [AddFile("a", "")], id="an empty new file"),
+        pytest.param(f"cat <<'EOF'\n{envelope(DELETION)}\nEOF", [DeleteFile("a")], id="a heredoc"),
+        pytest.param(f"<<EOF\n{envelope(DELETION)}\nEOF\n", [DeleteFile("a")], id="a heredoc of nothing"),
+        pytest.param(f'<<"PATCH"\n{envelope(DELETION)}\nPATCH', [DeleteFile("a")], id="a heredoc with another word"),
+        pytest.param(f"Here you are:\n{envelope(DELETION)}\nDone.", [DeleteFile("a")], id="words around"),
+        pytest.param(envelope("*** Add File: a", "+x").replace("\n", "\r\n"), [AddFile("a", "x\n")], id="CRLF"),
+        pytest.param(envelope(), [], id="nothing in it"),
+    ],
+)
+def test_a_patch_is_read(patch: str, changes: list[object]) -> None:
+    assert parse(patch) == changes
 
-    def test_words_around_the_envelope_are_left_out(self) -> None:
-        assert parse("Here you are:\n" + envelope("*** Delete File: a") + "\nDone.") == [DeleteFile("a")]
 
-    def test_crlf(self) -> None:
-        assert parse(envelope("*** Add File: a", "+x").replace("\n", "\r\n")) == [AddFile("a", "x\n")]
-
-    def test_nothing_in_it(self) -> None:
-        assert parse(envelope()) == []
-
-    def test_chunks_are_distinguished_by_their_marker(self) -> None:
-        [change] = parse(envelope("*** Update File: f", "@@", "-a", "+b", "@@ class C", "@@ def g", "-c"))
-        assert isinstance(change, UpdateFile)
-        assert [chunk.contexts for chunk in change.chunks] == [[], ["class C", "def g"]]
-
-    @pytest.mark.parametrize(
-        ("patch", "message"),
-        [
-            ("no patch at all", "must start with"),
-            ("*** Begin Patch\n*** Delete File: a", "must start with"),
-            ("*** End Patch\n*** Begin Patch", "must start with"),
-            (envelope("rubbish"), "line 1 .*'rubbish'"),
-            (envelope("*** Rename File: a"), "line 1"),
-            (envelope("*** Add File:"), "no file is named"),
-            (envelope("*** Add File: a", "text without plus"), "line 2 .*starts with \\+"),
-            (envelope("*** Update File: a", "@@", "text without mark"), "line 3"),
-            (envelope("*** Update File: a"), "changes nothing"),
-        ],
-    )
-    def test_what_cannot_be_read_is_named(self, patch: str, message: str) -> None:
-        with pytest.raises(PatchError, match=message):
-            parse(patch)
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        ("no patch at all", "must start with"),
+        ("*** Begin Patch\n*** Delete File: a", "must start with"),
+        ("*** End Patch\n*** Begin Patch", "must start with"),
+        (envelope("rubbish"), "line 1 .*'rubbish'"),
+        (envelope("*** Rename File: a"), "line 1"),
+        (envelope("*** Add File:"), "no file is named"),
+        (envelope("*** Add File: a", "text without plus"), "line 2 .*starts with \\+"),
+        (envelope("*** Update File: a", "@@", "text without mark"), "line 3"),
+        (envelope("*** Update File: a"), "changes nothing"),
+    ],
+)
+def test_what_cannot_be_read_is_named(patch: str, message: str) -> None:
+    with pytest.raises(PatchError, match=message):
+        parse(patch)
 
 
 APPLIED = {
@@ -107,22 +98,23 @@ APPLIED = {
 }
 
 
-class TestApply:
-    @pytest.mark.parametrize(("content", "lines", "outcome"), APPLIED.values(), ids=list(APPLIED))
-    def test_an_update(self, content: str, lines: list[str], outcome: str) -> None:
-        assert updated(content, *lines) == outcome
+@pytest.mark.parametrize(("content", "lines", "outcome"), APPLIED.values(), ids=list(APPLIED))
+def test_an_update_is_applied(content: str, lines: list[str], outcome: str) -> None:
+    assert updated(content, *lines) == outcome
 
-    def test_lines_that_are_not_there(self) -> None:
-        with pytest.raises(PatchError, match="not found in f:\nmissing\nlines"):
-            updated("a\n", "@@", "-missing", "-lines", "+x")
 
-    def test_context_that_is_not_there(self) -> None:
-        with pytest.raises(PatchError, match="'def g'"):
-            updated("a\n", "@@ def g", "-a")
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [(["@@", "-missing", "-lines", "+x"], "not found in f:\nmissing\nlines"), (["@@ def g", "-a"], "'def g'")],
+)
+def test_lines_and_contexts_that_are_not_there_are_named(lines: list[str], message: str) -> None:
+    with pytest.raises(PatchError, match=message):
+        updated("a\n", *lines)
 
-    def test_many_chunks_of_a_long_file(self) -> None:
-        content = "".join(f"line {number}\n" for number in range(100_000))
-        lines = [text for number in range(0, 100_000, 100) for text in ("@@", f"-line {number}", "+changed")]
-        start = time.process_time()
-        assert updated(content, *lines).count("changed\n") == 1_000
-        assert time.process_time() - start < 10
+
+def test_many_chunks_of_a_long_file() -> None:
+    content = "".join(f"line {number}\n" for number in range(100_000))
+    lines = [text for number in range(0, 100_000, 100) for text in ("@@", f"-line {number}", "+changed")]
+    start = time.process_time()
+    assert updated(content, *lines).count("changed\n") == 1_000
+    assert time.process_time() - start < 10

@@ -1,21 +1,22 @@
 import asyncio
 import os
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from confined import SECRET, Confined
 from sandboxed import needs_sandbox
 from search_places import search_place
-from tool_host import FakeHost, MakeContext
+from tool_host import FakeHost, MakeContext, run
 
 from app.permissions.service import PermissionRejected
 from app.project.sandbox.sandbox import OFF
 from app.project.sandbox.scope import Program, SandboxWorkspace, hold
 from app.tools import process, search
-from app.tools.base import ToolContext, ToolError
-from app.tools.builtin.find import GlobParameters, GlobTool, GrepParameters, GrepTool, ListParameters, ListTool
+from app.tools.base import ToolContext, ToolError, ToolResult
+from app.tools.builtin.find import GlobTool, GrepTool, ListTool
 
 
 def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
@@ -26,32 +27,29 @@ def write(path: Path, text: str = "x\n", modified: int | None = None) -> Path:
     return path
 
 
-async def run_glob(ctx: ToolContext, pattern: str, path: str | None = None):
-    return await GlobTool(OFF).execute(GlobParameters(pattern=pattern, path=path), ctx)
+async def run_glob(ctx: ToolContext, pattern: str, path: str | None = None) -> ToolResult:
+    return await run(GlobTool(OFF), ctx, pattern=pattern, path=path)
 
 
-async def run_grep(ctx: ToolContext, pattern: str, **more: str):
-    return await GrepTool(OFF).execute(GrepParameters(pattern=pattern, **more), ctx)
-
-
-async def run_list(ctx: ToolContext, **arguments: object):
-    return await ListTool(OFF).execute(ListParameters.model_validate(arguments), ctx)
+async def run_grep(ctx: ToolContext, pattern: str, **more: str) -> ToolResult:
+    return await run(GrepTool(OFF), ctx, pattern=pattern, **more)
 
 
 class TestGlob:
-    async def test_newest_first_with_absolute_paths(self, ctx: ToolContext, project: Path) -> None:
-        old = write(project / "a.py", modified=100)
+    async def test_newest_first_with_absolute_paths(self, make_ctx: MakeContext, host: FakeHost, project: Path) -> None:
+        """Hidden files, too, but nothing of git's own."""
+        ctx = make_ctx(worktree=project)
+        old = write(project / ".config/a.py", modified=100)
         new = write(project / "deep/er/b.py", modified=200)
-        write(project / "c.txt")
+        for other in ("c.txt", ".git/x.py", "sub/.git/x.py"):
+            write(project / other)
         result = await run_glob(ctx, "**/*.py")
-        assert result.output == f"{new}\n{old}"
+        assert (result.output, result.title) == (f"{new}\n{old}", "")
         assert result.metadata == {"count": 2, "truncated": False}
-
-    async def test_hidden_files_are_found_and_git_is_not(self, ctx: ToolContext, project: Path) -> None:
-        hidden = write(project / ".config/x.json")
-        write(project / ".git/x.json")
-        write(project / "sub/.git/x.json")
-        assert (await run_glob(ctx, "*.json")).output == str(hidden)
+        nothing = await run_glob(ctx, "*.none", "deep")
+        assert (nothing.output, nothing.title, nothing.metadata["count"]) == ("No files found", "deep", 0)
+        assert (host.asks[1].permission, host.asks[1].patterns, host.asks[1].always) == ("glob", ["*.none"], ["*"])
+        assert host.asks[1].metadata == {"pattern": "*.none", "path": "deep"}
 
     @pytest.mark.parametrize("pattern", ["*", "**", "**/*", "**/*.js"])
     async def test_ignore_files_are_honoured(self, ctx: ToolContext, project: Path, pattern: str) -> None:
@@ -64,42 +62,21 @@ class TestGlob:
         assert "node_modules" not in output
 
     async def test_more_than_the_limit_is_cut_with_a_note(self, ctx: ToolContext, project: Path) -> None:
-        for number in range(105):
+        for number in range(100):
             write(project / f"f{number}.txt")
+        assert (await run_glob(ctx, "*.txt")).metadata == {"count": 100, "truncated": False}
+        write(project / "f100.txt")
         result = await run_glob(ctx, "*.txt")
         assert result.metadata == {"count": 100, "truncated": True}
         assert result.output.count(".txt") == 100
         assert "first 100" in result.output
 
-    async def test_exactly_the_limit_is_not_cut(self, ctx: ToolContext, project: Path) -> None:
-        for number in range(100):
-            write(project / f"f{number}.txt")
-        assert (await run_glob(ctx, "*.txt")).metadata == {"count": 100, "truncated": False}
-
-    async def test_the_title_is_the_place_relative_to_the_worktree(self, ctx: ToolContext, project: Path) -> None:
-        (project / "sub").mkdir()
-        checkout = replace(ctx, sandbox_workspace=SandboxWorkspace(project, project))
-        assert [(await run_glob(checkout, "*", path)).title for path in (None, "sub")] == ["", "sub"]
-
-    async def test_nothing_found(self, ctx: ToolContext) -> None:
-        result = await run_glob(ctx, "*.none")
-        assert (result.output, result.metadata) == ("No files found", {"count": 0, "truncated": False})
-
-    async def test_asks_with_the_pattern(self, ctx: ToolContext, host, project: Path) -> None:
-        (project / "sub").mkdir()
-        await run_glob(ctx, "*.py", "sub")
-        assert [(ask.permission, ask.patterns, ask.always, ask.metadata) for ask in host.asks] == [
-            ("glob", ["*.py"], ["*"], {"pattern": "*.py", "path": "sub"})
-        ]
-
-    async def test_outside_the_project_its_own_ask_comes_first(self, ctx: ToolContext, host, project: Path) -> None:
+    async def test_outside_the_project_its_own_ask_comes_first(self, ctx: ToolContext, host: FakeHost, project: Path) -> None:
         outside = write(project.parent / "elsewhere/a.py").parent
         result = await run_glob(ctx, "*.py", str(outside))
         assert host.permissions == ["glob", "external_directory"]
         assert host.asks[1].patterns == [f"{outside}/*"]
         assert result.output == str(outside / "a.py")
-
-    async def test_a_refusal_reads_nothing(self, ctx: ToolContext, host) -> None:
         host.refuse = PermissionRejected()
         with pytest.raises(PermissionRejected):
             await run_glob(ctx, "*")
@@ -115,16 +92,11 @@ class TestGlob:
         assert "out/a.py" not in output
         assert "1 more found through symbolic links" in output
 
-    async def test_a_file_or_nothing_is_no_directory(self, ctx: ToolContext, project: Path) -> None:
+    async def test_what_cannot_be_looked_for_is_told(self, ctx: ToolContext, project: Path) -> None:
         write(project / "a.py")
-        with pytest.raises(ToolError, match="not a directory"):
-            await run_glob(ctx, "*", "a.py")
-        with pytest.raises(ToolError, match="no such path"):
-            await run_glob(ctx, "*", "none")
-
-    async def test_a_bad_pattern_is_reported(self, ctx: ToolContext) -> None:
-        with pytest.raises(ToolError, match="glob"):
-            await run_glob(ctx, "{a")
+        for pattern, path, message in (("*", "a.py", "not a directory"), ("*", "none", "no such path"), ("{a", None, "glob")):
+            with pytest.raises(ToolError, match=message):
+                await run_glob(ctx, pattern, path)
 
     async def test_names_that_are_not_utf8_can_be_shown(self, ctx: ToolContext, project: Path) -> None:
         with open(os.fsencode(project) + b"/bad\xff.txt", "w"):
@@ -133,9 +105,10 @@ class TestGlob:
 
 
 class TestGrep:
-    async def test_matches_by_file_newest_first(self, ctx: ToolContext, project: Path) -> None:
+    async def test_matches_are_shown_by_file_newest_first(self, ctx: ToolContext, project: Path) -> None:
         old = write(project / "a.txt", "no\nneedle one\nneedle: two\n", modified=100)
         new = write(project / "b.txt", "needle three\r\n", modified=200)
+        (project / "a.bin").write_bytes(b"needle \0\xff needle \n")
         result = await run_grep(ctx, r"needle\W")
         assert result.output == (
             f"Found 3 matches\n{new}:\n  Line 1: needle three\n\n{old}:\n  Line 2: needle one\n  Line 3: needle: two"
@@ -143,60 +116,46 @@ class TestGrep:
         assert result.metadata == {"matches": 3, "truncated": False}
         assert result.title == r"needle\W"
 
-    async def test_include_limits_the_files(self, ctx: ToolContext, project: Path) -> None:
-        write(project / "a.py", "needle\n")
-        write(project / "src/b.ts", "needle\n")
-        result = await run_grep(ctx, "needle", include="*.{ts,tsx}")
-        assert result.metadata["matches"] == 1
-        assert "b.ts" in result.output
+    @pytest.mark.parametrize(
+        ("given", "found"), [({"include": "*.{ts,tsx}"}, ["src/b.ts"]), ({"path": "a.txt"}, ["a.txt"]), ({"include": "*.no"}, [])]
+    )
+    async def test_a_glob_or_a_path_limits_the_files(
+        self, ctx: ToolContext, project: Path, given: dict[str, str], found: Sequence[str]
+    ) -> None:
+        for name in ("a.txt", "b.txt", "src/b.ts"):
+            write(project / name, "needle\n")
+        result = await run_grep(ctx, "needle", **given)
+        shown = [f"\n{project}/{name}:\n  Line 1: needle" for name in found]
+        assert result.output == (f"Found {len(found)} matches" + "".join(shown) if found else "No files found")
+        assert result.metadata == {"matches": len(found), "truncated": False}
 
-    async def test_the_path_may_be_one_file(self, ctx: ToolContext, project: Path) -> None:
-        write(project / "a.txt", "needle\n")
-        write(project / "b.txt", "needle\n")
-        assert (await run_grep(ctx, "needle", path="b.txt")).output == f"Found 1 matches\n{project}/b.txt:\n  Line 1: needle"
-
-    async def test_more_than_the_limit_shows_the_newest(self, ctx: ToolContext, project: Path) -> None:
+    async def test_more_than_the_limit_shows_the_newest_and_a_long_line_is_cut(self, ctx: ToolContext, project: Path) -> None:
         write(project / "old.txt", "needle\n" * 150, modified=100)
-        write(project / "new.txt", "needle\n", modified=200)
+        write(project / "new.txt", "needle" + "é" * 2_000_000 + "\nneedle again\n", modified=200)
         result = await run_grep(ctx, "needle")
+        lines = result.output.split("\n")
+        assert lines[1:4] == [f"{project}/new.txt:", "  Line 1: needle" + "é" * 1994 + "...", "  Line 2: needle again"]
         assert result.metadata == {"matches": 100, "truncated": True}
-        assert result.output.index("new.txt") < result.output.index("old.txt")
-        assert "100 of 151 matches" in result.output
+        assert "old.txt" in result.output and "100 of 152 matches" in result.output
 
-    async def test_a_long_line_is_cut(self, ctx: ToolContext, project: Path) -> None:
-        write(project / "a.txt", "needle" + "é" * 2_000_000 + "\nneedle again\n")
-        lines = (await run_grep(ctx, "needle")).output.split("\n")
-        assert lines[2] == "  Line 1: needle" + "é" * 1994 + "..."
-        assert lines[3] == "  Line 2: needle again"
-
-    async def test_nothing_found(self, ctx: ToolContext, project: Path) -> None:
-        write(project / "a.txt")
-        result = await run_grep(ctx, "needle")
-        assert (result.output, result.metadata) == ("No files found", {"matches": 0, "truncated": False})
-
-    async def test_a_bad_expression_is_reported(self, ctx: ToolContext) -> None:
-        with pytest.raises(ToolError, match="unclosed group"):
-            await run_grep(ctx, "(a")
-        with pytest.raises(ToolError, match="empty"):
-            await run_grep(ctx, "")
-
-    async def test_a_pattern_is_never_an_option(self, ctx: ToolContext, project: Path) -> None:
+    async def test_an_expression_is_never_an_option_and_a_bad_one_is_told(self, ctx: ToolContext, project: Path) -> None:
         write(project / "a.txt", "--files is an option\n")
         assert (await run_grep(ctx, "--files")).metadata["matches"] == 1
+        for pattern, message in (("(a", "unclosed group"), ("", "empty")):
+            with pytest.raises(ToolError, match=message):
+                await run_grep(ctx, pattern)
 
-    async def test_what_links_lead_out_to_is_not_read(self, ctx: ToolContext, project: Path) -> None:
+    async def test_where_links_lead_out_to_is_read_only_with_permission(
+        self, ctx: ToolContext, host: FakeHost, project: Path
+    ) -> None:
         write(project.parent / "secret/key.txt", "needle\n")
         (project / "out").symlink_to(project.parent / "secret")
         result = await run_grep(ctx, "needle")
         assert result.metadata["matches"] == 0
         assert "key.txt" not in result.output
-
-    async def test_a_link_named_as_the_path_needs_permission(self, ctx: ToolContext, host, project: Path) -> None:
-        write(project.parent / "secret/key.txt", "needle\n")
-        (project / "out").symlink_to(project.parent / "secret")
         result = await run_grep(ctx, "needle", path="out")
-        assert host.permissions == ["grep", "external_directory"]
-        assert host.asks[1].patterns == [f"{project.parent}/secret/*"]
+        assert host.permissions == ["grep", "grep", "external_directory"]
+        assert host.asks[2].patterns == [f"{project.parent}/secret/*"]
         assert result.metadata["matches"] == 1
 
     async def test_paths_that_lead_nowhere_are_noted(self, ctx: ToolContext, project: Path) -> None:
@@ -205,11 +164,6 @@ class TestGrep:
         output = (await run_grep(ctx, "needle")).output
         assert "Line 1: needle" in output
         assert "could not be read" in output
-
-    async def test_binary_files_do_not_disturb(self, ctx: ToolContext, project: Path) -> None:
-        (project / "a.bin").write_bytes(b"needle\0\xff needle\n")
-        write(project / "b.txt", "needle\n")
-        assert (await run_grep(ctx, "needle")).metadata["matches"] == 1
 
     async def test_own_ripgrep_configuration_is_not_read(
         self, ctx: ToolContext, project: Path, monkeypatch: pytest.MonkeyPatch
@@ -220,39 +174,33 @@ class TestGrep:
 
 
 class TestList:
-    async def test_tree_with_directories_first(self, ctx: ToolContext, project: Path) -> None:
-        for name in ("b.txt", "a.txt", "src/main.py", "src/deep/er/x.py", "lib/y.py"):
+    async def test_tree_with_directories_first_without_the_usual_and_the_named_globs(
+        self, ctx: ToolContext, project: Path
+    ) -> None:
+        assert (await run(ListTool(OFF), ctx)).output == f"{project}/"
+        for name in ("b.txt", "a.txt", "src/main.py", "src/deep/er/x.py", "distinct/y.py"):
             write(project / name)
-        result = await run_list(ctx)
+        for left_out in ("node_modules/x.js", "dist/y.js", "drop.log", ".venv/z.py"):
+            write(project / left_out)
+        result = await run(ListTool(OFF), ctx, ignore=["*.log"])
         assert result.output == (
-            f"{project}/\n  lib/\n    y.py\n  src/\n    deep/\n      er/\n        x.py\n    main.py\n  a.txt\n  b.txt"
+            f"{project}/\n  distinct/\n    y.py\n  src/\n    deep/\n      er/\n        x.py\n    main.py\n  a.txt\n  b.txt"
         )
         assert result.metadata == {"count": 5, "truncated": False}
-
-    async def test_usual_and_named_globs_are_left_out(self, ctx: ToolContext, project: Path) -> None:
-        for name in ("node_modules/x.js", "dist/y.js", "keep.js", "drop.log", ".venv/z.py", "distinct/w.js"):
-            write(project / name)
-        assert (await run_list(ctx, ignore=["*.log"])).output == f"{project}/\n  distinct/\n    w.js\n  keep.js"
 
     async def test_the_first_hundred_by_path(self, ctx: ToolContext, project: Path) -> None:
         for number in range(120):
             write(project / f"f{number:03}.txt")
-        result = await run_list(ctx)
+        result = await run(ListTool(OFF), ctx)
         assert result.metadata == {"count": 100, "truncated": True}
-        assert "f099.txt" in result.output
-        assert "f100.txt" not in result.output
+        assert "f099.txt" in result.output and "f100.txt" not in result.output
 
-    async def test_asks_outside_first(self, ctx: ToolContext, host, project: Path) -> None:
-        outside = write(project.parent / "elsewhere/a.py").parent
-        await run_list(ctx, path=str(outside))
-        assert [(ask.permission, ask.patterns) for ask in host.asks] == [
-            ("external_directory", [f"{outside}/*"]),
-            ("list", [str(outside)]),
-        ]
-        assert host.asks[1].metadata == {"path": str(outside)}
-
-    async def test_an_empty_directory(self, ctx: ToolContext, project: Path) -> None:
-        assert (await run_list(ctx)).output == f"{project}/"
+    async def test_asks_outside_first(self, ctx: ToolContext, host: FakeHost, project: Path) -> None:
+        outside = str(write(project.parent / "elsewhere/a.py").parent)
+        await run(ListTool(OFF), ctx, path=outside)
+        asked = [("external_directory", [f"{outside}/*"]), ("list", [outside])]
+        assert [(ask.permission, ask.patterns) for ask in host.asks] == asked
+        assert host.asks[1].metadata == {"path": outside}
 
 
 class TestRipgrep:
@@ -267,15 +215,13 @@ class TestRipgrep:
         found = await search.grep("needle", search_place(tmp_path), ".", None, 5, lambda path: True)
         assert (len(found.items), found.truncated) == (5, True)
 
-    async def test_a_search_that_takes_too_long_is_stopped(self, tmp_path: Path) -> None:
+    async def test_a_search_that_takes_too_long_or_is_aborted_is_stopped(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "endless")
+        looked_through = ("x", search_place(tmp_path), "endless", None, 5, lambda path: True)
         with pytest.raises(ToolError, match=r"longer than 0\.1 seconds"):
-            await search.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True, timeout=0.1)
+            await search.grep(*looked_through, timeout=0.1)
         assert running_rg() == []
-
-    async def test_abort_ends_the_search(self, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "endless")
-        task = asyncio.create_task(search.grep("x", search_place(tmp_path), "endless", None, 5, lambda path: True))
+        task = asyncio.create_task(search.grep(*looked_through))
         async with asyncio.timeout(60):
             while not running_rg():
                 await asyncio.sleep(0.01)
@@ -283,6 +229,10 @@ class TestRipgrep:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert running_rg() == []
+
+
+def running_rg() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if child.name() == "rg" and child.status() != psutil.STATUS_ZOMBIE]
 
 
 @needs_sandbox
@@ -293,60 +243,44 @@ class TestConfined:
     def confined(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Confined:
         return Confined.make(tmp_path, monkeypatch)
 
-    def ctx_in(self, confined: Confined, make_ctx: MakeContext, directory: Path) -> ToolContext:
-        held = hold(directory, confined.project)
-        return make_ctx(sandbox_workspace=SandboxWorkspace(directory, confined.project, held=held))
-
-    async def grep(self, confined: Confined, ctx: ToolContext, pattern: str, path: str | None = None) -> str:
-        return (await GrepTool(confined.sandbox).execute(GrepParameters(pattern=pattern, path=path), ctx)).output
+    async def run(self, tool: Any, confined: Confined, make_ctx: MakeContext, directory: Path, **arguments: Any) -> str:
+        workspace = SandboxWorkspace(directory, confined.project, held=hold(directory, confined.project))
+        return (await run(tool(confined.sandbox), make_ctx(sandbox_workspace=workspace), **arguments)).output
 
     async def test_the_project_is_found_by_its_names(self, confined: Confined, make_ctx: MakeContext) -> None:
-        write(confined.project / "sub/a.txt", "needle\n")
-        write(confined.project / ".gitignore", "no.txt\n")
-        write(confined.project / "sub/no.txt", "needle\n")
-        (confined.project / "sub/way").symlink_to("../beside")
-        write(confined.project / "beside/b.txt", "needle\n")
-        ctx = self.ctx_in(confined, make_ctx, confined.project / "sub")
-        found = await self.grep(confined, ctx, "needle")
-        assert {line for line in found.split("\n") if line.endswith(":")} == {
-            f"{confined.project}/sub/a.txt:",
-            f"{confined.project}/sub/way/b.txt:",
-        }
-        listed = await ListTool(confined.sandbox).execute(ListParameters(), ctx)
-        assert listed.output.startswith(f"{confined.project}/sub/\n") and "a.txt" in listed.output
-        assert (
-            await self.grep(confined, ctx, "needle", "a.txt")
-            == f"Found 1 matches\n{confined.project}/sub/a.txt:\n  Line 1: needle"
-        )
+        top = confined.project
+        write(top / ".gitignore", "no.txt\n")
+        for name in ("sub/a.txt", "sub/no.txt", "beside/b.txt"):
+            write(top / name, "needle\n")
+        (top / "sub/way").symlink_to("../beside")
+        found = await self.run(GrepTool, confined, make_ctx, top / "sub", pattern="needle")
+        files = {f"{top}/sub/a.txt:", f"{top}/sub/way/b.txt:"}
+        assert {line for line in found.split("\n") if line.endswith(":")} == files
+        listed = await self.run(ListTool, confined, make_ctx, top / "sub")
+        assert listed.startswith(f"{top}/sub/\n") and "a.txt" in listed
+        found = await self.run(GrepTool, confined, make_ctx, top / "sub", pattern="needle", path="a.txt")
+        assert found == f"Found 1 matches\n{top}/sub/a.txt:\n  Line 1: needle"
 
     async def test_a_project_behind_a_link_keeps_its_spelling(self, confined: Confined, make_ctx: MakeContext) -> None:
         write(confined.project / "a.txt", "needle\n")
         alias = confined.base / "alias"
         alias.symlink_to(confined.project)
-        ctx = self.ctx_in(confined, make_ctx, alias)
-        assert f"{alias}/a.txt:" in await self.grep(confined, ctx, "needle")
-        found = await GlobTool(confined.sandbox).execute(GlobParameters(pattern="*.txt"), ctx)
-        assert found.output == f"{alias}/a.txt"
+        assert f"{alias}/a.txt:" in await self.run(GrepTool, confined, make_ctx, alias, pattern="needle")
+        assert await self.run(GlobTool, confined, make_ctx, alias, pattern="*.txt") == f"{alias}/a.txt"
 
-    async def test_a_link_that_leads_out_shows_nothing(self, confined: Confined, make_ctx: MakeContext) -> None:
+    async def test_secrets_are_not_found_through_links_or_in_the_home_directory(
+        self, confined: Confined, make_ctx: MakeContext
+    ) -> None:
         (confined.project / "out").symlink_to(confined.base / "beside")
         (confined.project / "key").symlink_to(confined.secrets[0])
-        assert SECRET not in await self.grep(confined, self.ctx_in(confined, make_ctx, confined.project), SECRET[:6])
+        assert SECRET not in await self.run(GrepTool, confined, make_ctx, confined.project, pattern=SECRET[:6])
+        home = str(confined.base / "home")
+        found = await self.run(GrepTool, confined, make_ctx, confined.project, pattern=SECRET[:6], path=home)
+        assert f"{home}/notes" in found and ".ssh" not in found
 
     async def test_outside_what_was_allowed_is_searched(self, confined: Confined, make_ctx: MakeContext, host: FakeHost) -> None:
-        ctx = self.ctx_in(confined, make_ctx, confined.project)
-        for path in (confined.base / "beside", confined.base / "beside" / "file"):
-            assert SECRET in await self.grep(confined, ctx, SECRET[:6], str(path))
-        kept = write(confined.base / "data/tool-output/tool_1", "needle\n")
-        assert str(kept) in await self.grep(confined, ctx, "needle", str(kept))
+        kept = write(confined.base / "data/tool-output/tool_1", f"{SECRET}\n")
+        for path in (confined.base / "beside", confined.base / "beside" / "file", kept):
+            found = await self.run(GrepTool, confined, make_ctx, confined.project, pattern=SECRET[:6], path=str(path))
+            assert SECRET in found
         assert host.permissions.count("external_directory") == 3
-
-    async def test_of_the_home_directory_the_keys_are_not_found(self, confined: Confined, make_ctx: MakeContext) -> None:
-        found = await self.grep(
-            confined, self.ctx_in(confined, make_ctx, confined.project), SECRET[:6], str(confined.base / "home")
-        )
-        assert f"{confined.base}/home/notes" in found and ".ssh" not in found
-
-
-def running_rg() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if child.name() == "rg" and child.status() != psutil.STATUS_ZOMBIE]

@@ -1,20 +1,17 @@
 """Files that are open in an editor: what it shows is read, and is not written over."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tool_host import FakeHost
+from tool_host import FakeHost, run
 
 from app.tools import text_file
 from app.tools.base import ToolContext, ToolError
-from app.tools.builtin.apply_patch import ApplyPatchParameters, ApplyPatchTool
-from app.tools.builtin.edit import EditParameters, EditTool, MultiEditParameters, MultiEditTool, WriteParameters, WriteTool
-from app.tools.builtin.read import ReadParameters, ReadTool
+from app.tools.builtin.apply_patch import ApplyPatchTool
+from app.tools.builtin.edit import EditTool, MultiEditTool, WriteTool
+from app.tools.builtin.read import ReadTool
 from app.tools.text_file import FileLocks, FileTimes
-
-TIMES, LOCKS = FileTimes(check_disabled=True), FileLocks()
 
 
 @pytest.fixture
@@ -27,8 +24,7 @@ def file(project: Path, host: FakeHost) -> Path:
 
 
 async def read(ctx: ToolContext, name: object, **more: int) -> str:
-    args = ReadParameters.model_validate({"filePath": str(name), **more})
-    return (await ReadTool(FileTimes()).execute(args, ctx)).output
+    return (await run(ReadTool(FileTimes()), ctx, filePath=str(name), **more)).output
 
 
 async def test_what_the_editor_shows_is_read_by_lines(ctx: ToolContext, host: FakeHost, file: Path) -> None:
@@ -40,13 +36,7 @@ async def test_what_the_editor_shows_is_read_by_lines(ctx: ToolContext, host: Fa
 
 @pytest.mark.parametrize(
     ("stored", "shown"),
-    [
-        (b"a\nb\n", "a\nb"),
-        (b"a\r\nb\r\n", "a\nb\n"),
-        (b"\xef\xbb\xbfa\n", "a\n"),
-        (b"caf\xe9\n", "caf\u00e9\n"),
-        (b"a\n", None),
-    ],
+    [(b"a\nb\n", "a\nb"), (b"a\r\nb\r\n", "a\nb\n"), (b"\xef\xbb\xbfa\n", "a\n"), (b"caf\xe9\n", "caf\u00e9\n"), (b"a\n", None)],
 )
 async def test_what_is_stored_is_no_change_however_the_editor_keeps_it(
     ctx: ToolContext, host: FakeHost, file: Path, stored: bytes, shown: str | None
@@ -78,28 +68,20 @@ async def test_what_is_outside_of_the_project_binary_or_large_is_not_asked_for(
     assert asked == []
 
 
-def _swap(file: Path) -> None:
+def swapped(path: Path, target: str) -> None:
     """What an editor that follows the link would read, and as if nothing had been."""
-    kept = file.with_name("kept")
-    file.rename(kept)
-    file.symlink_to("/etc/passwd")
-    file.unlink()
-    kept.rename(file)
+    kept = path.with_name("kept")
+    path.rename(kept)
+    path.symlink_to(target)
+    path.unlink()
+    kept.rename(path)
 
 
-def _swap_directory(file: Path) -> None:
-    kept = file.parent.with_name("kept")
-    file.parent.rename(kept)
-    file.parent.symlink_to("/etc")
-    file.parent.unlink()
-    kept.rename(file.parent)
-
-
-@pytest.mark.parametrize("swap", [_swap, _swap_directory])
+@pytest.mark.parametrize("is_directory", [False, True])
 async def test_an_editor_that_may_have_followed_a_link_is_not_believed(
-    ctx: ToolContext, host: FakeHost, file: Path, swap: Callable[[Path], None]
+    ctx: ToolContext, host: FakeHost, file: Path, is_directory: bool
 ) -> None:
-    host.on_editor = swap
+    host.on_editor = lambda path: swapped(file.parent, "/etc") if is_directory else swapped(file, "/etc/passwd")
     output = await read(ctx, file)
     assert "stored" in output and "shown" not in output
 
@@ -114,11 +96,13 @@ async def test_a_link_that_stays_is_an_error(ctx: ToolContext, host: FakeHost, f
         await read(ctx, file)
 
 
+EDIT = {"oldString": "stored", "newString": "x"}
+PATCH = "*** Begin Patch\n*** Update File: sub/a.txt\n@@\n-stored\n+x\n*** End Patch"
 CHANGES: list[tuple[Any, dict[str, Any]]] = [
-    (EditTool(TIMES, LOCKS), {"oldString": "stored", "newString": "x"}),
-    (MultiEditTool(TIMES, LOCKS), {"edits": [{"oldString": "stored", "newString": "x"}]}),
-    (WriteTool(TIMES, LOCKS), {"content": "x"}),
-    (ApplyPatchTool(TIMES, LOCKS), {}),
+    (EditTool, EDIT),
+    (MultiEditTool, {"edits": [EDIT]}),
+    (WriteTool, {"content": "x"}),
+    (ApplyPatchTool, {"patchText": PATCH}),
 ]
 
 
@@ -126,15 +110,10 @@ CHANGES: list[tuple[Any, dict[str, Any]]] = [
 async def test_what_is_not_saved_is_not_written_over(
     ctx: ToolContext, host: FakeHost, file: Path, tool: Any, given: dict[str, Any]
 ) -> None:
-    models = {"edit": EditParameters, "multiedit": MultiEditParameters, "write": WriteParameters}
-    if tool.id == "apply_patch":
-        patch = "*** Begin Patch\n*** Update File: sub/a.txt\n@@\n-stored\n+x\n*** End Patch"
-        args: Any = ApplyPatchParameters(patch_text=patch)
-    else:
-        args = models[tool.id].model_validate({"filePath": str(file), **given})
+    changing = tool(FileTimes(check_disabled=True), FileLocks())
     with pytest.raises(ToolError, match="changes that are not saved"):
-        await tool.execute(args, ctx)
+        await run(changing, ctx, filePath=str(file), **given)
     assert file.read_text() == "stored\n" and host.permissions == [], "it is refused before the user is asked"
     host.buffers = {file: "stored\n"}
-    await tool.execute(args, ctx)
+    await run(changing, ctx, filePath=str(file), **given)
     assert file.read_text().strip() == "x"

@@ -3,16 +3,18 @@ import gzip
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+import subprocess
+from collections.abc import AsyncIterator, Callable
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from tool_host import FakeHost, run
 
 from app.permissions.service import PermissionRejected
 from app.tools import web
 from app.tools.base import ToolContext, ToolError, ToolResult
-from app.tools.builtin.webfetch import MAX_BYTES, WebFetchParameters, WebFetchTool
+from app.tools.builtin.webfetch import MAX_BYTES, WebFetchTool, to_markdown, to_text
 from app.tools.web import Address, PinnedRequests, is_public
 
 LOOPBACK = ip_address("127.0.0.1")
@@ -75,20 +77,21 @@ async def site() -> AsyncIterator[Site]:
         yield site
 
 
-async def to_loopback(host: str, port: int) -> list[Address]:
-    return [LOOPBACK]
+class Resolver:
+    """Every host, unless another address is `known` for it, is at the same addresses."""
+
+    def __init__(self, *addresses: str, **known: str) -> None:
+        self.asked: list[str] = []
+        self._addresses, self._known = addresses, known
+
+    async def __call__(self, host: str, port: int) -> list[Address]:
+        self.asked.append(host)
+        return [ip_address(self._known[host])] if host in self._known else [*map(ip_address, self._addresses)]
 
 
-def always(*found: str) -> Callable[[str, int], Awaitable[list[Address]]]:
-    async def resolve(host: str, port: int) -> list[Address]:
-        return [ip_address(address) for address in found]
-
-    return resolve
-
-
-async def fetch(ctx: ToolContext, url: str, **arguments: object) -> ToolResult:
-    tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=to_loopback))
-    return await tool.execute(WebFetchParameters.model_validate({"url": url, **arguments}), ctx)
+async def fetch(ctx: ToolContext, url: str, requests: PinnedRequests | None = None, **arguments: object) -> ToolResult:
+    requests = requests or PinnedRequests(allow_private=True, resolve=Resolver("127.0.0.1"))
+    return await run(WebFetchTool(requests), ctx, url=url, **arguments)
 
 
 HTML = b"""<!doctype html><html><head><title>T</title><style>p{}</style></head><body><script>alert(1)</script>
@@ -96,63 +99,70 @@ HTML = b"""<!doctype html><html><head><title>T</title><style>p{}</style></head><
 
 
 class TestPages:
-    async def test_html_becomes_markdown(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(HTML, "text/html; charset=utf-8")
-        result = await fetch(ctx, site.url("/"))
-        assert result.output == "# Head\n\nOne **two** & [link](/x)\n\n- a\n- b"
-        assert result.title == f"{site.url('/')} (text/html; charset=utf-8)"
-        assert result.metadata == {}
-
-    async def test_html_becomes_text(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(HTML, "text/html")
-        assert (await fetch(ctx, site.url("/"), format="text")).output == "Head\n\nOne two & link\n\na\n\nb"
-
-    async def test_html_as_it_is(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(HTML, "text/html")
-        assert (await fetch(ctx, site.url("/"), format="html")).output == HTML.decode()
-
-    async def test_other_text_is_left_alone(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(b'{"a": "<b>"}', "application/json")
-        assert (await fetch(ctx, site.url("/"))).output == '{"a": "<b>"}'
-
     @pytest.mark.parametrize(
-        ("content_type", "body"),
+        ("page", "wanted", "output"),
         [
-            ("text/plain; charset=iso-8859-1", "é".encode("latin-1")),
-            ("text/plain; charset=shift_jis", "日本".encode("shift_jis")),
-            ("text/plain; charset=utf-16-le", "日本".encode("utf-16-le")),
-            ("text/plain", "日本".encode("utf-16")),
-            ("text/plain; charset=no-such-thing", "é".encode()),
-            ("text/plain; charset=hex", b"6162"),
-            ("text/plain", b"\xef\xbb\xbfa"),
+            pytest.param(answer(HTML, "text/html"), "markdown", "# Head\n\nOne **two** & [link](/x)\n\n- a\n- b", id="markdown"),
+            pytest.param(answer(HTML, "text/html"), "text", "Head\n\nOne two & link\n\na\n\nb", id="text"),
+            pytest.param(answer(HTML, "text/html"), "html", HTML.decode(), id="as it is"),
+            pytest.param(answer(b'{"a": "<b>"}', "application/json"), "markdown", '{"a": "<b>"}', id="no HTML"),
+            pytest.param(answer(b'<meta charset="windows-1252"><p>\x80</p>', "text/html"), "markdown", "€", id="charset in HTML"),
+            pytest.param(answer(gzip.compress(b"unpacked"), Content_Encoding="gzip"), "markdown", "unpacked", id="compressed"),
+            pytest.param(answer(b"<div>" * 2000 + b"deep", "text/html"), "markdown", "deep", id="too deep for markdown"),
         ],
     )
-    async def test_character_sets(self, ctx: ToolContext, site: Site, content_type: str, body: bytes) -> None:
+    async def test_a_page_becomes_what_was_wanted(
+        self, ctx: ToolContext, site: Site, page: bytes, wanted: str, output: str
+    ) -> None:
+        site.pages["/"] = page
+        result = await fetch(ctx, site.url("/"), format=wanted)
+        assert (result.output, result.metadata) == (output, {})
+        assert result.title.startswith(f"{site.url('/')} (")
+
+    @pytest.mark.parametrize(
+        ("content_type", "body", "text"),
+        [
+            ("text/plain; charset=iso-8859-1", "é".encode("latin-1"), "é"),
+            ("text/plain; charset=shift_jis", "日本".encode("shift_jis"), "日本"),
+            ("text/plain; charset=utf-16-le", "日本".encode("utf-16-le"), "日本"),
+            ("text/plain", "日本".encode("utf-16"), "日本"),
+            ("text/plain; charset=no-such-thing", "é".encode(), "é"),
+            ("text/plain; charset=hex", b"6162", "6162"),
+            ("text/plain", b"\xef\xbb\xbfa", "a"),
+        ],
+    )
+    async def test_character_sets(self, ctx: ToolContext, site: Site, content_type: str, body: bytes, text: str) -> None:
         site.pages["/"] = answer(body, content_type)
-        assert (await fetch(ctx, site.url("/"))).output in ("é", "日本", "6162", "a")
+        result = await fetch(ctx, site.url("/"))
+        assert (result.output, result.title) == (text, f"{site.url('/')} ({content_type})")
 
-    async def test_the_character_set_named_in_the_html(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(b'<meta charset="windows-1252"><p>\x80</p>', "text/html")
-        assert (await fetch(ctx, site.url("/"))).output == "€"
+    @pytest.mark.parametrize(
+        ("page", "message"),
+        [
+            pytest.param(answer(b"\x89PNG\0\0", "image/png"), "not text but image/png", id="binary"),
+            pytest.param(answer(b"", status="404 Not Found"), r"^Request failed with status code: 404$", id="no success"),
+            pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "larger than 5 MiB", id="announced too large"),
+            pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MAX_BYTES + 1), "larger than 5 MiB", id="found too large"),
+            pytest.param(
+                answer(gzip.compress(b"x" * (MAX_BYTES + 1)), Content_Encoding="gzip"),
+                "larger than 5 MiB",
+                id="unpacks too large",
+            ),
+            pytest.param(SILENT, r"within 0\.2 seconds", id="silent"),
+            pytest.param(redirect("file:///etc/passwd"), "only http", id="redirect to another scheme"),
+        ],
+    )
+    async def test_a_page_that_cannot_be_shown_is_an_error(self, ctx: ToolContext, site: Site, page: bytes, message: str) -> None:
+        site.pages["/"] = page
+        with pytest.raises(ToolError, match=message):
+            await fetch(ctx, site.url("/"), timeout=0.2 if page == SILENT else None)
 
-    async def test_compressed(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(gzip.compress(b"unpacked"), Content_Encoding="gzip")
-        assert (await fetch(ctx, site.url("/"))).output == "unpacked"
+    @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x.example/", "x.example", "http://", "http://[bad/"])
+    async def test_addresses_that_cannot_be_fetched(self, ctx: ToolContext, url: str) -> None:
+        with pytest.raises(ToolError):
+            await fetch(ctx, url)
 
-    async def test_binary_is_refused(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(b"\x89PNG\0\0", "image/png")
-        with pytest.raises(ToolError, match="not text but image/png"):
-            await fetch(ctx, site.url("/"))
-
-    async def test_a_nesting_too_deep_for_markdown_becomes_text(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(b"<div>" * 5000 + b"deep", "text/html")
-        assert (await fetch(ctx, site.url("/"))).output == "deep"
-
-    async def test_an_unsuccessful_status(self, ctx: ToolContext, site: Site) -> None:
-        with pytest.raises(ToolError, match=r"^Request failed with status code: 404$"):
-            await fetch(ctx, site.url("/none"))
-
-    async def test_asks_first(self, ctx: ToolContext, host, site: Site) -> None:
+    async def test_asks_first(self, ctx: ToolContext, host: FakeHost, site: Site) -> None:
         host.refuse = PermissionRejected()
         with pytest.raises(PermissionRejected):
             await fetch(ctx, site.url("/"), timeout=5)
@@ -160,37 +170,10 @@ class TestPages:
         assert host.asks[0].metadata == {"url": site.url("/"), "format": "markdown", "timeout": 5}
         assert site.seen == []
 
-    @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x.example/", "x.example", "http://", "http://[bad/"])
-    async def test_addresses_that_cannot_be_fetched(self, ctx: ToolContext, url: str) -> None:
-        with pytest.raises(ToolError):
-            await fetch(ctx, url)
-
     async def test_a_challenged_browser_asks_again_plainly(self, ctx: ToolContext, site: Site) -> None:
         challenge = answer(b"", status="403 Forbidden", cf_mitigated="challenge")
         site.pages["/"] = lambda seen: challenge if "Mozilla" in seen.headers["user-agent"] else answer(b"welcome")
         assert (await fetch(ctx, site.url("/"))).output == "welcome"
-
-
-class TestLimits:
-    async def test_a_size_announced_too_large(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n"
-        with pytest.raises(ToolError, match="larger than 5 MiB"):
-            await fetch(ctx, site.url("/"))
-
-    async def test_a_size_found_too_large(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * (MAX_BYTES + 1)
-        with pytest.raises(ToolError, match="larger than 5 MiB"):
-            await fetch(ctx, site.url("/"))
-
-    async def test_a_small_answer_that_unpacks_too_large(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(gzip.compress(b"x" * (MAX_BYTES + 1)), Content_Encoding="gzip")
-        with pytest.raises(ToolError, match="larger than 5 MiB"):
-            await fetch(ctx, site.url("/"))
-
-    async def test_time(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = SILENT
-        with pytest.raises(ToolError, match=r"within 0\.2 seconds"):
-            await fetch(ctx, site.url("/"), timeout=0.2)
 
     async def test_a_server_that_is_not_there(self, ctx: ToolContext) -> None:
         with socket.socket() as unused:
@@ -201,18 +184,14 @@ class TestLimits:
 
 class TestRedirects:
     async def test_are_followed_each_resolved_anew(self, ctx: ToolContext, site: Site) -> None:
-        hosts: list[str] = []
-
-        async def resolve(host: str, port: int) -> list[Address]:
-            hosts.append(host)
-            return [LOOPBACK]
-
-        site.pages |= {"/a": redirect(site.url("/b", "second.example")), "/b": redirect("c?d=1"), "/c?d=1": answer(b"there")}
-        tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=resolve))
-        result = await tool.execute(WebFetchParameters(url=site.url("/a")), ctx)
-        assert result.output == "there"
-        assert hosts == ["site.example", "second.example", "second.example"]
-        assert [seen.headers["host"] for seen in site.seen] == [f"{host}:{site.port}" for host in hosts]
+        """A host's cookies are not sent to another one at the same address."""
+        first = answer(b"", status="302 Found", Location=site.url("/b", "second.example"), Set_Cookie="secret=1; Path=/")
+        site.pages |= {"/a": first, "/b": redirect("c?d=1"), "/c?d=1": answer(b"there")}
+        resolve = Resolver("127.0.0.1")
+        assert (await fetch(ctx, site.url("/a"), PinnedRequests(allow_private=True, resolve=resolve))).output == "there"
+        assert resolve.asked == ["site.example", "second.example", "second.example"]
+        assert [seen.headers["host"] for seen in site.seen] == [f"{host}:{site.port}" for host in resolve.asked]
+        assert not any("cookie" in seen.headers for seen in site.seen)
 
     async def test_at_most_ten(self, ctx: ToolContext, site: Site) -> None:
         site.pages |= {f"/{n}": redirect(f"/{n + 1}") for n in range(12)}
@@ -220,26 +199,12 @@ class TestRedirects:
             await fetch(ctx, site.url("/0"))
         assert len(site.seen) == 11
 
-    async def test_to_another_scheme_are_refused(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = redirect("file:///etc/passwd")
-        with pytest.raises(ToolError, match="only http"):
-            await fetch(ctx, site.url("/"))
-
     async def test_to_a_private_address_are_refused(self, ctx: ToolContext, site: Site) -> None:
-        async def resolve(host: str, port: int) -> list[Address]:
-            return [ip_address("169.254.169.254") if host == "metadata.example" else LOOPBACK]
-
         site.pages["/"] = redirect("http://metadata.example/latest")
-        tool = WebFetchTool(PinnedRequests(resolve=resolve, is_public=lambda address: address == LOOPBACK))
+        resolve = Resolver("127.0.0.1", **{"metadata.example": "169.254.169.254"})
         with pytest.raises(ToolError, match="not a public address"):
-            await tool.execute(WebFetchParameters(url=site.url("/")), ctx)
+            await fetch(ctx, site.url("/"), PinnedRequests(resolve=resolve, is_public=lambda address: address == LOOPBACK))
         assert len(site.seen) == 1
-
-    async def test_one_hosts_cookies_are_not_sent_to_another_at_the_same_address(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(b"", status="302 Found", Location=site.url("/b", "other.example"), Set_Cookie="secret=1; Path=/")
-        site.pages["/b"] = answer(b"ok")
-        await fetch(ctx, site.url("/"))
-        assert "cookie" not in site.seen[1].headers
 
 
 NOT_PUBLIC = """
@@ -253,45 +218,32 @@ NOT_PUBLIC = """
 class TestAddresses:
     @pytest.mark.parametrize("address", NOT_PUBLIC.split())
     async def test_not_public(self, ctx: ToolContext, address: str) -> None:
+        """One among public ones is enough."""
         assert not is_public(ip_address(address))
-        with pytest.raises(ToolError, match="not a public address"):
-            await WebFetchTool(PinnedRequests(resolve=always(address))).execute(WebFetchParameters(url="http://x.example/"), ctx)
+        for addresses in ([address], ["1.1.1.1", address]):
+            with pytest.raises(ToolError, match="not a public address") as denied:
+                await fetch(ctx, "http://x.example/", PinnedRequests(resolve=Resolver(*addresses)))
+            assert address not in str(denied.value)
 
     @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"])
     def test_public(self, address: str) -> None:
         assert is_public(ip_address(address))
 
-    async def test_one_private_address_among_public_ones_is_enough(self, ctx: ToolContext) -> None:
-        tool = WebFetchTool(PinnedRequests(resolve=always("1.1.1.1", "10.0.0.1")))
-        with pytest.raises(ToolError, match="not a public address") as denied:
-            await tool.execute(WebFetchParameters(url="https://x.example/"), ctx)
-        assert "10.0.0.1" not in str(denied.value)
-
     @pytest.mark.parametrize("spelling", ["127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "localhost"])
     async def test_every_spelling_of_loopback_is_refused(self, ctx: ToolContext, site: Site, spelling: str) -> None:
         with pytest.raises(ToolError, match=r"not a public address|cannot be found"):
-            await WebFetchTool(PinnedRequests()).execute(WebFetchParameters(url=site.url("/", spelling)), ctx)
+            await fetch(ctx, site.url("/", spelling), PinnedRequests())
         assert site.seen == []
 
     async def test_a_name_that_changes_its_address_gains_nothing(self, ctx: ToolContext, site: Site) -> None:
-        """The system's resolver would find no such host: only the address that was checked can have been connected to."""
-        asked: list[str] = []
-
-        async def resolve(host: str, port: int) -> list[Address]:
-            asked.append(host)
-            return [LOOPBACK]
-
+        """The system's resolver would find no such host: only the address that was checked can have been connected to. Of
+        several the next is tried when one does not accept."""
         site.pages["/"] = answer(b"ok")
-        tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=resolve))
-        result = await tool.execute(WebFetchParameters(url=site.url("/", "rebound.invalid")), ctx)
-        assert result.output == "ok"
-        assert asked == ["rebound.invalid"]
+        resolve = Resolver("127.0.0.9", "127.0.0.1")
+        requests = PinnedRequests(allow_private=True, resolve=resolve)
+        assert (await fetch(ctx, site.url("/", "rebound.invalid"), requests)).output == "ok"
+        assert resolve.asked == ["rebound.invalid"]
         assert site.seen[0].headers["host"] == f"rebound.invalid:{site.port}"
-
-    async def test_the_next_address_is_tried_when_one_does_not_accept(self, ctx: ToolContext, site: Site) -> None:
-        site.pages["/"] = answer(b"ok")
-        tool = WebFetchTool(PinnedRequests(allow_private=True, resolve=always("127.0.0.9", "127.0.0.1")))
-        assert (await tool.execute(WebFetchParameters(url=site.url("/")), ctx)).output == "ok"
 
     async def test_proxies_of_the_environment_are_not_used(
         self, ctx: ToolContext, site: Site, monkeypatch: pytest.MonkeyPatch
@@ -304,37 +256,65 @@ class TestAddresses:
         assert await web.resolve("127.0.0.1", 80) == [LOOPBACK]
 
 
-class TestTls:
-    """The connection goes to an address; the certificate must still be the host's."""
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of site.example, with its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is needed to make a certificate")
+    path, public = (tmp_path_factory.mktemp("tls") / name for name in ("site.pem", "public.pem"))
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=site.example"]
+    command += ["-addext", "subjectAltName=DNS:site.example", "-keyout", str(path), "-out", str(public)]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+    path.write_bytes(path.read_bytes() + public.read_bytes())
+    return path
 
-    @pytest.fixture
-    async def certificate(self, tmp_path: Path) -> Path:
-        if shutil.which("openssl") is None:
-            pytest.skip("openssl is needed to make a certificate")
-        path = tmp_path / "site.pem"
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=site.example"]
-        command += ["-addext", "subjectAltName=DNS:site.example", "-keyout", str(path), "-out", str(tmp_path / "public.pem")]
-        making = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
-        assert await making.wait() == 0
-        path.write_bytes(path.read_bytes() + (tmp_path / "public.pem").read_bytes())
-        return path
 
-    async def fetch_from(self, host: str, certificate: Path, ctx: ToolContext) -> str:
-        site = Site()
-        site.pages["/"] = answer(b"ok")
-        serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        serving.load_cert_chain(certificate)
-        server = await asyncio.start_server(site.serve, "127.0.0.1", 0, ssl=serving)
-        port = server.sockets[0].getsockname()[1]
-        tool = WebFetchTool(
-            PinnedRequests(allow_private=True, resolve=to_loopback, tls=lambda: ssl.create_default_context(cafile=certificate))
-        )
-        async with server:
-            return (await tool.execute(WebFetchParameters(url=f"https://{host}:{port}/"), ctx)).output
+@pytest.mark.parametrize(("name", "error"), [("site.example", None), ("other.example", r"(?i)certificate")])
+async def test_the_certificate_must_be_the_hosts(ctx: ToolContext, certificate: Path, name: str, error: str | None) -> None:
+    """Though the connection goes to an address."""
+    site = Site()
+    site.pages["/"] = answer(b"ok")
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(certificate)
+    server = await asyncio.start_server(site.serve, "127.0.0.1", 0, ssl=serving)
+    trusting = ssl.create_default_context(cafile=certificate)
+    requests = PinnedRequests(allow_private=True, resolve=Resolver("127.0.0.1"), tls=lambda: trusting)
+    async with server:
+        fetching = fetch(ctx, f"https://{name}:{server.sockets[0].getsockname()[1]}/", requests)
+        if error is None:
+            assert (await fetching).output == "ok"
+        else:
+            with pytest.raises(ToolError, match=error):
+                await fetching
 
-    async def test_the_hosts_certificate_is_accepted(self, ctx: ToolContext, certificate: Path) -> None:
-        assert await self.fetch_from("site.example", certificate, ctx) == "ok"
 
-    async def test_another_hosts_certificate_is_not(self, ctx: ToolContext, certificate: Path) -> None:
-        with pytest.raises(ToolError, match=r"(?i)certificate"):
-            await self.fetch_from("other.example", certificate, ctx)
+# What HTML becomes.
+
+
+@pytest.mark.parametrize(
+    ("html", "markdown"),
+    [
+        pytest.param("<h2>Code</h2><pre><code>a = 1\nb = 2</code></pre>", "## Code\n\n```\na = 1\nb = 2\n```", id="code"),
+        pytest.param("<table><tr><th>h</th></tr><tr><td>v</td></tr></table>", "| h |\n| --- |\n| v |", id="table"),
+        pytest.param("<ol><li>x</ol>", "1. x", id="list"),
+        pytest.param("<head><title>t</title></head><!-- c --><style>p{}</style><p>kept</p>", "kept", id="no head"),
+        pytest.param("<script>s()</script><noscript>n</noscript><p>kept</p>", "kept", id="no script"),
+        pytest.param("<div>" * 5_000 + "x" + "</div>" * 5_000, "x", id="deep"),
+    ],
+)
+def test_markdown_keeps_the_structure_alone(html: str, markdown: str) -> None:
+    assert to_markdown(html) == markdown
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        pytest.param("<div>a  b<br>c</div><p>d <i>e</i>f</p>", "a b\nc\n\nd ef", id="one line a block"),
+        pytest.param("<script>var x = '<p>no</p>'</script><table><tr><td>g<td>h</table>", "g h", id="cells"),
+        pytest.param("<p>1 &lt; 2 &amp; 3 &eacute;</p></p></div><b>x", "1 < 2 & 3 é\nx", id="entities and broken markup"),
+        pytest.param("<svg>a<svg>b</svg>c</svg>d", "d", id="outside a nested hidden element"),
+        pytest.param("<div>" * 5_000 + "x" + "</div>" * 5_000, "x", id="deep"),
+    ],
+)
+def test_text_is_what_a_reader_sees(html: str, text: str) -> None:
+    assert to_text(html) == text

@@ -12,6 +12,10 @@ from app.tools.base import EditorText, FileFormatter, LanguageQuestion, Subagent
 MakeContext = Callable[..., ToolContext]
 
 
+async def run(tool: Any, ctx: ToolContext, /, **arguments: Any) -> ToolResult:
+    return await tool.execute(tool.parameters.model_validate(arguments), ctx)
+
+
 class FakeHost:
     """Records what a tool asks of its turn. Set `refuse` to an exception to refuse every permission,
     `answers` for the questions, `buffers` for an editor's files, `subagent` and `calls` for what subagents and other tools give

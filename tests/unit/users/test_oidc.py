@@ -1,5 +1,6 @@
 """Tokens of an identity provider, against a small real one."""
 
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,7 +10,6 @@ from flood import flooding, repeated
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
 
 from app.record.engine import Database
-from app.record.migrate import upgrade
 from app.users.oidc import LEEWAY_SECONDS, OidcLogins, OidcSettings, ProviderKeys
 from app.users.principal import Principal, Role
 from app.users.users import User, Users
@@ -24,9 +24,8 @@ def issuer() -> Iterator[IdentityProvider]:
 
 
 @pytest.fixture
-async def users(tmp_path: Path) -> AsyncIterator[Users]:
-    database = Database(f"sqlite:///{tmp_path / 'opensession.db'}")
-    upgrade(database.engine)
+async def users(tmp_path: Path, migrated_database: Path) -> AsyncIterator[Users]:
+    database = Database(f"sqlite:///{shutil.copy(migrated_database, tmp_path / 'opensession.db')}")
     yield Users(database)
     database.close()
 

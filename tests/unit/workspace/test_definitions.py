@@ -21,93 +21,66 @@ def action(agent: Agent, permission: str, pattern: str = "*") -> str:
 
 
 def test_the_seven_agents_are_there_the_default_first() -> None:
-    assert list(agents()) == ["build", "plan", "general", "explore", "compaction", "title", "summary"]
+    facts = {name: (agent.mode, bool(agent.hidden), bool(agent.prompt)) for name, agent in agents().items()}
+    assert list(facts) == ["build", "plan", "general", "explore", "compaction", "title", "summary"]
+    assert facts["build"] == facts["plan"] == ("primary", False, False)
+    assert (facts["general"], facts["explore"]) == (("subagent", False, False), ("subagent", False, True))
+    assert facts["compaction"] == facts["title"] == facts["summary"] == ("primary", True, True)
+    assert all(agent.native for agent in agents().values()) and agents()["title"].temperature == 0.5
     assert next(iter(agents(default_agent="plan"))) == "plan"
 
 
-def test_modes_and_visibility() -> None:
-    facts = {name: (agent.mode, bool(agent.hidden), bool(agent.native)) for name, agent in agents().items()}
-    assert facts == {
-        "build": ("primary", False, True),
-        "plan": ("primary", False, True),
-        "general": ("subagent", False, True),
-        "explore": ("subagent", False, True),
-        "compaction": ("primary", True, True),
-        "title": ("primary", True, True),
-        "summary": ("primary", True, True),
-    }
-    assert agents()["title"].temperature == 0.5
+OUTPUT = "external_directory /data/tool-output/tool_1"
+RULES = {
+    "build": {
+        "allow": ["bash ls", "edit src/a.py", "question *", "plan_enter *", OUTPUT, "read /p/a.py", "read /p/.env.example"],
+        "ask": ["doom_loop read", "external_directory /etc/*", "read /p/.env", "read /p/.env.local"],
+        "deny": ["plan_exit *"],
+    },
+    "plan": {"allow": ["edit .opencode/plans/x.md", "question *", "plan_exit *"], "deny": ["edit src/a.py", "plan_enter *"]},
+    "general": {"allow": ["bash ls"], "deny": ["todoread *", "todowrite *", "question *"]},
+    "explore": {
+        "allow": [
+            "grep x",
+            "glob x",
+            "list x",
+            "bash ls",
+            "webfetch https://a",
+            "websearch x",
+            "codesearch x",
+            "read /p/a",
+            OUTPUT,
+        ],
+        "deny": ["edit a", "task general", "external_directory /etc/*"],
+    },
+    "compaction": {"deny": ["bash ls"]},
+    "title": {"deny": ["read a"]},
+    "summary": {"deny": ["edit a"]},
+}
 
 
-def test_those_with_a_job_of_their_own_have_a_prompt_of_their_own() -> None:
-    assert {name for name, agent in agents().items() if agent.prompt} == {"explore", "compaction", "title", "summary"}
+@pytest.mark.parametrize(
+    ("name", "asked", "expected"),
+    [(name, each, action) for name, rules in RULES.items() for action, asked in rules.items() for each in asked],
+)
+def test_the_rules_of_the_built_in_agents(name: str, asked: str, expected: str) -> None:
+    assert action(agents()[name], *asked.split(" ")) == expected
 
 
-TABLE = [
-    ("build", "bash", "ls", "allow"),
-    ("build", "edit", "src/a.py", "allow"),
-    ("build", "question", "*", "allow"),
-    ("build", "plan_enter", "*", "allow"),
-    ("build", "plan_exit", "*", "deny"),
-    ("build", "doom_loop", "read", "ask"),
-    ("build", "external_directory", "/etc/*", "ask"),
-    ("build", "external_directory", "/data/tool-output/tool_1", "allow"),
-    ("build", "read", "/p/a.py", "allow"),
-    ("build", "read", "/p/.env", "ask"),
-    ("build", "read", "/p/.env.local", "ask"),
-    ("build", "read", "/p/.env.example", "allow"),
-    ("plan", "edit", "src/a.py", "deny"),
-    ("plan", "edit", ".opencode/plans/x.md", "allow"),
-    ("plan", "question", "*", "allow"),
-    ("plan", "plan_exit", "*", "allow"),
-    ("plan", "plan_enter", "*", "deny"),
-    ("general", "bash", "ls", "allow"),
-    ("general", "todoread", "*", "deny"),
-    ("general", "todowrite", "*", "deny"),
-    ("general", "question", "*", "deny"),
-    ("explore", "grep", "x", "allow"),
-    ("explore", "glob", "x", "allow"),
-    ("explore", "list", "x", "allow"),
-    ("explore", "bash", "ls", "allow"),
-    ("explore", "webfetch", "https://a", "allow"),
-    ("explore", "websearch", "x", "allow"),
-    ("explore", "codesearch", "x", "allow"),
-    ("explore", "read", "/p/a", "allow"),
-    ("explore", "edit", "a", "deny"),
-    ("explore", "task", "general", "deny"),
-    ("explore", "external_directory", "/etc/*", "deny"),
-    ("explore", "external_directory", "/data/tool-output/tool_1", "allow"),
-    ("compaction", "bash", "ls", "deny"),
-    ("title", "read", "a", "deny"),
-    ("summary", "edit", "a", "deny"),
-]
-
-
-@pytest.mark.parametrize(("name", "permission", "pattern", "expected"), TABLE)
-def test_the_rules_of_the_built_in_agents(name: str, permission: str, pattern: str, expected: str) -> None:
-    assert action(agents()[name], permission, pattern) == expected
-
-
-def test_the_configuration_s_rules_stand_above_the_built_in_ones() -> None:
-    configured = agents(permission={"bash": {"*": "ask", "git *": "allow"}, "question": "deny"})
-    assert action(configured["build"], "bash", "rm x") == "ask"
-    assert action(configured["build"], "bash", "git status") == "allow"
-    assert action(configured["build"], "question") == "deny"
+def test_an_agent_s_rules_stand_above_the_configuration_s_and_those_above_the_built_in_ones() -> None:
+    configured = agents(
+        permission={"bash": {"*": "ask", "git *": "allow"}, "question": "deny"}, agent={"plan": {"permission": {"bash": "deny"}}}
+    )
+    asked = {"rm x": "ask", "git status": "allow"}
+    assert {pattern: action(configured["build"], "bash", pattern) for pattern in asked} == asked
+    assert action(configured["build"], "question") == action(configured["plan"], "bash", "git status") == "deny"
     assert action(agents(permission="allow")["plan"], "edit", "src/a.py") == "allow"
 
 
-def test_an_agent_s_own_rules_stand_above_the_configuration_s() -> None:
-    configured = agents(permission={"bash": "ask"}, agent={"build": {"permission": {"bash": "deny"}}})
-    assert action(configured["build"], "bash", "ls") == "deny"
-    assert action(configured["general"], "bash", "ls") == "ask"
-
-
 def test_the_server_s_own_outputs_stay_readable_unless_they_are_named() -> None:
-    assert (
-        action(agents(permission={"external_directory": "deny"})["build"], "external_directory", "/data/tool-output/x") == "allow"
-    )
-    named = agents(permission={"external_directory": {"/data/tool-output/*": "deny"}})
-    assert action(named["build"], "external_directory", "/data/tool-output/x") == "deny"
+    for rules, expected in (("deny", "allow"), ({"/data/tool-output/*": "deny"}, "deny")):
+        build = agents(permission={"external_directory": rules})["build"]
+        assert action(build, "external_directory", "/data/tool-output/x") == expected
 
 
 def test_an_unknown_name_makes_a_new_agent() -> None:
@@ -126,20 +99,16 @@ def test_a_known_name_is_overridden_in_what_is_set() -> None:
     assert changed.mode == "primary" and changed.native
 
 
-def test_legacy_tools_are_rules() -> None:
-    build = agents(agent={"build": {"tools": {"write": False, "bash": False}}})["build"]
-    assert action(build, "edit", "a") == action(build, "bash", "ls") == "deny"
+def test_legacy_tools_are_rules_and_an_agent_can_be_disabled() -> None:
+    configured = agents(agent={"build": {"tools": {"write": False, "bash": False}}, "general": {"disable": True}})
+    assert action(configured["build"], "edit", "a") == action(configured["build"], "bash", "ls") == "deny"
+    assert "general" not in configured
 
 
-def test_an_agent_can_be_disabled() -> None:
-    assert "general" not in agents(agent={"general": {"disable": True}})
-
-
-def test_the_default_agent_is_the_configured_one_or_the_first_that_can_lead() -> None:
-    config = Config.model_validate({"default_agent": "plan"})
-    assert default_agent(define(config, OUTPUTS), config).name == "plan"
-    without = Config.model_validate({"agent": {"build": {"disable": True}}})
-    assert default_agent(define(without, OUTPUTS), without).name == "plan"
+@pytest.mark.parametrize("config", [{"default_agent": "plan"}, {"agent": {"build": {"disable": True}}}])
+def test_the_default_agent_is_the_configured_one_or_the_first_that_can_lead(config: dict[str, Any]) -> None:
+    read = Config.model_validate(config)
+    assert default_agent(define(read, OUTPUTS), read).name == "plan"
 
 
 @pytest.mark.parametrize("name", ["nobody", "general", "title"])
@@ -163,17 +132,5 @@ def test_tasks_go_to_subagents_that_the_caller_may_use() -> None:
 
 
 def test_every_prompt_says_something() -> None:
-    for name in (
-        "default",
-        "codex",
-        "gpt",
-        "gemini",
-        "claude",
-        "plan",
-        "build-switch",
-        "max-steps",
-        "compaction-request",
-        "subtask-continue",
-        "title-request",
-    ):
-        assert prompt_text(name)
+    names = "default codex gpt gemini claude plan build-switch max-steps compaction-request subtask-continue title-request"
+    assert all(prompt_text(name) for name in names.split())

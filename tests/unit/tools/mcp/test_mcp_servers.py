@@ -1,16 +1,18 @@
 """The servers of one directory: real programs, most of them misbehaving in one way."""
 
 import asyncio
+import gzip
+import json
 import os
+import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flood import Chunks, Flood, flooding, repeated
 from mcp_servers import over_http, plain, running
 from own_announcements import announcing_to
 from pydantic import TypeAdapter
@@ -18,10 +20,12 @@ from pydantic import TypeAdapter
 from app.project.sandbox.sandbox import OFF
 from app.project.sandbox.scope import SandboxWorkspace
 from app.schema.config import McpConfig
-from app.schema.errors import NotFound
+from app.schema.errors import BadRequest, NotFound
 from app.schema.event import AnnouncedEvent, EventMcpToolsChanged
+from app.tools.mcp import client, signing_in
 from app.tools.mcp.servers import McpServers, McpSettings
 from app.tools.mcp.values import CredentialStore, McpFailure
+from app.util import bounds
 
 CONFIG: TypeAdapter[McpConfig] = TypeAdapter(McpConfig)
 PATIENCE = 60.0
@@ -78,13 +82,9 @@ async def directory(tmp_path: Path) -> AsyncIterator[Directory]:
     assert not running(tmp_path)
 
 
-def test_the_sdk_is_imported_only_where_a_server_is_configured() -> None:
-    program = "import app.main, sys; sys.exit({'mcp', 'mcp_types', 'httpx2'} & {*sys.modules} != set())"
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
-
-
-async def test_a_server_s_tools_prompts_and_resources_are_offered(directory: Directory) -> None:
-    servers = directory.configure(plain=plain())
+async def test_a_server_s_tools_prompts_and_resources_are_offered(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    servers = directory.configure(plain=plain(environment={"OWN": "1"}))
     (offers,) = await servers.offers()
     echo = offers.tools[0]
     assert (echo.server, echo.name, echo.description) == ("plain", "echo", "Says it again")
@@ -93,76 +93,61 @@ async def test_a_server_s_tools_prompts_and_resources_are_offered(directory: Dir
     notes = offers.resources[0]
     assert (notes.name, notes.uri, notes.mime) == ("notes", "demo://notes", "application/json")
     assert directory.changed == ["plain"]
+    seen = (await servers.call_tool("plain", "environment", {})).text.split()
+    assert {"PATH", "SHARED", "OWN"} <= set(seen) and "ANTHROPIC_API_KEY" not in seen
+    await servers.call_tool("plain", "grow", {})
+    await directory.until_changed(2)
+    assert "grown" in await directory.tools()
 
 
-@pytest.mark.parametrize(
-    ("entry", "status", "says"),
-    [
-        ({"type": "local", "command": ["/nowhere/at-all"]}, "failed", "could not be started"),
-        ({"type": "local", "command": ["sh", "-c", "echo no key given >&2; exit 3"]}, "failed", "no key given"),
-        ({"type": "local", "command": ["yes"]}, "failed", "not JSON-RPC"),
-        (plain("deaf", timeout=300), "failed", "within 0.3 s"),
-        ({"type": "remote", "url": "http://127.0.0.1:9/mcp"}, "failed", "failed"),
-        (plain(enabled=False), "disabled", ""),
-        (plain("greeting"), "connected", ""),
-    ],
-    ids=["missing", "ends", "garbage", "deaf", "unreachable", "switched off", "greets first"],
-)
-async def test_what_becomes_of_a_server_is_its_status(
-    directory: Directory, entry: dict[str, Any], status: str, says: str
-) -> None:
-    directory.configure(one=entry)
-    found = await directory.status("one")
-    assert found["status"] == status and says in found.get("error", ""), found
+def program(*command: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "local", "command": [*command], **fields}
 
 
-async def test_a_program_works_in_the_directory_that_cwd_names(directory: Directory) -> None:
+WHERE = ("sh", "-c", "pwd >&2; exit 3")
+KINDS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "missing": (program("/nowhere/at-all"), "failed", "could not be started"),
+    "ends": (program("sh", "-c", "echo no key given >&2; exit 3"), "failed", "no key given"),
+    "garbage": (program("yes"), "failed", "not JSON-RPC"),
+    "deaf": (plain("deaf", timeout=300), "failed", r"within 0\.3 s"),
+    "unreachable": ({"type": "remote", "url": "http://127.0.0.1:9/mcp"}, "failed", "failed"),
+    "switched off": (plain(enabled=False), "disabled", ""),
+    "greets first": (plain("greeting"), "connected", ""),
+    "in a directory of its own": (program(*WHERE, cwd="tools"), "failed", r"It said: /\S+/tools$"),
+    "above": (plain(cwd=".."), "failed", r"^cwd: /\S+ is not in"),
+    "behind a link": (plain(cwd="way-out"), "failed", r"^cwd: /\S+ is not in"),
+    "in what is gone": (plain(cwd="gone"), "failed", r"^cwd: there is no directory"),
+}
+
+
+async def test_what_becomes_of_each_server_is_its_status(directory: Directory) -> None:
     (directory.path / "tools").mkdir()
-    program = {"type": "local", "command": ["sh", "-c", "pwd >&2; exit 3"]}
-    directory.configure(inside={**program, "cwd": "tools"}, named={**program, "cwd": str(directory.path / "tools")})
-    statuses = await directory.servers.statuses()
-    assert [status.wire()["error"].endswith(f"It said: {directory.path}/tools") for status in statuses.values()] == [True, True]
-
-
-@pytest.mark.parametrize(("cwd", "says"), [("..", "is not in"), ("way-out", "is not in"), ("gone", "there is no directory")])
-async def test_a_cwd_that_is_outside_or_not_there_is_refused(directory: Directory, cwd: str, says: str) -> None:
     (directory.path / "way-out").symlink_to("/")
-    directory.configure(one=plain(cwd=cwd))
-    found = await directory.status("one")
-    assert found["status"] == "failed" and says in found["error"] and found["error"].startswith("cwd: "), found
-
-
-async def test_a_server_that_fails_leaves_the_others_alone(directory: Directory) -> None:
-    directory.configure(bad={"type": "local", "command": ["false"]}, good=plain())
-    assert "echo" in await directory.tools()
-    assert (await directory.status("good"), (await directory.status("bad"))["status"]) == ({"status": "connected"}, "failed")
+    named = program(*WHERE, cwd=str(directory.path / "tools"))
+    kinds = {**KINDS, "in a named directory": (named, "failed", f"It said: {directory.path}/tools$")}
+    servers = directory.configure(**{name: entry for name, (entry, _, _) in kinds.items()})
+    assert "echo" in await directory.tools(), "one that fails leaves the others alone"
+    found = {name: status.wire() for name, status in (await servers.statuses()).items()}
+    assert {name: each["status"] for name, each in found.items()} == {name: status for name, (_, status, _) in kinds.items()}
+    for name, (_, _, says) in kinds.items():
+        assert re.search(says, found[name].get("error", "")), (name, found[name])
 
 
 async def test_a_call_that_is_cancelled_returns_at_once_and_the_server_goes_on(directory: Directory) -> None:
+    """Also where the server reads nothing any more."""
     servers = directory.configure(plain=plain())
     await servers.statuses()
     hanging = asyncio.create_task(servers.call_tool("plain", "hang", {}))
-    echo = await servers.call_tool("plain", "echo", {"text": "meanwhile"})
-    began = time.monotonic()
-    hanging.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await hanging
-    assert time.monotonic() - began < 20
-    assert (echo.text, (await servers.call_tool("plain", "echo", {"text": "after"})).text) == ("meanwhile", "after")
-
-
-async def test_a_call_to_a_server_that_reads_nothing_is_cancelled_at_once_too(directory: Directory) -> None:
-    servers = directory.configure(plain=plain())
-    await servers.statuses()
+    assert (await servers.call_tool("plain", "echo", {"text": "meanwhile"})).text == "meanwhile"
     (process,) = running(directory.path)
     os.kill(process, signal.SIGSTOP)
     stuck = [asyncio.create_task(servers.call_tool("plain", "echo", {"text": "x" * 500_000})) for _ in range(3)]
     await asyncio.wait(stuck, timeout=0.3)
     began = time.monotonic()
-    for call in stuck:
+    for call in (hanging, *stuck):
         call.cancel()
-    await asyncio.wait(stuck)
-    assert time.monotonic() - began < 20 and all(call.cancelled() for call in stuck)
+    await asyncio.wait([hanging, *stuck])
+    assert time.monotonic() - began < 20 and all(call.cancelled() for call in (hanging, *stuck))
     os.kill(process, signal.SIGCONT)
     assert (await servers.call_tool("plain", "echo", {"text": "goes on"})).text == "goes on"
 
@@ -184,13 +169,9 @@ async def test_a_server_that_dies_in_a_call_is_connected_again_when_next_used(di
     assert await directory.status("plain") == {"status": "failed", "error": "The server ended. It said: goodbye"}
     assert "echo" in await directory.tools()
     assert await directory.status("plain") == {"status": "connected"}
-
-
-async def test_a_call_itself_connects_a_lost_server_again(directory: Directory) -> None:
-    servers = directory.configure(plain=plain())
     with pytest.raises(McpFailure):
         await servers.call_tool("plain", "die", {})
-    assert (await servers.call_tool("plain", "echo", {"text": "back"})).text == "back"
+    assert (await servers.call_tool("plain", "echo", {"text": "back"})).text == "back", "a call itself connects it, too"
 
 
 async def test_a_server_that_never_connected_is_tried_again_only_on_request(directory: Directory) -> None:
@@ -202,13 +183,6 @@ async def test_a_server_that_never_connected_is_tried_again_only_on_request(dire
     assert not await directory.tools()
     await servers.connect("late")
     assert "echo" in await directory.tools()
-
-
-async def test_a_change_of_tools_is_heard_and_announced(directory: Directory) -> None:
-    servers = directory.configure(plain=plain())
-    await servers.call_tool("plain", "grow", {})
-    await directory.until_changed(2)
-    assert "grown" in await directory.tools()
 
 
 async def test_a_disconnected_server_offers_nothing_until_it_is_connected(directory: Directory) -> None:
@@ -259,14 +233,7 @@ async def test_closing_ends_the_programs_also_those_that_are_still_connecting(di
     assert time.monotonic() - began < 20 and not running(directory.path)
 
 
-async def test_a_program_sees_the_shared_environment_and_its_own(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
-    servers = directory.configure(plain=plain(environment={"OWN": "1"}))
-    seen = (await servers.call_tool("plain", "environment", {})).text.split()
-    assert {"PATH", "SHARED", "OWN"} <= set(seen) and "ANTHROPIC_API_KEY" not in seen
-
-
-async def test_a_server_over_http_is_called_with_the_configured_headers_and_tells_of_changes(directory: Directory) -> None:
+async def test_a_server_over_http_is_called_with_the_configured_headers_and_connected_again(directory: Directory) -> None:
     with over_http() as url:
         servers = directory.configure(web={"type": "remote", "url": url, "headers": {"x-team": "blue"}})
         assert (await servers.call_tool("web", "headers", {})).text == "blue"
@@ -277,17 +244,158 @@ async def test_a_server_over_http_is_called_with_the_configured_headers_and_tell
         await servers.call_tool("web", "grow", {})
         await directory.until_changed(2)
         assert "grown" in await directory.tools()
-        await servers.close()
-
-
-async def test_a_server_over_http_that_was_gone_is_connected_again(directory: Directory) -> None:
-    with over_http() as url:
-        servers = directory.configure(web={"type": "remote", "url": url})
-        assert "add" in await directory.tools()
     with pytest.raises(McpFailure):
         await servers.call_tool("web", "add", {"a": 1, "b": 2})
-    await directory.until_changed(2)
+    await directory.until_changed(3)
     assert (await directory.status("web"))["status"] == "failed"
     with over_http(port=int(url.split(":")[2].partition("/")[0])):
         assert (await servers.call_tool("web", "add", {"a": 1, "b": 2})).text == "3"
         await servers.close()
+
+
+# Servers that send too much are not read to the end: over HTTP, in a stream, as a program; answers, lists, sign-ins.
+
+FLOOD = 60_000_000
+TAKEN = 20_000_000
+"""What stands in sockets, too, has been sent."""
+SCHEMA = {"type": "object", "properties": {}}
+Result = Callable[[], Chunks]
+
+
+@pytest.fixture
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_BODY_BYTES", 500_000)
+    monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 500_000)
+    monkeypatch.setattr(client, "MOST_LISTED_BYTES", 300_000)
+
+
+@pytest.fixture
+def flood(low_limits: None) -> Iterator[Flood]:
+    with flooding() as flood:
+        yield flood
+
+
+def serve(flood: Flood, *, in_stream: bool = False, **results: Result) -> None:
+    """`results` are what is sent as the JSON of a result, by method; others are answered honestly."""
+    tool = {"name": "echo", "description": "Says it again", "inputSchema": SCHEMA}
+    info = {"capabilities": {"tools": {}}, "serverInfo": {"name": "flood", "version": "1"}}
+
+    def honest(request: dict[str, Any]) -> dict[str, Any]:
+        match request.get("method"):
+            case "initialize":
+                return {**info, "protocolVersion": request["params"]["protocolVersion"]}
+            case "tools/list":
+                return {"tools": [tool]}
+            case _:
+                return {"content": [{"type": "text", "text": "said"}]}
+
+    def send(request: dict[str, Any]) -> Chunks:
+        if "id" not in request:
+            return
+        made = results.get(str(request["method"]).replace("/", "_"))
+        yield b"data: " if in_stream else b""
+        yield b'{"jsonrpc": "2.0", "id": %d, "result": ' % request["id"]
+        yield from made() if made else iter([json.dumps(honest(request)).encode()])
+        yield b"}" + (b"\n\n" if in_stream else b"")
+
+    flood.headers = {"content-type": "text/event-stream" if in_stream else "application/json"}
+    flood.send = send
+
+
+def long_text(size: int = FLOOD) -> Chunks:
+    yield b'{"content": [{"type": "text", "text": "'
+    yield from repeated(b"x", size)
+    yield b'"}]}'
+
+
+def tiny_values() -> Chunks:
+    yield b'{"content": [], "structuredContent": {"many": [' + b"[]," * 120_000 + b"[]]}}"
+
+
+def long_list() -> Chunks:
+    yield b'{"tools": [{"name": "t", "inputSchema": {"type": "object"}, "description": "'
+    yield from repeated(b"x", FLOOD)
+    yield b'"}]}'
+
+
+def pages_for_ever() -> Chunks:
+    tool = {"name": "t", "description": "x" * 50_000, "inputSchema": SCHEMA}
+    yield json.dumps({"tools": [tool], "nextCursor": "more"}).encode()
+
+
+def web(flood: Flood) -> dict[str, Any]:
+    return {"type": "remote", "url": f"{flood.url}/mcp", "oauth": False}
+
+
+def blanks() -> Chunks:
+    return repeated(b" ", FLOOD)
+
+
+@pytest.mark.parametrize(
+    ("result", "in_stream"), [(long_text, False), (long_text, True), (blanks, False), (blanks, True), (tiny_values, False)]
+)
+async def test_an_answer_that_is_too_much_fails_the_call(
+    directory: Directory, flood: Flood, result: Result, in_stream: bool
+) -> None:
+    serve(flood, tools_call=result, in_stream=in_stream)
+    servers = directory.configure(web=web(flood))
+    with pytest.raises(McpFailure, match="values" if result is tiny_values else None):
+        await servers.call_tool("web", "echo", {})
+    assert flood.sent < TAKEN
+    serve(flood, in_stream=in_stream)
+    assert (await servers.call_tool("web", "echo", {})).text == "said"
+
+
+async def test_a_compressed_answer_is_not_unpacked(directory: Directory, flood: Flood) -> None:
+    serve(flood)
+    servers = directory.configure(web=web(flood))
+    await servers.statuses()
+    assert {*flood.encodings} == {"identity"}
+    flood.headers["content-encoding"] = "gzip"
+    flood.send = lambda request: iter([gzip.compress(b" " * FLOOD)])
+    with pytest.raises(McpFailure, match="compressed"):
+        await servers.call_tool("web", "echo", {})
+
+
+@pytest.mark.parametrize("result", [long_list, pages_for_ever])
+async def test_a_list_that_is_too_long_is_the_server_s_status(directory: Directory, flood: Flood, result: Result) -> None:
+    serve(flood, tools_list=result)
+    directory.configure(web=web(flood))
+    found = await directory.status("web")
+    assert found["status"] == "failed" and "more than" in found["error"], found
+
+
+@pytest.mark.parametrize("status", [200, 401])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_a_sign_in_s_documents_have_a_bound(directory: Directory, flood: Flood, status: int, encoding: str) -> None:
+    """Each that is looked for after the server has answered 401."""
+
+    def send(request: dict[str, Any]) -> Chunks:
+        flood.status, flood.headers = status, {"content-type": "application/json", "content-encoding": encoding}
+        return iter([b"{}"]) if "method" in request else repeated(b" ", FLOOD)
+
+    flood.status, flood.headers, flood.send = 401, {"content-type": "application/json"}, send
+    servers = directory.configure(web={"type": "remote", "url": f"{flood.url}/mcp"})
+    await servers.statuses()
+    flood.status, flood.headers = 401, {"content-type": "application/json"}
+    with pytest.raises(BadRequest):
+        async with asyncio.timeout(60):
+            await signing_in.start(servers, "web", "http://127.0.0.1:4096")
+    assert flood.asked > 2 and flood.sent < flood.asked * TAKEN / 2
+
+
+async def test_a_program_s_line_has_a_bound(directory: Directory, low_limits: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = directory.configure(one=plain(timeout=2000))
+    with pytest.raises(McpFailure, match="more than 500000 bytes"):
+        await servers.call_tool("one", "endless", {"megabytes": 20})
+    monkeypatch.setattr(bounds, "MAX_EVENT_BYTES", 5_000_000)
+    with pytest.raises(McpFailure):
+        await servers.call_tool("one", "tiny", {})
+    assert (await servers.call_tool("one", "echo", {"text": "again"})).text == "again"
+
+
+async def test_honest_answers_of_some_length_are_read(directory: Directory, flood: Flood) -> None:
+    serve(flood, tools_call=lambda: long_text(100_000))
+    servers = directory.configure(web=web(flood), one=plain())
+    assert len((await servers.call_tool("web", "echo", {})).text) >= 100_000
+    assert (await servers.call_tool("one", "echo", {"text": "y" * 400_000})).text == "y" * 400_000

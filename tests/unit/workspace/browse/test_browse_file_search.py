@@ -4,8 +4,11 @@ from pathlib import Path
 import pytest
 from search_places import search_place
 
+from app.workspace.browse.content import parse_hunks
 from app.workspace.browse.search import FileSearch, best, list_names
+from app.workspace.vcs.comparison import GitChange, parse_changes
 
+HIDDEN = [".env/", "environment.py"]
 NAMES = ["src/", "src/tool/", "README.md", "src/main.py", "src/tool/ripgrep.py", "src/tool/strip.py", ".github/ci.yml"]
 
 
@@ -42,46 +45,62 @@ def test_the_best_match_is_first(query: str, first: str) -> None:
     assert best(query, NAMES, 10)[0] == first
 
 
-def test_letters_may_be_scattered_but_keep_their_order() -> None:
-    assert best("srmn", NAMES, 10) == ["src/main.py"]
-    assert best("nmrs", NAMES, 10) == []
+@pytest.mark.parametrize(
+    ("query", "names", "limit", "found"),
+    [
+        pytest.param("srmn", NAMES, 10, ["src/main.py"], id="scattered letters"),
+        pytest.param("nmrs", NAMES, 10, [], id="letters in another order"),
+        pytest.param("s", NAMES, 2, ["src/", "src/tool/"], id="no more than the limit"),
+        pytest.param("env", HIDDEN, 10, ["environment.py", ".env/"], id="hidden names last"),
+        pytest.param(".env", HIDDEN, 10, [".env/"], id="unless asked for"),
+        pytest.param("", HIDDEN, 10, ["environment.py", ".env/"], id="nothing asked for"),
+    ],
+)
+def test_what_matches_is_found(query: str, names: list[str], limit: int, found: list[str]) -> None:
+    assert best(query, names, limit) == found
 
 
-def test_no_more_than_the_limit() -> None:
-    assert best("s", NAMES, 2) == ["src/", "src/tool/"]
-
-
-def test_hidden_names_are_last_unless_asked_for() -> None:
-    names = [".env/", "environment.py"]
-    assert best("env", names, 10) == ["environment.py", ".env/"]
-    assert best(".env", names, 10) == [".env/"]
-    assert best("", names, 10) == ["environment.py", ".env/"]
-
-
-async def test_listed_are_files_that_are_not_ignored_and_the_folders_above_them(project: Path) -> None:
-    names = await list_names(search_place(project))
-    assert names.files == [".gitignore", "b.txt", "src/deep/er/a.py"]
-    assert names.directories == ["src/", "src/deep/", "src/deep/er/"]
-
-
-async def test_symbolic_links_are_not_followed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_listed_are_files_that_are_not_ignored_and_the_folders_above_them_without_links(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     outside = write(tmp_path_factory.mktemp("outside") / "secret.txt")
     (project / "link").symlink_to(outside.parent)
     (project / "secret.txt").symlink_to(outside)
+    names = await list_names(search_place(project))
+    assert names.files == [".gitignore", "b.txt", "src/deep/er/a.py"]
+    assert names.directories == ["src/", "src/deep/", "src/deep/er/"]
     assert await FileSearch().find(search_place(project), "secret", "all", 10) == []
 
 
 async def test_a_listing_is_used_again_while_it_is_fresh(project: Path) -> None:
-    search = FileSearch(fresh_seconds=60)
-    assert await search.find(search_place(project), "new", "file", 10) == []
+    fresh, old = FileSearch(fresh_seconds=60), FileSearch(fresh_seconds=0)
+    for search in (fresh, old):
+        assert await search.find(search_place(project), "new", "file", 10) == []
     write(project / "new.txt")
-    assert await search.find(search_place(project), "new", "file", 10) == []
+    await old.find(search_place(project), "b", "file", 10)
+    assert await fresh.find(search_place(project), "new", "file", 10) == []
+    assert await old.find(search_place(project), "new", "file", 10) == ["new.txt"]
     assert await FileSearch().find(search_place(project), "new", "file", 10) == ["new.txt"]
 
 
-async def test_a_listing_is_forgotten_when_it_is_old(project: Path) -> None:
-    search = FileSearch(fresh_seconds=0)
-    await search.find(search_place(project), "b", "file", 10)
-    write(project / "new.txt")
-    await search.find(search_place(project), "b", "file", 10)
-    assert await search.find(search_place(project), "new", "file", 10) == ["new.txt"]
+# What git prints.
+
+RAW = (
+    b":100644 000000 aaaaaaa 0000000 D\0gone.txt\0"
+    b":000000 100644 0000000 bbbbbbb A\0new\n\tline\0"
+    b":100644 100644 ccccccc 0000000 M\0x.bin\0"
+)
+NUMBERS = b"0\t3\tgone.txt\0" + b"2\t0\tnew\n\tline\0" + b"-\t-\tx.bin\0"
+CHANGES = [("gone.txt", 0, 3, "deleted"), ("new\n\tline", 2, 0, "added"), ("x.bin", 0, 0, "modified")]
+
+
+def test_git_s_changes_and_numbers_are_put_together() -> None:
+    assert list(parse_changes(RAW + NUMBERS)) == [GitChange(*change) for change in CHANGES]
+    assert list(parse_changes(b"")) == []
+
+
+def test_counts_of_one_and_missing_newlines_in_a_hunk() -> None:
+    diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1 @@ def f():\n+@@ -1 +1 @@\n\\ No newline at end of file\n"
+    (hunk,) = parse_hunks(diff)
+    assert (hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines) == (0, 0, 1, 1)
+    assert hunk.lines == ["+@@ -1 +1 @@", "\\ No newline at end of file"]

@@ -1,15 +1,12 @@
 """What was checked is what is read, also when links change in between."""
 
 import os
-import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from git_files import server_git
+from exchanging import exchanges, exchanging
+from git_files import git, server_git
 
 from app.project.location import Location
 from app.util.project_files import HeldDirectory, path_of
@@ -74,27 +71,7 @@ def test_a_link_put_there_after_the_check_leads_nowhere(project: Path) -> None:
         read(swapped, "sub/secret.txt")
 
 
-@contextmanager
-def swapping(folder: Path, link: Path) -> Iterator[None]:
-    """Meanwhile `folder` is over and over changed for a link and back."""
-    over = threading.Event()
-
-    def swap() -> None:
-        while not over.is_set():
-            folder.rename(folder.with_name("aside"))
-            os.symlink(link, folder)
-            folder.unlink()
-            folder.with_name("aside").rename(folder)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
+@exchanges
 async def test_a_folder_that_is_swapped_all_the_time_never_shows_what_is_outside(project: Path) -> None:
     outside = project.parent / "outside"
     outside.mkdir()
@@ -102,28 +79,15 @@ async def test_a_folder_that_is_swapped_all_the_time_never_shows_what_is_outside
     (outside / "secret.txt").touch()
     seen: set[str] = set()
     looks, deadline = 0, time.monotonic() + 60
-    with swapping(project / "sub", outside):
+    with exchanging(project / "sub", outside, pause=0):
         while (looks < 300 or not {"inside\n", "refused"} <= seen) and time.monotonic() < deadline:
             looks += 1
-            seen |= await looked_at(project)
+            try:
+                seen.add((read(reach_of(project), "sub/a.txt") or b"").decode())
+                seen |= {node.name for node in await list_directory(reach_of(project), "sub")}
+            except FileForbidden:
+                seen.add("refused")
     assert {"inside\n", "refused"} <= seen <= {"inside\n", "", "a.txt", "refused"}
-
-
-async def looked_at(project: Path) -> set[str]:
-    try:
-        text = (read(reach_of(project), "sub/a.txt") or b"").decode()
-        return {text, *(node.name for node in await list_directory(reach_of(project), "sub"))}
-    except FileForbidden:
-        return {"refused"}
-
-
-def repository(directory: Path, name: str, committed: str, changed: str) -> None:
-    file = directory / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(committed)
-    for command in (["init", "-q"], ["add", name], ["-c", "user.email=a@b", "-c", "user.name=a", "commit", "-qm", "first"]):
-        subprocess.run(["git", *command], cwd=directory, check=True)
-    file.write_text(changed)
 
 
 class SwappedAfterReading(Swapped):
@@ -141,8 +105,13 @@ class SwappedAfterReading(Swapped):
 async def test_the_difference_is_of_the_file_that_was_read(tmp_path: Path) -> None:
     outside = tmp_path.resolve()
     project = outside / "project"
-    repository(outside, "a.txt", "secret\n", "more secret\n")
-    repository(project, "sub/a.txt", "inside\n", "inside, too\n")
+    (project / "sub").mkdir(parents=True)
+    for top, name, text in ((outside, "a.txt", "secret"), (project, "sub/a.txt", "inside")):
+        (top / name).write_text(f"{text}\n")
+        git(top, "init", "-q")
+        git(top, "add", name)
+        git(top, "commit", "-qm", "first")
+        (top / name).write_text(f"{text}, too\n")
     location = Location(str(project), "id", str(project), is_git=True, git=server_git(project))
     viewed = await view_file(SwappedAfterReading(location), "sub/a.txt")
     assert viewed.content == "inside, too"

@@ -1,9 +1,12 @@
-"""What runs in a terminal, from what a client asks for."""
+"""What runs in a terminal, from what a client asks for; what is kept of what it printed, and positions in that."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sandboxed import needs_sandbox, sandbox_of
 
 from app.project.sandbox.sandbox import OFF
@@ -11,7 +14,8 @@ from app.project.sandbox.scope import SandboxWorkspace
 from app.schema.errors import BadRequest, DirectoryForbidden
 from app.schema.terminal import PtyInput
 from app.settings import Settings
-from app.workspace.terminals.programs import TerminalPrograms
+from app.workspace.terminals.programs import TerminalProgram, TerminalPrograms
+from app.workspace.terminals.terminal import PIECE_BYTES, Scrollback
 
 PROGRAMS = TerminalPrograms(OFF, "/bin/bash", lambda: {"PATH": os.environ["PATH"], "TERM": "dumb"})
 
@@ -24,61 +28,66 @@ def workspace(tmp_path: Path) -> SandboxWorkspace:
     return SandboxWorkspace(tmp_path / "project" / "part", tmp_path / "project")
 
 
-def anywhere(_real: str) -> bool:
-    return True
-
-
-def test_a_shell_is_a_login_shell_unless_it_is_told_what_to_do(workspace: SandboxWorkspace) -> None:
-    for wanted, words in (
-        (PtyInput(), ["/bin/bash", "-l"]),
-        (PtyInput(command=""), ["/bin/bash", "-l"]),
-        (PtyInput(command="sh"), ["sh", "-l"]),
-        (PtyInput(command="sh", args=["-c", "true"]), ["sh", "-c", "true"]),
-        (PtyInput(command="cat"), ["cat"]),
-    ):
-        made = PROGRAMS.make(wanted, workspace, anywhere)
-        assert [made.command, *made.args] == words == list(made.program.argv)
-
-
-def test_the_environment_is_that_of_commands_with_what_the_client_adds(workspace: SandboxWorkspace) -> None:
-    environment = PROGRAMS.make(PtyInput(env={"A": "b=c"}), workspace, anywhere).program.env or {}
-    assert environment["A"] == "b=c" and environment["TERM"] == "xterm-256color"
-    assert set(environment) == {"PATH", "TERM", "A", "OPENCODE_TERMINAL"}
-
-
-@pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"-S": "x"}, {"A": "x\0y"}, {"A\0": "x"}, {"1A": ""}])
-def test_variables_that_are_none(workspace: SandboxWorkspace, env: dict[str, str]) -> None:
-    with pytest.raises(BadRequest):
-        PROGRAMS.make(PtyInput(env=env), workspace, anywhere)
+def made(workspace: SandboxWorkspace, **wanted: Any) -> TerminalProgram:
+    return PROGRAMS.make(PtyInput.model_validate(wanted), workspace, lambda _real: True)
 
 
 @pytest.mark.parametrize(
-    "wanted", [{"command": "no-such-program"}, {"command": "./none"}, {"command": "c\0at"}, {"args": ["\0"]}]
+    ("wanted", "words"),
+    [
+        ({}, ["/bin/bash", "-l"]),
+        ({"command": ""}, ["/bin/bash", "-l"]),
+        ({"command": "sh"}, ["sh", "-l"]),
+        ({"command": "sh", "args": ["-c", "true"]}, ["sh", "-c", "true"]),
+        ({"command": "cat"}, ["cat"]),
+    ],
 )
-def test_programs_that_are_none(workspace: SandboxWorkspace, wanted: dict[str, object]) -> None:
+def test_a_shell_is_a_login_shell_unless_it_is_told_what_to_do(
+    workspace: SandboxWorkspace, wanted: dict[str, Any], words: list[str]
+) -> None:
+    """The environment is that of commands with what the client adds."""
+    found = made(workspace, env={"A": "b=c"}, **wanted)
+    assert [found.command, *found.args] == words == list(found.program.argv)
+    own = {"A": "b=c", "TERM": "xterm-256color", "PATH": os.environ["PATH"]}
+    environment = found.program.env or {}
+    assert environment == {**own, "OPENCODE_TERMINAL": environment["OPENCODE_TERMINAL"]}
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        *(("env", env) for env in ({"": "x"}, {"A=B": "x"}, {"-S": "x"}, {"A": "x\0y"}, {"A\0": "x"}, {"1A": ""})),
+        *(("command", command) for command in ("no-such-program", "./none", "c\0at")),
+        ("args", ["\0"]),
+        *(("cwd", directory) for directory in ("none", "file", "x\0y")),
+    ],
+)
+def test_variables_programs_and_directories_that_are_none_are_refused(
+    workspace: SandboxWorkspace, field: str, wrong: object
+) -> None:
+    (workspace.directory / "file").touch()
     with pytest.raises(BadRequest):
-        PROGRAMS.make(PtyInput.model_validate(wanted), workspace, anywhere)
+        made(workspace, **{field: wrong})
 
 
-def test_it_starts_within_the_directory_or_its_checkout(workspace: SandboxWorkspace, tmp_path: Path) -> None:
-    for wanted, found in (
-        (None, "project/part"),
-        ("deep", "project/part/deep"),
-        ("..", "project"),
-        (str(tmp_path / "project"), "project"),
-    ):
-        made = PROGRAMS.make(PtyInput(cwd=wanted), workspace, anywhere)
-        assert made.cwd == made.program.cwd == tmp_path / found
+@pytest.mark.parametrize(
+    ("wanted", "found"), [(None, "project/part"), ("deep", "project/part/deep"), ("..", "project"), ("@/project", "project")]
+)
+def test_it_starts_within_the_directory_or_its_checkout(
+    workspace: SandboxWorkspace, tmp_path: Path, wanted: str | None, found: str
+) -> None:
+    started = made(workspace, cwd=wanted and wanted.replace("@", str(tmp_path)))
+    assert started.cwd == started.program.cwd == tmp_path / found
 
 
 @pytest.mark.parametrize("wanted", ["/", "/etc", "../..", "../../other", "deep/../../../other", "link", "link/x"])
 def test_it_starts_nowhere_else(workspace: SandboxWorkspace, tmp_path: Path, wanted: str) -> None:
     (workspace.directory / "link").symlink_to(tmp_path / "other")
     with pytest.raises(DirectoryForbidden):
-        PROGRAMS.make(PtyInput(cwd=wanted), workspace, anywhere)
+        made(workspace, cwd=wanted)
 
 
-def test_nor_where_its_user_may_not_work(workspace: SandboxWorkspace, tmp_path: Path) -> None:
+def test_nor_where_its_user_may_not_work(workspace: SandboxWorkspace) -> None:
     def enters(real: str) -> bool:
         return real.startswith(str(workspace.directory))
 
@@ -87,17 +96,63 @@ def test_nor_where_its_user_may_not_work(workspace: SandboxWorkspace, tmp_path: 
     assert PROGRAMS.make(PtyInput(cwd="deep"), workspace, enters)
 
 
-@pytest.mark.parametrize("wanted", ["none", "file", "x\0y"])
-def test_nor_in_what_is_no_directory(workspace: SandboxWorkspace, wanted: str) -> None:
-    (workspace.directory / "file").touch()
-    with pytest.raises(BadRequest):
-        PROGRAMS.make(PtyInput(cwd=wanted), workspace, anywhere)
-
-
 @needs_sandbox
 def test_what_starts_the_sandbox_sees_none_of_the_clients_variables(workspace: SandboxWorkspace, tmp_path: Path) -> None:
     """`LD_PRELOAD` would run a library of the project outside of it."""
     programs = TerminalPrograms(sandbox_of(Settings(data_dir=tmp_path / "data")), "/bin/bash", lambda: {"PATH": "/usr/bin"})
-    program = programs.make(PtyInput(env={"LD_PRELOAD": "/evil.so"}), workspace, anywhere).program
+    program = programs.make(PtyInput(env={"LD_PRELOAD": "/evil.so"}), workspace, lambda _real: True).program
     assert program.is_confined and "LD_PRELOAD=/evil.so" in (program.env or {}).values()
     assert all(name.startswith("OPENSESSION_INSIDE_") for name in program.env or {})
+
+
+# What it printed.
+
+
+def read_all(scrollback: Scrollback, position: int) -> str:
+    text = ""
+    while position < scrollback.end:
+        piece, position = scrollback.read(position)
+        assert piece
+        text += piece
+    return text
+
+
+def units(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=50)))
+def test_positions_count_what_javascript_counts(pieces: list[str]) -> None:
+    scrollback = Scrollback()
+    for piece in pieces:
+        scrollback.append(piece)
+    text = "".join(pieces)
+    assert scrollback.end == units(text)
+    assert read_all(scrollback, 0) == text
+    for index in range(len(text)):
+        assert read_all(scrollback, units(text[:index])) == text[index:]
+
+
+def test_of_more_than_is_kept_the_oldest_goes_and_positions_stay() -> None:
+    scrollback = Scrollback(limit_bytes=20)
+    for digit in "0123456789":
+        scrollback.append(digit * 4)
+    assert (scrollback.start, scrollback.end) == (30, 40)
+    assert read_all(scrollback, 30) == "7788889999"
+    assert read_all(scrollback, 36) == "9999"
+
+
+def test_a_character_that_lost_its_first_half_is_replaced_and_counted() -> None:
+    scrollback = Scrollback(limit_bytes=6)
+    scrollback.append("a😀bc")
+    assert (scrollback.start, scrollback.end) == (2, 5)
+    assert scrollback.read(2) == ("\ufffdbc", 5)
+
+
+def test_long_text_is_read_in_pieces_that_cut_no_character() -> None:
+    scrollback = Scrollback()
+    text = "a" + "😀" * (PIECE_BYTES // 4)
+    scrollback.append(text)
+    piece, position = scrollback.read(0)
+    assert len(piece.encode("utf-16-le")) == PIECE_BYTES - 2 and position == PIECE_BYTES // 2 - 1
+    assert piece + scrollback.read(position)[0] == text

@@ -1,7 +1,9 @@
-"""Calling code that may do anything."""
+"""Plugins are told of events at their own pace, without holding up others, and called though they may do anything."""
 
 import asyncio
 import functools
+import json
+import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -9,7 +11,79 @@ from typing import Any
 
 import pytest
 
+from app.events.bus.base import Event
+from app.events.bus.memory import DISCONNECT_ABOVE, Listener, MemoryBus
 from app.tools.plugins import runner
+from app.tools.plugins.host import forward
+from app.tools.plugins.runner import HookRunner, NamedHooks
+
+
+def event(name: str, size: int = 0, directory: str = "/here") -> Event:
+    return Event(name, json.dumps({"type": name, "properties": {"text": "x" * size}}).encode(), directory=directory)
+
+
+class Hearing:
+    """An `event` hook that waits, before each event but the first, until it may go on."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.came = asyncio.Condition()
+        self.go_on = asyncio.Event()
+
+    async def hook(self, given: dict[str, Any]) -> None:
+        async with self.came:
+            self.heard.append(given["event"]["type"])
+            self.came.notify_all()
+        await self.go_on.wait()
+
+    async def until(self, name: str) -> None:
+        async with asyncio.timeout(60), self.came:
+            await self.came.wait_for(lambda: name in self.heard)
+
+
+async def forwarding(bus: MemoryBus, hearing: Hearing) -> asyncio.Task[None]:
+    hooks = HookRunner([NamedHooks("listener", {"event": hearing.hook})])
+    task = asyncio.create_task(forward(lambda: Listener(bus, "/here", keeps_open=False), hooks, "listener"))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_a_plugin_hears_the_events_of_its_directory_in_order_and_does_not_keep_it_in_use() -> None:
+    bus, hearing = MemoryBus(), Hearing()
+    hearing.go_on.set()
+    task = await forwarding(bus, hearing)
+    for one in (event("one"), event("two"), event("elsewhere", directory="/there"), event("three")):
+        bus.publish(one)
+    await hearing.until("three")
+    assert hearing.heard == ["one", "two", "three"]
+    assert bus.directories() == set()
+    Listener(bus, "/here")
+    assert bus.directories() == {"/here"}
+    bus.disconnect("/here")
+    async with asyncio.timeout(60):
+        await task
+
+
+async def test_a_slow_plugin_loses_events_and_hears_later_ones(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    bus, hearing = MemoryBus(), Hearing()
+    task = await forwarding(bus, hearing)
+    bus.publish(event("first"))
+    await hearing.until("first")
+    for _ in range(7):
+        bus.publish(event("lost", DISCONNECT_ABOVE // 5))
+        await asyncio.sleep(0)
+    hearing.go_on.set()
+    while "plugin listener: its hook event is too slow" not in caplog.text:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    bus.publish(event("last"))
+    await hearing.until("last")
+    assert "lost" not in hearing.heard
+    task.cancel()
+
+
+# Calling code that may do anything.
 
 
 async def doubled(value: int) -> int:
