@@ -26,8 +26,15 @@ from app.providers import errors
 from app.providers.answers import MAX_ANSWER_BYTES, AnswerSize, parse_json
 from app.providers.base import ModelRequest, StreamEvent, StreamStart
 from app.providers.errors import no_stream
-from app.util import bounds
-from app.util.bounds import IDENTITY, MAX_ERROR_BYTES, AnswerPassedLimit, require_few_values, require_identity
+from app.util.bounds import (
+    IDENTITY,
+    LINE_ENDS,
+    MAX_ERROR_BYTES,
+    AnswerPassedLimit,
+    require_few_values,
+    require_identity,
+    whole_events,
+)
 from app.util.environment import system_tls
 from app.util.secrets import secrets_of
 
@@ -76,19 +83,13 @@ class WholeEvents(httpx2.AsyncByteStream):
         self._any = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        rest = bytearray()
-        async for chunk in self._stream:
-            sought = max(len(rest) - 2, 0)
-            rest += chunk
-            if end := _end_of_events(rest, sought):
-                yield self._looked_at(bytes(rest[:end]))
-                del rest[:end]
-            if len(rest) > bounds.MAX_EVENT_BYTES:
-                raise AnswerPassedLimit(f"An event of the stream has more than {bounds.MAX_EVENT_BYTES} bytes")
-        last = bytes(rest)
-        if _is_whole(last):
-            yield self._looked_at(last)
-        self._require_events(last)
+        rest = b""
+        async for piece in whole_events(self._stream):
+            if piece.endswith(LINE_ENDS) or _is_whole(piece):
+                yield self._looked_at(piece)
+            else:
+                rest = piece
+        self._require_events(rest)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -129,12 +130,6 @@ class _Beginning(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def _end_of_events(text: bytearray, sought: int) -> int:
-    """0 without one."""
-    plain, other = text.rfind(b"\n\n", sought), text.rfind(b"\n\r\n", sought)
-    return 0 if plain == other else max(plain + 2, other + 3)
 
 
 def _is_whole(text: bytes) -> bool:

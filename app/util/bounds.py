@@ -7,7 +7,7 @@ Bytes are counted as they come over the network, whichever client reads them. Cl
 
 import json
 import re
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from typing import Any
 
 from pydantic_core import to_json
@@ -64,7 +64,8 @@ MAX_ERROR_BYTES = 64 * 1024
 MAX_VALUES = 100_000
 """JSON values of one event or body: megabytes of tiny ones take gigabytes when they are read."""
 IDENTITY = {"Accept-Encoding": "identity"}
-_LINE_ENDS = (b"\n\n", b"\n\r\n")
+LINE_ENDS = (b"\n\n", b"\n\r\n")
+"""An empty line: the end of an event."""
 
 
 class AnswerPassedLimit(Exception):
@@ -84,21 +85,25 @@ class BodyBytes:
             raise AnswerPassedLimit(f"The answer has more than {self._most} bytes")
 
 
-class EventBytes:
-    """Of the event of a stream that is coming: what was sent since the last empty line. A stream as a whole may have any size."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._tail = b""
-
-    def add(self, chunk: bytes) -> None:
-        """Raises AnswerPassedLimit."""
-        seen = self._tail + chunk
-        end = max(at + len(mark) if (at := seen.rfind(mark)) >= 0 else 0 for mark in _LINE_ENDS)
-        self._count = len(seen) - end if end else self._count + len(chunk)
-        self._tail = seen[-2:]
-        if self._count > MAX_EVENT_BYTES:
+async def whole_events(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """What has come of a stream of events, up to an empty line each time; at the end what is left, an event without one. A stream
+    as a whole may have any size. Raises AnswerPassedLimit."""
+    rest = bytearray()
+    async for chunk in chunks:
+        sought = max(len(rest) - 2, 0)
+        rest += chunk
+        if end := _end_of_events(rest, sought):
+            yield bytes(rest[:end])
+            del rest[:end]
+        if len(rest) > MAX_EVENT_BYTES:
             raise AnswerPassedLimit(f"An event of the stream has more than {MAX_EVENT_BYTES} bytes")
+    if rest:
+        yield bytes(rest)
+
+
+def _end_of_events(text: bytearray, sought: int) -> int:
+    """0 without one."""
+    return max(at + len(mark) if (at := text.rfind(mark, sought)) >= 0 else 0 for mark in LINE_ENDS)
 
 
 def require_identity(headers: Mapping[str, str]) -> None:

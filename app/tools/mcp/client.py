@@ -3,6 +3,7 @@ second."""
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar, assert_never
@@ -59,7 +60,7 @@ from app.tools.mcp.values import (
     SignInNeeded,
     takes_sign_in,
 )
-from app.util.bounds import IDENTITY, AnswerPassedLimit, EventBytes, body_of, require_few_values, require_identity
+from app.util.bounds import IDENTITY, AnswerPassedLimit, body_of, require_few_values, require_identity, whole_events
 
 UNTYPED = "application/octet-stream"
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ MOST_LISTED_BYTES = 4 * 1024 * 1024
 """Of all pages together, in JSON."""
 _TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """Seconds. An answer may be a stream that is silent for long; how long a call may take is the connection's affair."""
+_EVENT_END = re.compile(rb"\n\r?\n")
 _CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 
 
@@ -102,10 +104,10 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 async def _events(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    count = EventBytes()
-    async for chunk in chunks:
-        count.add(chunk)
-        yield chunk
+    async for piece in whole_events(chunks):
+        for event in _EVENT_END.split(piece):
+            require_few_values(event)
+        yield piece
 
 
 async def _document(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
