@@ -92,8 +92,7 @@ def test_errors_of_language_servers_and_formatters_are_shown_under_a_call(desk: 
         (workspace / ".venv" / "bin" / name).chmod(0o755)
     write = ("write", {"filePath": "a.py", "content": "fine\nwrong <b>\n"})
     edit = ("edit", {"filePath": "a.py", "oldString": "wrong", "newString": "right"})
-    desk.say("write it", [write], [edit], ["It is mended."])
-    expect(desk.answer).to_contain_text("It is mended.")
+    desk.ask("write it", [write], [edit], ["It is mended."])
     written, edited = (desk.messages.locator(".tool").nth(number) for number in (0, 1))
     formatter = re.compile(r"^Not formatted by ruff\s*exit code 2: cannot parse it$")
     expect(written.get_by_role("listitem")).to_have_text([re.compile(r"^a\.py:2:1\s*this is wrong: wrong <b>$"), formatter])
@@ -211,8 +210,7 @@ def test_a_prompt_while_the_model_answers_is_queued(desk: Desk, gate: threading.
 
 def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:
     task = ("task", {"description": "look around", "prompt": "look around well", "subagent_type": "general"})
-    desk.say("send someone", [task], ["The child has looked."], ["All is fine."])
-    expect(desk.answer).to_contain_text("All is fine.")
+    desk.ask("send someone", [task], ["The child has looked."], ["All is fine."])
     expect(desk.messages).to_contain_text("The child has looked.")
     expect(desk.messages).not_to_contain_text("task_metadata")
     desk.page.get_by_role("link", name="Open the subagent’s session").click()

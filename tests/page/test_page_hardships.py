@@ -164,9 +164,7 @@ def forgive(desk: Desk, *reasons: str) -> None:
 
 
 def test_nothing_is_lost_or_doubled_when_the_server_restarts(desk: Desk, gate: threading.Event) -> None:
-    desk.say("first", ["Before the restart."])
-    expect(desk.answer).to_contain_text("Before the restart.")
-    desk.wait_until_idle()
+    desk.ask("first", ["Before the restart."])
     desk.say("second", ["It was saying ", gate])
     expect(desk.answer).to_contain_text("It was saying")
     with desk.page.expect_request(lambda request: "/event" in request.url, timeout=120_000) as resumed:
@@ -177,9 +175,7 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts(desk: Desk, gate: t
     expect(desk.messages.get_by_text("Before the restart.")).to_have_count(1)
     expect(desk.messages.get_by_text("It was saying")).to_have_count(1)
     gate.set()
-    desk.say("third", ["And after it."])
-    expect(desk.answer).to_contain_text("And after it.")
-    desk.wait_until_idle()
+    desk.ask("third", ["And after it."])
     shown = desk.messages.locator(".message").count()
     desk.page.reload()
     expect(desk.answer).to_contain_text("And after it.")
