@@ -4,7 +4,6 @@ The short form is the recipe of docs/frontends.md and one prompt; OPENSESSION_LO
 """
 
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import running_server
 from chromium import chromium
 from doc_snippets import blocks
 from long_form import LONG
@@ -19,7 +19,6 @@ from model_server import ModelServer, Refusal, Step
 from opencode_program import OFFLINE, asking, installed
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, expect
 from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving, this_checkout
-from running_server import wait_until_it_answers as wait_until
 
 long_form = pytest.mark.skipif(not LONG, reason="a part of the long form: OPENSESSION_LONG=1")
 
@@ -169,14 +168,12 @@ def proxy(program: RunningServer, server: RunningServer, tmp_path_factory: pytes
     site = shown("caddy app").replace("4098", str(port)).replace("4097", str(program.port)).replace("4096", str(server.port))
     config.write_text(f"{{\n\tadmin off\n\tgrace_period 1s\n}}\n{site}")
     command = [needed("caddy"), "run", "--adapter", "caddyfile", "--config", str(config)]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(directory))
+    process = running_server.start_serving(directory, clean_environment(directory), log, port, command)
     try:
-        wait_until(process, f"http://127.0.0.1:{port}", log)
+        running_server.wait_until_it_answers(process, f"http://127.0.0.1:{port}", log)
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.terminate()
-        process.wait()
+        running_server.stop(process)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What the page must bear: hostile text, a megabyte, a server that goes away, a narrow window, no mouse."""
 
 import re
-import subprocess
 import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -11,7 +10,7 @@ from cable import cable
 from model_server import Reasoning
 from page_desk import Desk
 from playwright.sync_api import Page, Route, expect
-from running_server import RunningServer, wait_until_it_answers
+from running_server import RunningServer, start_serving, stop, wait_until_it_answers
 
 RIGHT_TO_LEFT = "\u202e"
 HOSTILE = f"""\
@@ -200,13 +199,9 @@ def restart(server: RunningServer) -> None:
     process, directory = server.process, server.data.parent
     with open(f"/proc/{process.pid}/environ") as file:
         environment = dict(line.split("=", 1) for line in file.read().split("\0") if line)
-    process.terminate()
-    process.wait()
-    log = directory / "again.log"
-    with log.open("wb") as output:
-        again = subprocess.Popen(process.args, cwd=server.workspace, env=environment, stdout=output, stderr=subprocess.STDOUT)
-    server.process = again
-    wait_until_it_answers(again, server.base, log)
+    stop(process)
+    server.process = start_serving(server.workspace, environment, directory / "again.log", server.port, process.args)
+    wait_until_it_answers(server.process, server.base, directory / "again.log")
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(new_desk: Callable[..., Desk]) -> None:

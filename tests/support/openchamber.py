@@ -14,7 +14,7 @@ import pytest
 from model_server import ModelServer, Step
 from playwright.sync_api import Locator, Page, expect
 from recording_proxy import RecordingProxy
-from running_server import clean_environment, free_port, needed, wait_until_it_answers
+from running_server import clean_environment, free_port, needed, start_serving, stop, wait_until_it_answers
 
 COMMIT = "4c8acf3c77777b80dee37a5194527bc0ef44dab6"
 """Version 1.19.0."""
@@ -73,20 +73,12 @@ def running(program: OpenChamber, home: Path, variables: dict[str, str]) -> Iter
     port, log = free_port(), home / "openchamber.log"
     base = f"http://127.0.0.1:{port}"
     environment = clean_environment(home, OPENCHAMBER_HOST="127.0.0.1", NODE_ENV="production", **variables)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(program.bun), "server/index.js", "--port", str(port)],
-            cwd=program.web,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+    process = start_serving(program.web, environment, log, port, [str(program.bun), "server/index.js", "--port", "PORT"])
     try:
         wait_until_it_answers(process, base, log)
         yield base
     finally:
-        process.terminate()
-        process.wait()
+        stop(process)
 
 
 @dataclass
