@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import httpx
 import pytest
-from cable import cable
 from running_server import RunningServer
 
 from opensession_client import (
@@ -193,15 +192,6 @@ def test_a_client_works_in_its_directory(client: Opensession, server: RunningSer
         outside.create_session()
 
 
-def test_a_stream_whose_connection_breaks_goes_on(client: Opensession, server: RunningServer) -> None:
-    with cable(server.port) as wire, Opensession(wire.base) as cut_off, cut_off.stream() as events:
-        next(events)
-        wire.cut()
-        made = [client.create_session().id for _ in range(3)]
-        told = (event.properties.info.id for event in events if isinstance(event, models.EventSessionCreated))
-        assert [next(told) for _ in made] == made
-
-
 def test_a_prompt_ends_when_its_session_is_deleted(client: Opensession) -> None:
     session = client.create_session(permission=ASK)
 
@@ -211,9 +201,3 @@ def test_a_prompt_ends_when_its_session_is_deleted(client: Opensession) -> None:
 
     with pytest.raises(NotFound, match=session.id):
         client.prompt(session.id, "run echo hello", on_permission=delete, timeout=120)
-
-
-def test_url_and_token_come_from_the_environment(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENSESSION_URL", server.base)
-    with Opensession() as client:
-        assert client.create_session("By its variable").title == "By its variable"

@@ -119,7 +119,7 @@ def test_an_answer_that_is_stopped_is_shown_as_stopped(desk: ChamberDesk, gate: 
 
 @pytest.mark.parametrize(("button", "is_run"), [("Allow Once", True), ("Deny", False)])
 def test_a_command_is_asked_for_and_runs_only_when_it_is_allowed(desk: ChamberDesk, button: str, is_run: bool) -> None:
-    desk.begin_session(button)
+    desk.begin_session("Permission" if is_run else "Denied")
     made = desk.workspace / f"{is_run}.txt"
     desk.say("Run it", [("bash", {"command": f"echo 1 > {made.name}", "description": "Makes a file"})], ["It ran."])
     expect(desk.conversation.get_by_text("Permission Required")).to_be_visible()

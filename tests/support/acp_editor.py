@@ -129,14 +129,6 @@ class Editor:
     def text(self, kind: str = "agent_message_chunk", session_id: str | None = None) -> str:
         return "".join(update.content.text for update in self.of(kind, session_id) if update.content.type == "text")
 
-    def kinds(self) -> list[str]:
-        """Of the updates in their order, neighbours of one kind as one."""
-        found: list[str] = []
-        for _, update in self.updates:
-            if not found or found[-1] != update.session_update:
-                found.append(update.session_update)
-        return found
-
     def calls(self) -> dict[str, dict[str, Any]]:
         """Each tool call as it stands after its updates."""
         found: dict[str, dict[str, Any]] = {}
