@@ -7,19 +7,8 @@ import httpx
 import pytest
 from running_server import RunningServer
 
-from opensession_client import (
-    ApiError,
-    NotFound,
-    Opensession,
-    PromptAborted,
-    PromptFailed,
-    StreamedEvent,
-    attached_file,
-    models,
-    operations,
-    server_file,
-    session_id_of,
-)
+import opensession_client
+from opensession_client import ApiError, NotFound, Opensession, StreamedEvent, models, operations
 
 ASK = [models.Rule(permission="bash", pattern="*", action="ask")]
 
@@ -44,7 +33,7 @@ def test_events_of_the_turn_are_given_while_it_runs(client: Opensession) -> None
     answer = client.prompt(session.id, "long 30", on_event=seen.append)
     told = "".join(event.properties.delta for event in seen if isinstance(event, models.EventMessagePartDelta))
     assert told.strip() == answer.text.strip()
-    assert {session_id_of(event) for event in seen} == {session.id}
+    assert {opensession_client.session_id_of(event) for event in seen} == {session.id}
     assert isinstance(seen[-1], models.EventSessionIdle)
 
 
@@ -98,10 +87,10 @@ def test_what_waited_before_the_prompt_is_answered_too(client: Opensession) -> N
 
 
 def test_a_failed_turn_is_raised_with_its_stored_error(client: Opensession) -> None:
-    with pytest.raises(PromptFailed, match="You asked me to fail with 400") as failed:
+    with pytest.raises(opensession_client.PromptFailed, match="You asked me to fail with 400") as failed:
         client.prompt(client.create_session().id, "fail 400")
     assert isinstance(failed.value.error, models.APIError) and failed.value.error.data.status_code == 400
-    assert not isinstance(failed.value, PromptAborted)
+    assert not isinstance(failed.value, opensession_client.PromptAborted)
 
 
 def test_an_aborted_turn_is_raised_with_what_there_is_of_it(client: Opensession) -> None:
@@ -111,7 +100,7 @@ def test_an_aborted_turn_is_raised_with_what_there_is_of_it(client: Opensession)
         if isinstance(event, models.EventMessagePartUpdated) and isinstance(event.properties.part, models.ToolPart):
             client.abort(session.id)
 
-    with pytest.raises(PromptAborted) as stopped:
+    with pytest.raises(opensession_client.PromptAborted) as stopped:
         client.prompt(session.id, "run sleep 120", on_event=stop)
     assert tools(stopped.value.answer.parts) == {"bash": "error"}
 
@@ -142,8 +131,8 @@ def test_files_are_sent_or_named(client: Opensession, server: RunningServer, tmp
     (tmp_path / "note.txt").write_text("The password is swordfish.")
     prompt = [
         models.TextPartInput(text="help"),
-        attached_file(tmp_path / "note.txt"),
-        server_file(str(server.workspace / "a.txt"), lines=(2, 2)),
+        opensession_client.attached_file(tmp_path / "note.txt"),
+        opensession_client.server_file(str(server.workspace / "a.txt"), lines=(2, 2)),
     ]
     session = client.create_session()
     client.prompt(session.id, prompt)

@@ -102,7 +102,7 @@ def test_errors_of_language_servers_and_formatters_are_shown_under_a_call(desk: 
     expect(edited.locator(".note")).not_to_contain_text("error")
 
 
-def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk: Desk) -> None:
+def test_a_permission_shows_the_call_that_asks_for_it_and_rejected_tells_the_model_why_and_runs_nothing(desk: Desk) -> None:
     desk.say("make a file", [ECHO], ["I will ask first."])
     expect(desk.dialog).to_contain_text("Always would allow echo *")
     desk.page.get_by_label("If you reject it").fill("ask me first")
@@ -110,9 +110,7 @@ def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk
     expect(desk.messages.locator(".tool")).to_contain_text("ask me first")
     expect(desk.answer).to_contain_text("I will ask first.")
     assert desk.file("made.txt") is None
-
-
-def test_a_permission_shows_the_call_that_asks_for_it_and_what_it_would_reach(desk: Desk) -> None:
+    desk.wait_until_idle()
     desk.say("read it", [("read", {"filePath": "/etc/hosts"})], ["It is read."])
     expect(desk.dialog).to_contain_text("Access files outside the project?")
     expect(desk.dialog.locator(".call")).to_have_text("read /etc/hosts")
