@@ -97,8 +97,7 @@ FLOOD = "yes | head -c 3000000"
 
 
 @pytest.mark.parametrize(
-    ("how", "prints"),
-    [("closed", "true"), ("terminated", "true"), ("interrupted", "true"), ("killed", FLOOD), ("stuck", FLOOD)],
+    ("how", "prints"), [("closed", "true"), ("terminated", "true"), ("interrupted", "true"), ("killed", FLOOD), ("stuck", FLOOD)]
 )
 async def test_an_editor_that_goes_leaves_no_process_and_loses_nothing(desk: Desk, how: str, prints: str) -> None:
     """Killed, both of its pipes close; stuck, what it is told fills the pipe until the agent is told to stop."""

@@ -215,9 +215,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(new_desk: Callable[.
     desk.wait_until_idle()
     shown, room = widths(desk.page)
     assert shown <= room == 375
-    sideways = desk.page.evaluate(
-        "[...document.querySelectorAll('.scroller')].map(box => box.scrollWidth - box.clientWidth)",
-    )
+    sideways = desk.page.evaluate("[...document.querySelectorAll('.scroller')].map(box => box.scrollWidth - box.clientWidth)")
     assert sideways == [0]
 
     navigation = desk.page.get_by_role("navigation", name="Sessions")
