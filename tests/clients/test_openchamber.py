@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from chromium import chromium
 from doc_snippets import SHOWN_BASE, blocks
 from long_form import LONG
 from model_server import model_server
@@ -32,12 +31,6 @@ expect.set_options(timeout=PATIENCE_MS)
 @pytest.fixture(scope="module")
 def openchamber(tmp_path_factory: pytest.TempPathFactory) -> OpenChamber:
     return build(tmp_path_factory.mktemp("openchamber"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 def recipe(program: str, home: Path) -> dict[str, str]:

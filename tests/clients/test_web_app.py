@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import running_server
-from chromium import chromium
 from doc_snippets import blocks
 from long_form import LONG
 from model_server import ModelServer, Refusal, Step
 from opencode_program import OFFLINE, asking, installed
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving, this_checkout
 
 long_form = pytest.mark.skipif(not LONG, reason="a part of the long form: OPENSESSION_LONG=1")
@@ -36,22 +36,14 @@ class WebApp:
     complaints: list[str] = field(default_factory=list)
 
     def listen(self) -> None:
-        self.page.on("response", self._on_response)
-        self.page.on("requestfailed", self._on_failure)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", self._on_console)
+        def note(kind: str, complaint: Callable[[Any], str], is_wrong: Callable[[Any], bool] = lambda _: True) -> None:
+            self.page.on(kind, lambda said: self.complaints.append(complaint(said)) if is_wrong(said) else None)  # type: ignore[call-overload]
 
-    def _on_console(self, said: ConsoleMessage) -> None:
-        if said.type == "error":
-            self.complaints.append(f"{said.text} {said.location['url']}")
-
-    def _on_response(self, response: Response) -> None:
-        if response.status >= 400:
-            self.complaints.append(f"{response.status} {response.request.method} {response.url}")
-
-    def _on_failure(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # as the page is left
-            self.complaints.append(f"{request.failure} {request.method} {request.url}")
+        note("pageerror", str)
+        note("console", lambda said: f"{said.text} {said.location['url']}", lambda said: said.type == "error")
+        note("response", lambda said: f"{said.status} {said.request.method} {said.url}", lambda said: said.status >= 400)
+        left = "net::ERR_ABORTED"  # as the page is left
+        note("requestfailed", lambda said: f"{said.failure} {said.method} {said.url}", lambda said: said.failure != left)
 
     @property
     def prompt(self) -> Locator:
@@ -152,12 +144,6 @@ def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
     own = {"HOME": str(directory), "OPENSESSION_SHUTDOWN_SECONDS": "1"}
     with serving(this_checkout()[0], directory, asking(model, permission={"bash": "ask"}) | own) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
