@@ -78,17 +78,12 @@ def answer_to(process: subprocess.Popen[bytes], request: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_session_from_prompt_to_revert(program: StdioServerParameters, tmp_path: Path, era: str) -> None:
+async def test_a_session_is_prompted_and_its_progress_told(program: StdioServerParameters, tmp_path: Path, era: str) -> None:
     async with connected(program, era) as client:
         session = (await called(client, "create_session"))["id"]
         result = await (await begun(client, session, "write notes.md: # Notes", told := []))
         assert result.structured_content["state"] == "idle" and any("write" in line for line in told)
-        notes = tmp_path / "workspace" / "notes.md"
-        assert notes.exists()
-        named = {"sessionID": session, "messageID": result.structured_content["messageID"]}
-        assert "-# Notes" in (await called(client, "preview_revert", **named))["revert"]["diff"] and notes.exists()
-        await called(client, "revert_session", **named)
-        assert not notes.exists()
+        assert (tmp_path / "workspace" / "notes.md").exists()
         assert "Session not found" in await refused(client, "read_session", sessionID="ses_none")
 
 

@@ -196,16 +196,6 @@ def test_todos_tokens_and_cost_are_shown(desk: Desk) -> None:
     expect(panel).to_contain_text("Cost$0.02")
 
 
-def test_a_prompt_while_the_model_answers_is_queued(desk: Desk, gate: threading.Event) -> None:
-    desk.say("first", ["One ", gate, "answer."], ["Another answer."])
-    expect(desk.answer).to_contain_text("One")
-    desk.prompt.fill("second")
-    desk.button("Queue").click()
-    expect(desk.user_message).to_contain_text("second")
-    gate.set()
-    expect(desk.messages).to_contain_text(re.compile("One answer.*Another answer", re.DOTALL))
-
-
 def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:
     task = ("task", {"description": "look around", "prompt": "look around well", "subagent_type": "general"})
     desk.ask("send someone", [task], ["The child has looked."], ["All is fine."])
