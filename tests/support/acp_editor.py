@@ -67,6 +67,8 @@ class Editor:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     session: str = ""
     """The one that it has made or opened last."""
+    agent: Any = None
+    process: Any = None
 
     # What it does.
 
