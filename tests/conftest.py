@@ -17,19 +17,8 @@ if TYPE_CHECKING:
 CONFIGURING = ("OPENSESSION_", "OPENCODE_", "XDG_", "OTEL_")
 
 SLOWEST_FIRST = (
-    "replicas",
-    "faults",
-    "page",
-    "clients",
-    "client_package",
-    "deploy",
-    "docs",
-    "flows",
-    "api",
-    "wire",
-    "migrations",
-    "architecture",
-    "unit",
+    *("replicas", "faults", "page", "clients", "client_package", "deploy", "docs"),
+    *("flows", "api", "wire", "migrations", "architecture", "unit"),
 )
 """A slow file that starts last keeps one process busy while the others have nothing left to do."""
 

@@ -8,25 +8,10 @@ import pytest
 from cable import cable
 from running_server import RunningServer
 
-from opensession_client import AsyncEventStream, AsyncOpensession, UnknownEvent, operations
+from opensession_client import AsyncEventStream, AsyncOpensession, UnknownEvent, models, operations
 from opensession_client.events import parse_event
-from opensession_client.models import (
-    EventMessagePartDelta,
-    EventMessagePartUpdated,
-    EventServerConnected,
-    EventServerResync,
-    EventSessionCreated,
-    EventSessionIdle,
-    PermissionRequest,
-    PromptInput,
-    QuestionRequest,
-    Rule,
-    TextPart,
-    TextPartInput,
-    ToolPart,
-)
 
-ASK = [Rule(permission="bash", pattern="*", action="ask")]
+ASK = [models.Rule(permission="bash", pattern="*", action="ask")]
 SECONDS = 120
 
 
@@ -36,23 +21,23 @@ async def client(server: RunningServer) -> AsyncIterator[AsyncOpensession]:
         yield opened
 
 
-def prompt_of(text: str) -> PromptInput:
-    return PromptInput(parts=[TextPartInput(text=text)])
+def prompt_of(text: str) -> models.PromptInput:
+    return models.PromptInput(parts=[models.TextPartInput(text=text)])
 
 
 async def test_callbacks_may_be_async(client: AsyncOpensession) -> None:
-    async def permit(request: PermissionRequest) -> Literal["once"]:
+    async def permit(request: models.PermissionRequest) -> Literal["once"]:
         await asyncio.sleep(0)
         return "once"
 
-    async def choose(request: QuestionRequest) -> list[list[str]]:
+    async def choose(request: models.QuestionRequest) -> list[list[str]]:
         await asyncio.sleep(0)
         return [["blue"]]
 
     session = await client.create_session(permission=ASK)
     ran = await client.prompt(session.id, "run echo hello", on_permission=permit)
     asked = await client.prompt(session.id, "ask Which colour: red, blue", on_question=choose)
-    states = [part.state.status for answer in (ran, asked) for part in answer.parts if isinstance(part, ToolPart)]
+    states = [part.state.status for answer in (ran, asked) for part in answer.parts if isinstance(part, models.ToolPart)]
     assert states == ["completed", "completed"]
 
 
@@ -62,12 +47,12 @@ async def test_prompts_at_once_get_their_own_answers_and_permissions(client: Asy
     async def answer(number: int) -> str:
         session = await client.create_session(permission=ASK)
 
-        def permit(request: PermissionRequest) -> Literal["once"]:
+        def permit(request: models.PermissionRequest) -> Literal["once"]:
             permitted.setdefault(request.session_id, []).extend(request.patterns)
             return "once"
 
         answer = await client.prompt(session.id, f"run echo number {number}", on_permission=permit)
-        [call] = [part for part in answer.parts if isinstance(part, ToolPart)]
+        [call] = [part for part in answer.parts if isinstance(part, models.ToolPart)]
         assert permitted[session.id] == [f"echo number {number}"]
         return call.state.model_dump_json()
 
@@ -79,7 +64,7 @@ async def test_a_prompt_that_joins_another_is_answered_too(client: AsyncOpensess
     session = await client.create_session()
     async with client.stream() as events:
         first = asyncio.create_task(client.prompt(session.id, "long 60"))
-        await anext(event async for event in events if isinstance(event, EventMessagePartDelta))
+        await anext(event async for event in events if isinstance(event, models.EventMessagePartDelta))
     second = await client.prompt(session.id, "long 3")
     assert (await first).text and second.text.split() == ["tok0", "tok1", "tok2"]
 
@@ -115,14 +100,14 @@ async def test_a_cancelled_prompt_leaves_nothing_open(client: AsyncOpensession) 
 
 async def stored_texts(client: AsyncOpensession, session_id: str) -> dict[str, str]:
     messages = await client.call(operations.session_messages(session_id))
-    return {part.id: part.text for message in messages for part in message.parts if isinstance(part, TextPart)}
+    return {part.id: part.text for message in messages for part in message.parts if isinstance(part, models.TextPart)}
 
 
 def fold(texts: dict[str, str], event: Any) -> None:
     """What a program shows that knows nothing but the stream."""
-    if isinstance(event, EventMessagePartUpdated) and isinstance(event.properties.part, TextPart):
+    if isinstance(event, models.EventMessagePartUpdated) and isinstance(event.properties.part, models.TextPart):
         texts[event.properties.part.id] = event.properties.part.text
-    if isinstance(event, EventMessagePartDelta) and event.properties.part_type == "text":
+    if isinstance(event, models.EventMessagePartDelta) and event.properties.part_type == "text":
         texts[event.properties.part_id] = texts.get(event.properties.part_id, "") + event.properties.delta
 
 
@@ -139,12 +124,12 @@ async def test_a_stream_misses_and_doubles_nothing_while_its_connection_breaks(s
                 async for event in events:
                     fold(texts, event)
                     ids += [int(events.last_event_id)] if events.last_event_id else []
-                    if isinstance(event, EventMessagePartDelta) and len(ids) % 10 == 0:
+                    if isinstance(event, models.EventMessagePartDelta) and len(ids) % 10 == 0:
                         wire.cut()
                         not_told += 1
                         await direct.create_session()
-                    not_told -= isinstance(event, EventSessionCreated)
-                    is_over = is_over or isinstance(event, EventSessionIdle)
+                    not_told -= isinstance(event, models.EventSessionCreated)
+                    is_over = is_over or isinstance(event, models.EventSessionIdle)
                     if is_over and not_told == 0:
                         break
             stored = await stored_texts(direct, session.id)
@@ -181,24 +166,24 @@ async def test_a_connection_that_falls_silent_is_made_again() -> None:
     async with await asyncio.start_server(silent.serve, "127.0.0.1", 0) as server, asyncio.timeout(SECONDS):
         port = server.sockets[0].getsockname()[1]
         async with AsyncOpensession(f"http://127.0.0.1:{port}") as client, impatient(client) as events:
-            assert [type(await anext(events)) for _ in range(2)] == [EventServerConnected, EventSessionIdle]
+            assert [type(await anext(events)) for _ in range(2)] == [models.EventServerConnected, models.EventSessionIdle]
     assert ["last-event-id: 5" in request for request in silent.requests] == [False, True]
 
 
 async def test_a_stream_goes_on_where_an_earlier_one_ended(client: AsyncOpensession) -> None:
     async with client.stream() as events:
         await client.create_session("first")
-        await anext(event async for event in events if isinstance(event, EventSessionCreated))
+        await anext(event async for event in events if isinstance(event, models.EventSessionCreated))
         newest = events.last_event_id
     await client.create_session("second")
     async with client.stream(last_event_id=newest) as events:
-        created = await anext(event async for event in events if isinstance(event, EventSessionCreated))
+        created = await anext(event async for event in events if isinstance(event, models.EventSessionCreated))
     assert created.properties.info.title == "second"
 
 
 async def test_an_event_id_that_is_too_old_is_answered_with_a_resync(client: AsyncOpensession) -> None:
     async with client.stream(last_event_id="999999999") as events:
         seen = [await anext(events), await anext(events)]
-        assert isinstance(seen[1], EventServerResync) and events.last_event_id != "999999999"
+        assert isinstance(seen[1], models.EventServerResync) and events.last_event_id != "999999999"
     unknown = parse_event('{"type": "moon.risen", "properties": {"phase": "full"}}')
     assert unknown == UnknownEvent("moon.risen", {"phase": "full"}), "an event of an unknown type is passed on"

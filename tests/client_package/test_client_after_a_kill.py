@@ -1,68 +1,32 @@
 """The client while its server is killed and started again: prompts, permissions and streams go on."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import httpx
 import pytest
-from running_server import RunningServer, serving, serving_again, this_checkout
+from real_server import RealServer, real_server
 
-from opensession_client import AsyncOpensession, StreamedEvent, operations
-from opensession_client.models import (
-    EventMessagePartDelta,
-    EventMessagePartUpdated,
-    EventSessionIdle,
-    PermissionRequest,
-    PromptInput,
-    Rule,
-    TextPart,
-    TextPartInput,
-    ToolPart,
-)
+from opensession_client import AsyncOpensession, StreamedEvent, models, operations
 
 SECONDS = 240
 
 
-class KillableServer:
-    """One server after another at the same address."""
-
-    def __init__(self, directory: Path, server: RunningServer) -> None:
-        self._directory = directory
-        self._server = server
-        self.base = server.base
-
-    def kill(self) -> None:
-        self._server.process.kill()
-        self._server.process.wait()
-
-    @asynccontextmanager
-    async def started_again(self) -> AsyncIterator[None]:
-        command, environment = this_checkout()
-        again = serving_again(command, self._directory, self._server.port, environment)
-        await asyncio.to_thread(again.__enter__)
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(again.__exit__, None, None, None)
-
-
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[KillableServer]:
-    command, environment = this_checkout()
-    with serving(command, tmp_path, environment) as running:
-        yield KillableServer(tmp_path, running)
+def server(tmp_path: Path) -> Iterator[RealServer]:
+    with real_server(tmp_path) as running:
+        yield running
 
 
-def prompt_of(text: str) -> PromptInput:
-    return PromptInput(parts=[TextPartInput(text=text)])
+def prompt_of(text: str) -> models.PromptInput:
+    return models.PromptInput(parts=[models.TextPartInput(text=text)])
 
 
 async def texts_of(client: AsyncOpensession, session_id: str) -> dict[str, str]:
     messages = await client.call(operations.session_messages(session_id))
-    return {part.id: part.text for message in messages for part in message.parts if isinstance(part, TextPart)}
+    return {part.id: part.text for message in messages for part in message.parts if isinstance(part, models.TextPart)}
 
 
 class Follower:
@@ -82,34 +46,34 @@ class Follower:
                     newest = events.last_event_id
                     self.stored.append((str(newest), event.type))
                 self._fold(event)
-                if isinstance(event, EventSessionIdle) and event.properties.session_id == session_id:
+                if isinstance(event, models.EventSessionIdle) and event.properties.session_id == session_id:
                     return
 
     def _fold(self, event: StreamedEvent) -> None:
-        if isinstance(event, EventMessagePartUpdated) and isinstance(event.properties.part, TextPart):
+        if isinstance(event, models.EventMessagePartUpdated) and isinstance(event.properties.part, models.TextPart):
             self.texts[event.properties.part.id] = event.properties.part.text
-        if isinstance(event, EventMessagePartDelta):
+        if isinstance(event, models.EventMessagePartDelta):
             self.texts[event.properties.part_id] = self.texts.get(event.properties.part_id, "") + event.properties.delta
             self.streams.set()
 
 
-async def test_a_stream_misses_and_doubles_nothing_when_the_server_is_killed(server: KillableServer) -> None:
+async def test_a_stream_misses_and_doubles_nothing_when_the_server_is_killed(server: RealServer) -> None:
     follower, connected = Follower(), asyncio.Event()
-    async with AsyncOpensession(server.base, reconnect_seconds=None) as client, asyncio.timeout(SECONDS):
+    async with AsyncOpensession(server.url, reconnect_seconds=None) as client, asyncio.timeout(SECONDS):
         session = await client.create_session()
         following = asyncio.create_task(follower.follow(client, session.id, connected))
         await connected.wait()
         await client.call(operations.session_prompt_async(session.id, prompt_of("long 300")))
         await follower.streams.wait()
         server.kill()
-        async with server.started_again():
-            await following
-            stored = await texts_of(client, session.id)
-            assert follower.texts == stored and any(len(text.split()) == 300 for text in stored.values())
-            assert follower.stored[1:] == await replayed(client, *follower.stored[0], upto=follower.stored[-1][0])
+        await asyncio.to_thread(server.start)
+        await following
+        stored = await texts_of(client, session.id)
+        assert follower.texts == stored and any(len(text.split()) == 300 for text in stored.values())
+        assert follower.stored[1:] == await replayed(client, follower.stored[0][0], upto=follower.stored[-1][0])
 
 
-async def replayed(client: AsyncOpensession, after: str, _: str, upto: str) -> list[tuple[str, str]]:
+async def replayed(client: AsyncOpensession, after: str, upto: str) -> list[tuple[str, str]]:
     """The events of the journal."""
     found: list[tuple[str, str]] = []
     async with client.stream(last_event_id=after) as events:
@@ -122,48 +86,48 @@ async def replayed(client: AsyncOpensession, after: str, _: str, upto: str) -> l
     raise AssertionError("an event stream has no end")
 
 
-async def test_a_prompt_is_answered_although_the_server_is_killed(server: KillableServer) -> None:
+async def test_a_prompt_is_answered_although_the_server_is_killed(server: RealServer) -> None:
     streams = asyncio.Event()
 
     def see(event: StreamedEvent) -> None:
-        if isinstance(event, EventMessagePartDelta):
+        if isinstance(event, models.EventMessagePartDelta):
             streams.set()
 
-    async with AsyncOpensession(server.base) as client, asyncio.timeout(SECONDS):
+    async with AsyncOpensession(server.url) as client, asyncio.timeout(SECONDS):
         session = await client.create_session()
         prompting = asyncio.create_task(client.prompt(session.id, "long 300", on_event=see))
         await streams.wait()
         server.kill()
-        async with server.started_again():
-            answer = await prompting
-            roles = [message.info.role async for message in client.messages(session.id)]
+        await asyncio.to_thread(server.start)
+        answer = await prompting
+        roles = [message.info.role async for message in client.messages(session.id)]
     assert len(answer.text.split()) == 300 and roles.count("user") == 1
 
 
-async def test_a_permission_is_answered_after_the_server_was_killed(server: KillableServer) -> None:
+async def test_a_permission_is_answered_after_the_server_was_killed(server: RealServer) -> None:
     asked, decided = asyncio.Event(), asyncio.Event()
     requests: list[str] = []
 
-    async def permit(request: PermissionRequest) -> Literal["once"]:
+    async def permit(request: models.PermissionRequest) -> Literal["once"]:
         requests.append(request.id)
         asked.set()
         await decided.wait()
         return "once"
 
-    async with AsyncOpensession(server.base) as client, asyncio.timeout(SECONDS):
-        session = await client.create_session(permission=[Rule(permission="bash", pattern="*", action="ask")])
+    async with AsyncOpensession(server.url) as client, asyncio.timeout(SECONDS):
+        session = await client.create_session(permission=[models.Rule(permission="bash", pattern="*", action="ask")])
         prompting = asyncio.create_task(client.prompt(session.id, "run echo hello", on_permission=permit))
         await asked.wait()
         server.kill()
         decided.set()
-        async with server.started_again():
-            answer = await prompting
+        await asyncio.to_thread(server.start)
+        answer = await prompting
     assert len(requests) == 1
-    assert "completed" in [part.state.status for part in answer.parts if isinstance(part, ToolPart)]
+    assert "completed" in [part.state.status for part in answer.parts if isinstance(part, models.ToolPart)]
 
 
-async def test_a_server_that_stays_away_is_said_after_a_while(server: KillableServer) -> None:
-    async with AsyncOpensession(server.base, reconnect_seconds=0.5) as client, client.stream() as events:
+async def test_a_server_that_stays_away_is_said_after_a_while(server: RealServer) -> None:
+    async with AsyncOpensession(server.url, reconnect_seconds=0.5) as client, client.stream() as events:
         await anext(events)
         server.kill()
         with pytest.raises(httpx.TransportError):

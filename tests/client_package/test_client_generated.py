@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 from running_server import ROOT
 
@@ -66,36 +65,24 @@ def test_values_are_sent_under_the_names_of_the_api() -> None:
 
 
 def test_fields_of_a_newer_server_are_kept() -> None:
-    values = {
-        "id": "ses_1",
-        "slug": "s",
-        "projectID": "p",
-        "directory": "/",
-        "title": "t",
-        "version": "1",
-        "cost": 0,
-        "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}},
-        "time": {"created": 1, "updated": 2},
-        "newField": {"a": 1},
-    }
+    tokens, time = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}, {"created": 1, "updated": 2}
+    texts = {"id": "ses_1", "slug": "s", "projectID": "p", "directory": "/", "title": "t", "version": "1"}
+    values = {**texts, "cost": 0, "tokens": tokens, "time": time, "newField": {"a": 1}}
     session = Session.model_validate(values)
     assert session.project_id == "p" and session.model_extra == {"newField": {"a": 1}}
     assert session.model_dump(exclude_none=True) == values
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("sessionID", "session_id"),
-        ("baseURL", "base_url"),
-        ("$schema", "schema_"),
-        ("list", "list_"),
-        ("from", "from_"),
-        ("copy", "copy_"),
-    ],
-)
-def test_names_become_python_s(name: str, expected: str) -> None:
-    assert python_name(name) == expected
+def test_names_become_python_s() -> None:
+    names = {
+        "sessionID": "session_id",
+        "baseURL": "base_url",
+        "$schema": "schema_",
+        "list": "list_",
+        "from": "from_",
+        "copy": "copy_",
+    }
+    assert {name: python_name(name) for name in names} == names
 
 
 def test_a_schema_becomes_an_annotation() -> None:

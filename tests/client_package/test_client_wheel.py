@@ -88,14 +88,10 @@ def test_it_holds_the_client_alone_with_its_types_and_says_what_it_is(wheel: Pat
     assert "Opensession" in str(metadata.get_payload())
 
 
-def test_the_environment_is_one_of_its_own(python: Path, tmp_path: Path) -> None:
-    absent = run(python, "import fastapi", tmp_path)
-    assert "No module named 'fastapi'" in absent.stderr
-    found = run(python, "import opensession_client; print(opensession_client.__file__)", tmp_path)
+def test_the_readme_s_example_runs_with_it_in_an_environment_of_its_own(python: Path, server: RunningServer) -> None:
+    assert "No module named 'fastapi'" in run(python, "import fastapi", server.workspace).stderr
+    found = run(python, "import opensession_client; print(opensession_client.__file__)", server.workspace)
     assert Path(found.stdout.strip()).is_relative_to(python.parents[1]), found.stderr
-
-
-def test_the_readme_s_example_runs_with_it(python: Path, server: RunningServer) -> None:
     example = next(block for block in blocks(README) if block.kind == "python run")
     printed = run(python, example.code.replace(SHOWN_BASE, server.base), server.workspace)
     assert example.shown is not None

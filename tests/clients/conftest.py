@@ -3,11 +3,15 @@
 import fcntl
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
-from running_server import RunningServer, needed, serving, skip_or_fail, this_checkout
+from acp_editor import Desk
+from model_server import ModelServer, model_server
+from running_server import RunningServer, needed, new_workspace, serving, skip_or_fail, this_checkout
 
 CLIENTS = Path(__file__).parent
 
@@ -39,3 +43,34 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         environment["OPENSESSION_SCRIPT"] = str(directory / "script.json")
     with serving(command, directory, environment) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with model_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def call(server: RunningServer) -> Iterator[Callable[..., Any]]:
+    """Asks the server: `call("GET", "/session")` is what it answers."""
+    with httpx2.Client(base_url=server.base, timeout=180) as http:
+
+        def asked(method: str, path: str, body: Any = None) -> Any:
+            answer = http.request(method, path, json=body).raise_for_status()
+            return answer.json() if answer.content.strip() else None
+
+        yield asked
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from chromium import chromium
+
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(new_workspace(tmp_path / "workspace"), tmp_path / "home")

@@ -14,14 +14,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import acp
 import pytest
-from acp_editor import COMMAND, SECONDS, Editor, text
+from acp_editor import COMMAND, SECONDS, Desk, Editor
 from beside import differences
 from long_form import LONG
 from model_server import ModelServer, Pause, Reasoning, model_server
 from opencode_program import OFFLINE, installed, offline_home
-from running_server import clean_environment, new_workspace, this_checkout
+from running_server import new_workspace
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
 
@@ -45,20 +44,12 @@ DIFFERENCES = {
 
 @dataclass
 class Side:
-    agent: Any
     editor: Editor
     model: ModelServer
     workspace: Path
 
     def file(self, name: str) -> str:
         return str(self.workspace / name)
-
-    async def session(self) -> str:
-        return str((await self.agent.new_session(cwd=str(self.workspace), mcp_servers=[])).session_id)
-
-    async def prompt(self, session_id: str, said: str = "Go") -> str:
-        async with asyncio.timeout(SECONDS):
-            return str((await self.agent.prompt(session_id=session_id, prompt=text(said))).stop_reason)
 
     def facts(self, stop: str) -> Facts:
         """What was told since the last time; a call is named by its number."""
@@ -94,32 +85,15 @@ def _types(content: Any) -> list[str]:
 
 
 @asynccontextmanager
-async def side(command: list[str], variables: dict[str, str], directory: Path, permits: str) -> AsyncIterator[Side]:
-    home = directory / "home"
-    home.mkdir(parents=True)
-    with model_server() as model, (directory / "acp.log").open("wb") as log:
-        workspace = new_workspace(directory / "workspace")
+async def side(command: list[str], directory: Path, reply: str) -> AsyncIterator[Side]:
+    workspace, home = new_workspace(directory / "workspace"), offline_home(directory / "home")
+    desk = Desk(workspace, home, {**OFFLINE, "SHELL": "/bin/sh"}, command=command)
+    with model_server() as model:
         config = {**model.config(), "share": "disabled", "permission": {"bash": "ask", "edit": "ask"}}
         (workspace / "opencode.json").write_text(json.dumps(config))
-        editor = Editor(permits=lambda call, options: permits)
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=workspace,
-            env=clean_environment(offline_home(home), **variables, SHELL="/bin/sh"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-            limit=64 * 1024 * 1024,
-        )
-        agent = acp.connect_to_agent(editor, process.stdin, process.stdout, use_unstable_protocol=True)
-        try:
-            async with asyncio.timeout(SECONDS):
-                await agent.initialize(protocol_version=1)
-            yield Side(agent, editor, model, workspace)
-        finally:
-            process.kill()
-            await agent.close()
-            await process.wait()
+        async with desk.session(replies=[reply]) as editor:
+            yield Side(editor, model, workspace)
+            editor.process.kill()
 
 
 # What the model does, and the editor.
@@ -135,40 +109,38 @@ async def turn(side: Side) -> Facts:
         [PAUSE, ("todowrite", {"todos": [{"id": "1", "content": "First", "status": "pending", "priority": "high"}]})],
         ["Done."],
     )
-    return side.facts(await side.prompt(await side.session()))
+    return side.facts(await side.editor.say("Go"))
 
 
 async def rejected(side: Side) -> Facts:
     side.model.play([PAUSE, ("bash", {"command": "touch made", "description": "Makes a file"})], ["So not."])
-    facts = side.facts(await side.prompt(await side.session()))
+    facts = side.facts(await side.editor.say("Go"))
     return facts | {"made": (side.workspace / "made").exists()}
 
 
 async def question(side: Side) -> Facts:
     asked = {"question": "Which?", "header": "Choice", "options": [{"label": "A", "description": "a"}]}
     side.model.play([PAUSE, ("question", {"questions": [asked]})], ["So be it."])
-    return side.facts(await side.prompt(await side.session()))
+    return side.facts(await side.editor.say("Go"))
 
 
 async def cancelled(side: Side) -> Facts:
-    session_id = await side.session()
     side.model.play(["I begin.", PAUSE, ("bash", {"command": "touch begun; sleep 600", "description": "Sleeps"})])
-    prompt = asyncio.create_task(side.prompt(session_id))
+    prompt = side.editor.begin("Go")
     async with asyncio.timeout(SECONDS):
         while not (side.workspace / "begun").exists():
             await asyncio.sleep(0.05)
-    await side.agent.cancel(session_id=session_id)
+    await side.editor.agent.cancel(session_id=side.editor.session)
     return side.facts(await prompt)
 
 
 async def loaded(side: Side) -> Facts:
     """What is replayed of a turn."""
-    session_id = await side.session()
     side.model.play([Reasoning("Let me look."), "I read it.", PAUSE, ("read", {"filePath": side.file("a.txt")})], ["Done."])
-    await side.prompt(session_id, "Read it")
+    await side.editor.say("Read it")
     side.editor.updates.clear()
     async with asyncio.timeout(SECONDS):
-        await side.agent.load_session(cwd=str(side.workspace), session_id=session_id, mcp_servers=[])
+        await side.editor.load(side.workspace, side.editor.session)
     return side.facts("")
 
 
@@ -181,19 +153,15 @@ SCENARIOS: dict[str, tuple[Callable[[Side], Awaitable[Facts]], str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def opencode(node_modules: Path) -> str:
-    return os.environ.get("OPENCODE_PROGRAM") or str(installed(node_modules))
-
-
-async def test_what_is_told_and_asked_is_otherwise_only_for_a_reason(opencode: str, tmp_path: Path) -> None:
+async def test_what_is_told_and_asked_is_otherwise_only_for_a_reason(node_modules: Path, tmp_path: Path) -> None:
+    opencode = os.environ.get("OPENCODE_PROGRAM") or str(installed(node_modules))
     found = {}
-    for name, (scenario, permits) in SCENARIOS.items():
-        async with side([opencode, "acp"], OFFLINE, tmp_path / name / "there", permits) as there:
-            theirs = await scenario(there)
-        async with side(COMMAND, this_checkout()[1], tmp_path / name / "here", permits) as here:
-            ours = await scenario(here)
-        found |= {each.place: str(each) for each in differences(theirs, ours, name)}
+    for name, (scenario, reply) in SCENARIOS.items():
+        told = []
+        for where, command in (("there", [opencode, "acp"]), ("here", COMMAND)):
+            async with side(command, tmp_path / name / where, reply) as asked:
+                told.append(await scenario(asked))
+        found |= {each.place: str(each) for each in differences(*told, name)}
     unexplained = [said for place, said in found.items() if not any(fnmatch(place, known) for known in DIFFERENCES)]
     assert not unexplained, "\n".join(unexplained)
     assert [known for known in DIFFERENCES if not any(fnmatch(place, known) for place in found)] == [], "no difference any more"

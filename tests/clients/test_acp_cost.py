@@ -1,4 +1,5 @@
-"""What `opensession acp` costs beside `/event`: CPU of 1,000 tokens, the first token, the answer to `initialize`.
+"""What `opensession acp` costs beside `/event`: CPU of 1,000 tokens, the first token. How long `initialize` takes is measured in
+test_acp_robust.py.
 
 `OPENSESSION_LONG=1 pytest -s tests/clients/test_acp_cost.py` on a machine that does nothing else.
 """
@@ -12,17 +13,16 @@ from typing import Any, NamedTuple
 import httpx2
 import psutil
 import pytest
-from acp_editor import Desk, Editor, raw_editor, text
+from acp_editor import Desk, Editor
 from long_form import LONG
-from real_server import RealServer
-from running_server import new_workspace
+from real_server import real_server
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
 
 TOKENS, ROUNDS, WARM_UP = 1000, 15, 2
 SETTLE_SECONDS = 0.5
 """Titles and diffs come behind a turn."""
-MOST_CPU, MOST_LATER, MOST_INITIALIZE = 2.0, 0.020, 1.5
+MOST_CPU, MOST_LATER = 2.0, 0.020
 
 
 class Cost(NamedTuple):
@@ -45,11 +45,11 @@ def cpu_of(process: psutil.Process) -> float:
     return float(times.user + times.system + times.children_user + times.children_system)
 
 
-async def by_editor(agent: Any, editor: TimedEditor, process: psutil.Process, directory: Path) -> Cost:
-    session_id = (await agent.new_session(cwd=str(directory), mcp_servers=[])).session_id
+async def by_editor(editor: TimedEditor, process: psutil.Process, directory: Path) -> Cost:
+    await editor.new(directory)
     await asyncio.sleep(SETTLE_SECONDS)
     editor.first, before, began = None, cpu_of(process), time.perf_counter()
-    await agent.prompt(session_id=session_id, prompt=text(f"long {TOKENS}"))
+    await editor.say(f"long {TOKENS}")
     assert editor.first is not None
     await asyncio.sleep(SETTLE_SECONDS)
     return Cost(cpu_of(process) - before, editor.first - began)
@@ -83,24 +83,17 @@ def first_token(costs: list[Cost]) -> float:
     return median(cost.first for cost in costs[WARM_UP:])
 
 
-async def test_an_editor_costs_little_more_than_a_client_of_the_events(tmp_path: Path, figure: Any) -> None:
-    for name in ("home", "far"):
-        (tmp_path / name).mkdir()
-    desk, server = Desk(new_workspace(tmp_path / "workspace"), tmp_path / "home"), RealServer(tmp_path / "far", {})
-    editor = TimedEditor()
+async def test_an_editor_costs_little_more_than_a_client_of_the_events(desk: Desk, tmp_path: Path, figure: Any) -> None:
     edited: list[Cost] = []
     followed: list[Cost] = []
     deltas: list[Cost] = []
-    server.start()
-    try:
-        async with desk.editor(editor=editor) as (agent, _, child), httpx2.AsyncClient(base_url=server.url, timeout=60) as http:
-            process = psutil.Process(child.pid)
+    with real_server(tmp_path / "far") as server:
+        async with desk.editor(TimedEditor()) as editor, httpx2.AsyncClient(base_url=server.url, timeout=60) as http:
+            process = psutil.Process(editor.process.pid)
             for _ in range(WARM_UP + ROUNDS):
-                edited.append(await by_editor(agent, editor, process, desk.directory))
+                edited.append(await by_editor(editor, process, desk.directory))
                 followed.append(await by_events(http, server.process, ""))
                 deltas.append(await by_events(http, server.process, "?parts=delta"))
-    finally:
-        server.stop()
     cpu, beside, lean = map(cpu_per_turn, (edited, followed, deltas))
     later = first_token(edited) - first_token(followed)
     figure(
@@ -108,16 +101,3 @@ async def test_an_editor_costs_little_more_than_a_client_of_the_events(tmp_path:
         f"by /event?parts=delta {lean:.3f} s, {cpu / lean:.2f} times; first token {later * 1000:+.1f} ms"
     )
     assert cpu <= MOST_CPU * beside and cpu <= MOST_CPU * lean and later <= MOST_LATER
-
-
-async def test_initialize_is_answered_within_an_editors_patience(tmp_path: Path, figure: Any) -> None:
-    (tmp_path / "home").mkdir()
-    desk, took = Desk(new_workspace(tmp_path / "workspace"), tmp_path / "home"), []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        async with raw_editor(desk) as editor:
-            await editor.call("initialize", 1, protocolVersion=1)
-            assert "result" in await editor.answer()
-            took.append(time.perf_counter() - began)
-    figure(f"initialize is answered in {median(took):.2f} s, at most {max(took):.2f} s")
-    assert median(took) <= MOST_INITIALIZE

@@ -6,17 +6,15 @@ For the long form. OPENSESSION_TEST_TOAD names the program `toad`: it needs Pyth
 import json
 import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from acp_editor import COMMAND, Desk
+from acp_editor import ASKS, COMMAND, EDITS, LOOKS, SLEEPS, TERMINAL, Desk, keep, stand_in_order
 from long_form import LONG
 from running_server import needed, new_workspace
-from screens import keep
 from terminal import Terminal, terminal
+from turns import bash, say
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
 
@@ -30,17 +28,11 @@ SETTINGS = {
     "tools": {"expand": "always"},
     "statistics": {"allow_collect": False},
 }
-COLOURS = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
 
 
-@dataclass
 class ToadDesk(Desk):
-    program: str = ""
-
-    @contextmanager
-    def opened(self, *arguments: str) -> Iterator[Terminal]:
-        with terminal([self.program, *arguments, str(self.directory)], self.directory, self.environment(), lines=LINES) as shown:
-            yield shown
+    def opened(self, *arguments: str) -> AbstractContextManager[Terminal]:
+        return terminal([str(TOAD), *arguments, str(self.directory)], self.directory, self.environment(), lines=LINES)
 
 
 @pytest.fixture
@@ -48,12 +40,12 @@ def desk(tmp_path: Path) -> ToadDesk:
     needed("tmux")
     if not TOAD:
         pytest.skip("OPENSESSION_TEST_TOAD names no Toad")
-    directory = new_workspace(tmp_path / "workspace")
-    (directory / "opencode.json").write_text('{"permission": {"bash": "ask", "edit": "ask"}}')
-    config = tmp_path / "home" / ".config" / "toad"
+    desk = ToadDesk(new_workspace(tmp_path / "workspace"), tmp_path / "home", dict(TERMINAL))
+    (desk.directory / "opencode.json").write_text('{"permission": {"bash": "ask", "edit": "ask"}}')
+    config = desk.home / ".config" / "toad"
     config.mkdir(parents=True)
     (config / "toad.json").write_text(json.dumps(SETTINGS))
-    return ToadDesk(directory, tmp_path / "home", {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}, TOAD)
+    return desk
 
 
 def prompt(shown: Terminal, text: str) -> None:
@@ -64,27 +56,9 @@ def prompt(shown: Terminal, text: str) -> None:
     shown.press("Enter")
 
 
-def stand_in_order(screen: str, *texts: str) -> bool:
-    places = [screen.find(text) for text in texts]
-    return -1 not in places and places == sorted(places)
-
-
 def test_all_that_a_turn_may_bring_and_a_session_that_is_loaded(desk: ToadDesk) -> None:
-    desk.script(
-        [
-            {"reasoning": "Two words stand there."},
-            {"text": "I read it and ask the shell."},
-            {"tool": "read", "args": {"filePath": "a.txt"}},
-            {"tool": "bash", "args": {"command": "echo hi", "description": "Says hi"}},
-        ],
-        [{"tool": "edit", "args": {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"}}],
-        [{"text": "The file says goodbye now."}],
-        [{"tool": "bash", "args": {"command": "touch refused", "description": "Makes a file"}}],
-        [{"tool": "question", "args": {"questions": [{"question": "Which colour?", "header": "Colour", "options": COLOURS}]}}],
-        [{"text": "So be it."}],
-        [{"text": "I begin."}, {"tool": "bash", "args": {"command": "touch begun; sleep 600", "description": "Sleeps"}}],
-        [{"text": "After the stop."}],
-    )
+    refused, end = bash("touch refused"), say("After the stop.")
+    desk.script(LOOKS, EDITS, [say("The file says goodbye now.")], [refused], ASKS, [say("So be it.")], SLEEPS, [end])
     order = ["Look at a.txt", "Two words stand there.", "I read it", "read a.txt ✔", "echo hi ✔", "edit a.txt ✔", "goodbye now."]
     with desk.opened("acp", shlex.join(COMMAND)) as shown:
         shown.wait_for("How can I help you today?", "Build")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from acp_editor import COMMAND, Desk
+from acp_editor import ASKS, COMMAND, EDITS, LOOKS, Desk, keep, stand_in_order
 from long_form import LONG
-from running_server import needed, new_workspace, skip_or_fail
-from screens import keep
+from running_server import needed, skip_or_fail
+from turns import say
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
 
@@ -59,9 +59,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def acpx(programs: Path, tmp_path: Path) -> Acpx:
-    (tmp_path / "home").mkdir()
-    return Acpx(programs, Desk(new_workspace(tmp_path / "workspace"), tmp_path / "home"))
+def acpx(programs: Path, desk: Desk) -> Acpx:
+    return Acpx(programs, desk)
 
 
 def test_a_prompt_and_what_it_asks(acpx: Acpx) -> None:
@@ -75,24 +74,12 @@ def test_a_prompt_and_what_it_asks(acpx: Acpx) -> None:
 
 
 def test_a_turn_is_shown_whole(acpx: Acpx) -> None:
-    colours = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
-    acpx.desk.script(
-        [
-            {"reasoning": "Two words stand there."},
-            {"text": "I read it and ask the shell."},
-            {"tool": "read", "args": {"filePath": "a.txt"}},
-            {"tool": "bash", "args": {"command": "echo hi", "description": "Says hi"}},
-        ],
-        [{"tool": "edit", "args": {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"}}],
-        [{"tool": "question", "args": {"questions": [{"question": "Which colour?", "header": "Colour", "options": colours}]}}],
-        [{"text": "So be it."}],
-    )
+    acpx.desk.script(LOOKS, EDITS, ASKS, [say("So be it.")])
     said = acpx.said("--approve-all", "exec", "go")
     keep("acpx-1-turn", said)
     assert "[tool] read a.txt (completed)" in said and "[tool] echo hi (completed)" in said
     wanted = ("Two words stand there.", "I read it", "[tool] edit a.txt (completed)", "diff /", "Asked 1 question", "So be it.")
-    places = [said.find(each) for each in wanted]
-    assert -1 not in places and places == sorted(places), said
+    assert stand_in_order(said, *wanted), said
 
 
 def test_a_session_goes_on_with_another_mode_and_is_cancelled(acpx: Acpx) -> None:

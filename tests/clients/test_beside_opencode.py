@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from beside import STREAMS, Side, comparable, differences, opencode, this_server, told
 from long_form import LONG
-from model_server import ModelServer, Pause, Reasoning, Refusal
+from model_server import ModelServer, Pause, Reasoning, Refusal, Step
 from running_server import RunningServer
 
 pytestmark = pytest.mark.skipif(not LONG, reason="OpenCode takes a minute of CPU: OPENSESSION_LONG=1")
@@ -140,45 +140,46 @@ async def tools(side: Side) -> Facts:
     return {"answer": answer, **facts, "diff": await side.get(f"/session/{session}/diff?messageID={prompt}")}
 
 
-@scenario
-async def failing_calls(side: Side) -> Facts:
-    side.model.play([PAUSE, ("read", {"filePath": side.file("none")})], [("read", {})], [("nothing", {})], ["Done."])
-    session = await side.session()
-    return {"answer": await side.prompt(session), **await side.all_of(session)}
+def prompted(name: str, turns: list[list[Step]], session: Facts | None = None, **wanted: Any) -> None:
+    """A prompt with its answer."""
 
-
-def permission(name: str, reply: Facts) -> None:
     async def asks(side: Side) -> Facts:
-        command = {"command": "echo hi > c.txt && git status", "description": "Writes"}
-        side.model.play(["x", PAUSE, ("bash", command)], ["Done."])
+        side.model.play(*turns)
+        made = await side.session(**(session or {}))
+        return {"answer": await side.prompt(made, **wanted), **await side.all_of(made)}
+
+    SCENARIOS[name] = asks
+
+
+READ, TODO = ("read", {"filePath": "none.txt"}), {"content": "do it", "status": "pending", "priority": "high", "id": "1"}
+prompted("failing_calls", [[PAUSE, READ], [("read", {})], [("nothing", {})], ["Done."]])
+prompted("retried", [[Refusal(429, {"retry-after-ms": "200"})], ["Finally."]])
+prompted("without_an_answer", [], noReply=True, messageID="msg_0123456789abABCDEFGHIJKLMN")
+prompted("todos", [[PAUSE, ("todowrite", {"todos": [TODO]})], ["Done."]])
+
+
+def asking(name: str, call: Step, route: str, reply: Facts) -> None:
+    """A turn that waits for a reply."""
+    kind = route.partition("/")[0]
+
+    async def asks(side: Side) -> Facts:
+        side.model.play(["x", PAUSE, call], ["Done."])
         session = await side.session()
         prompt = asyncio.create_task(side.prompt(session))
-        asked = await side.asked("permission", session)
-        replied = await side.post(f"/permission/{asked['id']}/reply", reply)
+        asked = await side.asked(kind, session)
+        replied = await side.post(f"/{kind}/{asked['id']}/{route.partition('/')[2]}", reply)
         return {"asked": asked, "replied": replied, "answer": await prompt, **await side.all_of(session)}
 
     SCENARIOS[name] = asks
 
 
-permission("permission_once", {"reply": "once"})
-permission("permission_rejected", {"reply": "reject"})
-permission("permission_rejected_with_a_reason", {"reply": "reject", "message": "Use ls"})
-
-
-def question(name: str, route: str, reply: Facts) -> None:
-    async def asks(side: Side) -> Facts:
-        side.model.play([PAUSE, ("question", {"questions": [QUESTION]})], ["Done."])
-        session = await side.session()
-        prompt = asyncio.create_task(side.prompt(session))
-        asked = await side.asked("question", session)
-        replied = await side.post(f"/question/{asked['id']}/{route}", reply)
-        return {"asked": asked, "replied": replied, "answer": await prompt, **await side.all_of(session)}
-
-    SCENARIOS[name] = asks
-
-
-question("question_answered", "reply", {"answers": [["A"]]})
-question("question_rejected", "reject", {})
+COMMAND = ("bash", {"command": "echo hi > c.txt && git status", "description": "Writes"})
+QUESTIONS = ("question", {"questions": [QUESTION]})
+asking("permission_once", COMMAND, "permission/reply", {"reply": "once"})
+asking("permission_rejected", COMMAND, "permission/reply", {"reply": "reject"})
+asking("permission_rejected_with_a_reason", COMMAND, "permission/reply", {"reply": "reject", "message": "Use ls"})
+asking("question_answered", QUESTIONS, "question/reply", {"answers": [["A"]]})
+asking("question_rejected", QUESTIONS, "question/reject", {})
 
 
 @scenario
@@ -202,13 +203,6 @@ async def refused_by_the_provider(side: Side) -> Facts:
     session = await side.session()
     answer = await side.prompt(session)
     return {"status": answer["status"], "error": answer["body"]["info"]["error"]["name"], "children": []}
-
-
-@scenario
-async def retried(side: Side) -> Facts:
-    side.model.play([Refusal(429, {"retry-after-ms": "200"})], ["Finally."])
-    session = await side.session()
-    return {"answer": await side.prompt(session), **await side.all_of(session)}
 
 
 @scenario
@@ -249,19 +243,19 @@ async def reverted(side: Side) -> Facts:
     return {**facts, "answer": await side.prompt(session), **await side.all_of(session)}
 
 
-@scenario
-async def shell(side: Side) -> Facts:
-    session = await side.session()
-    reply = await side.post(f"/session/{session}/shell", {"agent": "build", "command": "echo from the shell"})
-    return {"reply": reply, **await side.all_of(session)}
+def posted(name: str, body: Facts, *turns: list[Step]) -> None:
+    """To a route of a session of that name."""
+
+    async def asks(side: Side) -> Facts:
+        side.model.play(*turns)
+        session = await side.session()
+        return {"reply": await side.post(f"/session/{session}/{name}", body), **await side.all_of(session)}
+
+    SCENARIOS[name] = asks
 
 
-@scenario
-async def command(side: Side) -> Facts:
-    side.model.play(["Hello."])
-    session = await side.session()
-    reply = await side.post(f"/session/{session}/command", {"command": "hello", "arguments": "World"})
-    return {"reply": reply, **await side.all_of(session)}
+posted("shell", {"agent": "build", "command": "echo from the shell"})
+posted("command", {"command": "hello", "arguments": "World"}, ["Hello."])
 
 
 @scenario
@@ -293,21 +287,6 @@ async def all_kinds_of_parts(side: Side) -> Facts:
     session = await side.session()
     wanted = {"system": "Be kind", "tools": {"bash": False}, "variant": "high", "agent": "plan", "model": MODEL}
     return {"answer": await side.prompt(session, parts=parts, **wanted), **await side.all_of(session)}
-
-
-@scenario
-async def without_an_answer(side: Side) -> Facts:
-    session = await side.session()
-    answer = await side.prompt(session, noReply=True, messageID="msg_0123456789abABCDEFGHIJKLMN")
-    return {"answer": answer, **await side.all_of(session)}
-
-
-@scenario
-async def todos(side: Side) -> Facts:
-    todos = [{"content": "do it", "status": "pending", "priority": "high", "id": "1"}]
-    side.model.play([PAUSE, ("todowrite", {"todos": todos})], ["Done."])
-    session = await side.session()
-    return {"answer": await side.prompt(session), **await side.all_of(session)}
 
 
 @scenario
@@ -392,11 +371,8 @@ async def _facts(side: Side, asks: Scenario) -> Facts:
     return {"facts": facts, "told": {stream: told(side.events[stream][begin:]) for stream, begin in begins.items()}}
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_answers_are_opencodes(recorded: tuple[Facts, Facts], name: str) -> None:
-    theirs, ours = (side[name]["facts"] for side in recorded)
-    unexpected = [each for each in differences(theirs, ours) if not is_one_of(each.place, DIFFERENCES)]
-    assert unexpected == [], "\n".join(map(str, unexpected))
+def is_one_of(place: str, known: Iterable[str]) -> bool:
+    return any(fnmatch(place, pattern) or fnmatch(place, f"*.{pattern}") for pattern in known)
 
 
 def test_every_known_difference_is_there(recorded: tuple[Facts, Facts]) -> None:
@@ -405,23 +381,16 @@ def test_every_known_difference_is_there(recorded: tuple[Facts, Facts]) -> None:
     assert needless == [], "these are alike now: delete their rows"
 
 
-def is_one_of(place: str, known: Iterable[str]) -> bool:
-    return any(fnmatch(place, pattern) or fnmatch(place, f"*.{pattern}") for pattern in known)
-
-
-@pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_events_are_opencodes(recorded: tuple[Facts, Facts], name: str, stream: str) -> None:
-    theirs, ours = (side[name]["told"][stream] for side in recorded)
-    missing = theirs["keys"].keys() - ours["keys"].keys()
-    assert [kind for kind in missing if not is_one_of(kind, EVENTS)] == []
-    both = theirs["keys"].keys() & ours["keys"].keys()
-    lacking = {kind: dict(theirs["keys"][kind].items() - ours["keys"][kind].items()) for kind in both}
-    assert [(kind, key) for kind, keys in lacking.items() for key in keys if not is_one_of(key, EVENT_KEYS)] == []
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_events_come_in_opencodes_order(recorded: tuple[Facts, Facts], name: str) -> None:
-    theirs, ours = (side[name]["told"]["/event"] for side in recorded)
-    both = (theirs["keys"].keys() & ours["keys"].keys()) - UNORDERED
-    assert [kind for kind in ours["order"] if kind in both] == [kind for kind in theirs["order"] if kind in both]
+def test_answers_and_events_are_opencodes_and_come_in_its_order(recorded: tuple[Facts, Facts], name: str) -> None:
+    theirs, ours = (side[name] for side in recorded)
+    found = [each for each in differences(theirs["facts"], ours["facts"]) if not is_one_of(each.place, DIFFERENCES)]
+    assert found == [], "\n".join(map(str, found))
+    for stream in STREAMS:
+        there, here = (side["told"][stream]["keys"] for side in (theirs, ours))
+        assert [kind for kind in there.keys() - here.keys() if not is_one_of(kind, EVENTS)] == []
+        lacking = {kind: dict(there[kind].items() - here[kind].items()) for kind in there.keys() & here.keys()}
+        assert [(kind, key) for kind, keys in lacking.items() for key in keys if not is_one_of(key, EVENT_KEYS)] == []
+    there, here = (side["told"]["/event"] for side in (theirs, ours))
+    both = (there["keys"].keys() & here["keys"].keys()) - UNORDERED
+    assert [kind for kind in here["order"] if kind in both] == [kind for kind in there["order"] if kind in both]

@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from acp_editor import Desk
+from acp_editor import ASKS, EDITS, LOOKS, SLEEPS, TERMINAL, Desk, keep, stand_in_order
 from doc_snippets import blocks
 from long_form import LONG
 from neovim import checkout, neovim_program
 from running_server import ROOT, needed, new_workspace
-from screens import keep
 from terminal import Terminal, terminal
+from turns import bash, call, say
 
 pytestmark = pytest.mark.skipif(not LONG, reason="for the long form, OPENSESSION_LONG=1")
 
 OLDEST = (0, 11)
 LINES = 120
 ACCEPT, REJECT, STOP = "g2", "g3", "q"
-COLOURS = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
 CONNECTED = """
 local chat = require("codecompanion").last_chat()
 print(vim.wait(60000, function() return chat.acp_connection and chat.acp_connection:is_connected() end) and "agent is there")
@@ -68,11 +67,9 @@ def installed() -> tuple[str, tuple[str, ...]]:
 
 @pytest.fixture
 def desk(installed: tuple[str, tuple[str, ...]], tmp_path: Path) -> Companion:
-    (tmp_path / "home").mkdir()
-    directory = new_workspace(tmp_path / "workspace")
+    directory, (nvim, plugins) = new_workspace(tmp_path / "workspace"), installed
     (directory / "opencode.json").write_text('{"permission": {"bash": "ask", "edit": "ask"}}')
-    variables = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    return Companion(directory, tmp_path / "home", variables, *installed)
+    return Companion(directory, tmp_path / "home", dict(TERMINAL), nvim=nvim, plugins=plugins)
 
 
 def prompt(shown: Terminal, text: str) -> None:
@@ -94,24 +91,9 @@ def until_ready(shown: Terminal, turns: int) -> str:
     return shown.wait_until(lambda screen: screen.count("## Me") == turns + 1, f"the end of turn {turns}")
 
 
-def stand_in_order(screen: str, *texts: str) -> bool:
-    places = [screen.find(text) for text in texts]
-    return -1 not in places and places == sorted(places)
-
-
 def test_a_turn_is_shown_and_what_it_asks_is_answered(desk: Companion) -> None:
-    desk.script(
-        [
-            {"reasoning": "Two words stand there. Let me look."},
-            {"text": "I read it and ask the shell."},
-            {"tool": "read", "args": {"filePath": "a.txt"}},
-            {"tool": "bash", "args": {"command": "echo hi", "description": "Says hi"}},
-        ],
-        [{"tool": "edit", "args": {"filePath": "a.txt", "oldString": "hello", "newString": "goodbye"}}],
-        [{"tool": "write", "args": {"filePath": "new.txt", "content": "fresh\n"}}],
-        [{"text": "The file says goodbye now."}],
-        [{"tool": "bash", "args": {"command": "touch refused", "description": "Makes a file"}}],
-    )
+    end, refused = say("The file says goodbye now."), bash("touch refused")
+    desk.script(LOOKS, EDITS, [call("write", filePath="new.txt", content="fresh\n")], [end], [refused])
     with desk.chat() as shown:
         prompt(shown, "Look at a.txt and change it")
         shown.wait_for("Execute: echo hi\n\nPlease select")
@@ -122,7 +104,16 @@ def test_a_turn_is_shown_and_what_it_asks_is_answered(desk: Companion) -> None:
         answer(shown, ACCEPT, "Accept", times=3)
         screen = until_ready(shown, 1)
         keep("codecompanion-2-turn", screen)
-        order = ["### Reasoning", "I read it", "Read: a.txt", "Execute: echo hi", "Edit: a.txt", "Edit: new.txt", "goodbye now."]
+        order = [
+            "### Reasoning",
+            "Two words",
+            "I read it",
+            "Read: a.txt",
+            "Execute: echo hi",
+            "Edit: a.txt",
+            "Edit: new.txt",
+            "goodbye now.",
+        ]
         assert stand_in_order(screen, *order)
         assert (desk.directory / "a.txt").read_text() == "goodbye\nworld\n"
         prompt(shown, "Run it")
@@ -133,12 +124,7 @@ def test_a_turn_is_shown_and_what_it_asks_is_answered(desk: Companion) -> None:
 
 
 def test_a_question_a_stopped_turn_and_a_session_that_is_resumed(desk: Companion) -> None:
-    desk.script(
-        [{"tool": "question", "args": {"questions": [{"question": "Which colour?", "header": "Colour", "options": COLOURS}]}}],
-        [{"text": "So be it."}],
-        [{"text": "I begin."}, {"tool": "bash", "args": {"command": "touch begun; sleep 600", "description": "Sleeps"}}],
-        [{"text": "After the stop."}],
-    )
+    desk.script(ASKS, [say("So be it.")], SLEEPS, [say("After the stop.")])
     with desk.chat() as shown:
         prompt(shown, "Ask me")
         shown.wait_for("Which colour? red: warm")

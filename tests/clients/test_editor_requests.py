@@ -7,11 +7,9 @@ The plugins themselves are driven in test_neovim_plugins.py, where there is a Ne
 """
 
 import json
-import queue
 import re
 import subprocess
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -23,26 +21,25 @@ CONFIG = {"permission": {"bash": "ask"}}
 
 
 class Events:
-    """What a plugin decodes, in a thread of its own."""
+    """What a plugin decodes."""
 
     def __init__(self, decoded: Iterator[dict[str, Any]]) -> None:
-        self._queue: queue.Queue[dict[str, Any]] = queue.Queue()
-        threading.Thread(target=lambda: [self._queue.put(event) for event in decoded], daemon=True).start()
+        self._decoded = decoded
 
     def until(self, wanted: str) -> dict[str, Any]:
         """The properties of the next event of a type."""
-        while (event := self._queue.get(timeout=SECONDS))["type"] != wanted:
-            pass
-        return dict(event["properties"])
+        return dict(next(event["properties"] for event in self._decoded if event["type"] == wanted))
 
 
 @contextmanager
-def following(command: list[str]) -> Iterator[Iterator[str]]:
-    """The lines that curl prints."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as curl:
+def following(command: list[str], decoded: Callable[[Iterator[str]], Iterator[dict[str, Any]]]) -> Iterator[Events]:
+    """What a plugin makes of the lines that curl prints."""
+    with subprocess.Popen([*command, "--max-time", str(SECONDS)], stdout=subprocess.PIPE, text=True) as curl:
         assert curl.stdout
         try:
-            yield iter(curl.stdout)
+            events = Events(decoded(iter(curl.stdout)))
+            events.until("server.connected")
+            yield events
         finally:
             curl.kill()
 
@@ -51,6 +48,11 @@ def answered(command: list[str], body: str | None = None) -> Any:
     done = subprocess.run(command, input=body, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
+
+
+def prompt(call: Callable[..., Any], session: str, text: str) -> None:
+    """By whoever: the terminal client that the plugin drives."""
+    call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
 
 
 # nickjvandyke/opencode.nvim
@@ -75,45 +77,30 @@ def decoded_by_nick(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             waiting.clear()
 
 
-def test_opencode_nvim_of_nickjvandyke(server: RunningServer) -> None:
-    def call(path: str, method: str = "GET", body: Any = None) -> Any:
+def test_opencode_nvim_of_nickjvandyke(server: RunningServer, call: Callable[..., Any]) -> None:
+    def nick(path: str, method: str = "GET", body: Any = None) -> Any:
         return answered(curl_of_nick(server.base, path, method, body))
 
-    with following(curl_of_nick(server.base, "/event")) as lines:
-        events = Events(decoded_by_nick(lines))
-        events.until("server.connected")
-        assert call("/global/health")["healthy"] is True
-        assert call("/path")["directory"] == str(server.workspace)
-        assert any(agent["name"] == "build" for agent in call("/agent"))
+    with following(curl_of_nick(server.base, "/event"), decoded_by_nick) as events:
+        assert nick("/global/health")["healthy"] is True
+        assert nick("/path")["directory"] == str(server.workspace)
+        assert any(agent["name"] == "build" for agent in nick("/agent"))
 
-        assert call("/tui/publish", "POST", {"type": "tui.prompt.append", "properties": {"text": "hello"}}) is True
-        assert events.until("tui.prompt.append") == {"text": "hello"}
-        assert call("/tui/publish", "POST", {"type": "tui.command.execute", "properties": {"command": "prompt.submit"}}) is True
-        assert events.until("tui.command.execute") == {"command": "prompt.submit"}
-
-        session = call("/session", "POST", {"title": "From the terminal"})["id"]
-        assert session in [each["id"] for each in call("/session")]
-        assert call("/tui/select-session", "POST", {"sessionID": session}) is True
+        session = nick("/session", "POST", {"title": "From the terminal"})["id"]
+        assert session in [each["id"] for each in nick("/session")]
+        steered = {"tui.prompt.append": {"text": "hello"}, "tui.command.execute": {"command": "prompt.submit"}}
+        for type_, properties in steered.items():
+            assert nick("/tui/publish", "POST", {"type": type_, "properties": properties}) is True
+            assert events.until(type_) == properties
+        assert nick("/tui/select-session", "POST", {"sessionID": session}) is True
         assert events.until("tui.session.select") == {"sessionID": session}
 
-        prompt(server, session, "run echo allowed")
-        assert call(f"/permission/{events.until('permission.asked')['id']}/reply", "POST", {"reply": "once"}) is True
+        prompt(call, session, "run echo allowed")
+        assert nick(f"/permission/{events.until('permission.asked')['id']}/reply", "POST", {"reply": "once"}) is True
         assert events.until("session.idle")["sessionID"] == session
 
 
-def prompt(server: RunningServer, session: str, text: str) -> None:
-    """By whoever: the terminal client that the plugin drives."""
-    body = json.dumps({"parts": [{"type": "text", "text": text}]})
-    path = f"{server.base}/session/{session}/prompt_async"
-    subprocess.run(["curl", "-sf", path, "-H", "Content-Type: application/json", "-d", body], check=True, timeout=SECONDS)
-
-
 # sudo-tee/opencode.nvim
-
-
-def curl_of_sudo(method: str, url: str, *, sends: bool) -> list[str]:
-    verb = [] if method == "GET" else ["-X", method]
-    return ["curl", "-s", "--no-buffer", *verb, "-H", "Content-Type: application/json", *(["-d", "@-"] if sends else []), url]
 
 
 def decoded_by_sudo(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
@@ -124,38 +111,29 @@ def decoded_by_sudo(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
             yield json.loads(text)["payload"]
 
 
-def test_a_conversation_of_opencode_nvim_of_sudo_tee(server: RunningServer) -> None:
+def test_a_conversation_of_opencode_nvim_of_sudo_tee(server: RunningServer, call: Callable[..., Any]) -> None:
     """An absent body is none; `false` is sent as an empty object."""
-    directory = quote(str(server.workspace), safe="")
+    query = f"?directory={quote(str(server.workspace), safe='')}"
 
-    def call(method: str, path: str, body: Any = None) -> Any:
-        sent = None if body is None else json.dumps(body or {})
-        url = f"{server.base}{path}?directory={directory}"
-        return answered(curl_of_sudo(method, url, sends=sent is not None), sent)
+    def sudo(method: str, path: str, body: Any = None) -> Any:
+        flags = [*([] if method == "GET" else ["-X", method]), "-H", "Content-Type: application/json"]
+        sends, sent = ([], None) if body is None else (["-d", "@-"], json.dumps(body or {}))
+        return answered(["curl", "-s", "--no-buffer", *flags, *sends, f"{server.base}{path}{query}"], sent)
 
-    with following(["curl", "-s", "--no-buffer", f"{server.base}/global/event?directory={directory}"]) as lines:
-        events = Events(decoded_by_sudo(lines))
-        events.until("server.connected")
-        session = call("POST", "/session", False)["id"]
+    with following(["curl", "-s", "--no-buffer", f"{server.base}/global/event{query}"], decoded_by_sudo) as events:
+        session = sudo("POST", "/session", False)["id"]
         path = f"/session/{session}"
-        assert call("PATCH", path, {"title": "Renamed"})["title"] == "Renamed"
-        answer = call("POST", f"{path}/message", {"parts": [{"type": "text", "text": "write made.txt: one"}]})
+        assert sudo("PATCH", path, {"title": "Renamed"})["title"] == "Renamed"
+        answer = sudo("POST", f"{path}/message", {"parts": [{"type": "text", "text": "write made.txt: one"}]})
         assert answer["info"]["finish"] == "stop" and events.until("session.idle")["sessionID"] == session
 
-        asked = call("GET", f"{path}/message")[0]["info"]["id"]
-        assert call("POST", f"{path}/revert", {"messageID": asked})["revert"]["messageID"] == asked
-        assert not (server.workspace / "made.txt").exists()
-        assert "revert" not in call("POST", f"{path}/unrevert")
-        assert (server.workspace / "made.txt").exists()
-
-        assert call("POST", f"{path}/fork", {})["title"] == "Renamed (fork #1)"
-        assert call("POST", f"{path}/share")["share"]["url"]
-        assert "share" not in call("DELETE", f"{path}/share")
-        prompt(server, session, "ask Which colour?: Red, Blue")
+        asked = sudo("GET", f"{path}/message")[0]["info"]["id"]
+        assert sudo("POST", f"{path}/revert", {"messageID": asked})["revert"]["messageID"] == asked
+        assert "revert" not in sudo("POST", f"{path}/unrevert")
+        assert sudo("POST", f"{path}/share")["share"]["url"]
+        assert "share" not in sudo("DELETE", f"{path}/share")
+        prompt(call, session, "ask Which colour?: Red, Blue")
         question = events.until("question.asked")["id"]
-        assert call("POST", f"/question/{question}/reply", {"answers": [["Red"]]}) is True
-        prompt(server, session, "run echo refused")
-        permission = events.until("permission.asked")["id"]
-        assert call("POST", f"/permission/{permission}/reply", {"reply": "reject"}) is True
-        assert call("POST", f"{path}/abort") is True
-        assert call("DELETE", path) is True
+        assert sudo("POST", f"/question/{question}/reply", {"answers": [["Red"]]}) is True
+        assert sudo("POST", f"{path}/abort") is True
+        assert sudo("DELETE", path) is True

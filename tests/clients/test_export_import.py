@@ -5,7 +5,7 @@ In the short form the newest version takes ours and gives it back; OPENSESSION_L
 
 import json
 import subprocess
-import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from long_form import LONG
 from model_server import Reasoning, model_server
 from opencode_program import NEWER, OFFLINE, VERSIONS, installed, offline_home
-from running_server import RunningServer, clean_environment, new_workspace
+from running_server import clean_environment, new_workspace
 
 SCRIPTED = {"providerID": "scripted", "modelID": "rules"}
 IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -32,44 +32,29 @@ def home(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def call(server: RunningServer, method: str, path: str, body: Any = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(server.base + path, data, {"Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        text = answer.read()
-    return json.loads(text) if text.strip() else None
-
-
 def opencode(program: Path, home: Path, workspace: Path, *arguments: str) -> str:
     """What it printed."""
     environment = clean_environment(offline_home(home), PWD=str(workspace), **OFFLINE)
-    done = subprocess.run(
-        [str(program), *arguments],
-        cwd=workspace,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    command, streams = [str(program), *arguments], {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done: Any = subprocess.run(command, cwd=workspace, env=environment, timeout=180, **streams)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return str(done.stdout)
 
 
-def conversation(server: RunningServer) -> str:
+def conversation(call: Callable[..., Any]) -> str:
     """A fork of a session with tools, images, other scripts and a compaction, which went on and has a revert in force; its id."""
     rules = [{"permission": "*", "pattern": "*", "action": "allow"}]
-    session = call(server, "POST", "/session", {"title": "Grüße, 世界 👋", "permission": rules})
+    session = call("POST", "/session", {"title": "Grüße, 世界 👋", "permission": rules})
     path = f"/session/{session['id']}"
     for text in ("Grüße, 世界 👋", "write b.txt: neu, 新", "read a.txt", "todo tidy, sleep"):
         parts = [{"type": "text", "text": text}, {"type": "file", "mime": "image/png", "filename": "ö.png", "url": IMAGE}]
-        call(server, "POST", f"{path}/message", {"parts": parts})
-    call(server, "POST", f"{path}/summarize", {"providerID": "scripted", "modelID": "rules"})
-    fork = call(server, "POST", f"{path}/fork", {})
+        call("POST", f"{path}/message", {"parts": parts})
+    call("POST", f"{path}/summarize", SCRIPTED)
+    fork = call("POST", f"{path}/fork", {})
     path = f"/session/{fork['id']}"
-    call(server, "POST", f"{path}/message", {"parts": [{"type": "text", "text": "write c.txt: other"}]})
-    prompts = [each for each in call(server, "GET", f"{path}/message") if each["info"]["role"] == "user"]
-    call(server, "POST", f"{path}/revert", {"messageID": prompts[-1]["info"]["id"]})
+    call("POST", f"{path}/message", {"parts": [{"type": "text", "text": "write c.txt: other"}]})
+    prompts = [each for each in call("GET", f"{path}/message") if each["info"]["role"] == "user"]
+    call("POST", f"{path}/revert", {"messageID": prompts[-1]["info"]["id"]})
     return str(fork["id"])
 
 
@@ -88,10 +73,10 @@ def essence(value: Any) -> Any:
 
 
 def test_what_is_exported_here_goes_to_opencode_and_back(
-    program: Path, home: Path, server: RunningServer, tmp_path: Path
+    program: Path, home: Path, call: Callable[..., Any], tmp_path: Path
 ) -> None:
-    session_id = conversation(server)
-    document = call(server, "GET", f"/session/{session_id}/export?children=true")
+    session_id = conversation(call)
+    document = call("GET", f"/session/{session_id}/export?children=true")
     types = {part["type"] for message in document["messages"] for part in message["parts"]}
     assert types >= {"text", "file", "tool", "step-start", "step-finish", "patch", "compaction"}
     assert document["info"]["revert"]
@@ -100,15 +85,15 @@ def test_what_is_exported_here_goes_to_opencode_and_back(
     assert f"Imported session: {session_id}" in opencode(program, home, workspace, "import", str(file))
     theirs = json.loads(opencode(program, home, workspace, "export", session_id))
     assert essence(theirs["messages"]) == essence(document["messages"])
-    call(server, "DELETE", f"/session/{session_id}")
-    imported = call(server, "POST", "/session/import", theirs)
+    call("DELETE", f"/session/{session_id}")
+    imported = call("POST", "/session/import", theirs)
     assert imported["info"]["title"] == document["info"]["title"]
     assert imported["info"]["revert"]["messageID"] == document["info"]["revert"]["messageID"]
-    assert essence(call(server, "GET", f"/session/{session_id}/message")) == essence(document["messages"])
+    assert essence(call("GET", f"/session/{session_id}/message")) == essence(document["messages"])
 
 
 @pytest.mark.skipif(not LONG, reason="opencode's turns take a minute of CPU: OPENSESSION_LONG=1")
-def test_what_opencode_exports_is_imported(program: Path, home: Path, server: RunningServer, tmp_path: Path) -> None:
+def test_what_opencode_exports_is_imported(program: Path, home: Path, call: Callable[..., Any], tmp_path: Path) -> None:
     workspace = new_workspace(tmp_path / "theirs")
     delegated = {"description": "look", "prompt": "Look around", "subagent_type": "general"}
     with model_server() as model:
@@ -122,15 +107,12 @@ def test_what_opencode_exports_is_imported(program: Path, home: Path, server: Ru
         )
         opencode(program, home, workspace, "run", "--model", "fake/main", "Write b.txt, 请")
         opencode(program, home, workspace, "run", "--model", "fake/main", "--continue", "Look around")
-    [session_id] = {
-        line.split()[0] for line in opencode(program, home, workspace, "session", "list").splitlines() if "ses_" in line
-    }
+    listed = opencode(program, home, workspace, "session", "list").splitlines()
+    [session_id] = {line.split()[0] for line in listed if "ses_" in line}
     theirs = json.loads(opencode(program, home, workspace, "export", session_id))
     types = {part["type"] for message in theirs["messages"] for part in message["parts"]}
     assert types >= {"text", "reasoning", "tool", "step-start", "step-finish"} and len(theirs["messages"]) > 4
-    call(server, "POST", "/session/import", theirs)
-    assert essence(call(server, "GET", f"/session/{session_id}/message")) == essence(theirs["messages"])
-    answer = call(
-        server, "POST", f"/session/{session_id}/message", {"model": SCRIPTED, "parts": [{"type": "text", "text": "read a.txt"}]}
-    )
-    assert answer["info"]["finish"] == "stop"
+    call("POST", "/session/import", theirs)
+    assert essence(call("GET", f"/session/{session_id}/message")) == essence(theirs["messages"])
+    prompt = {"model": SCRIPTED, "parts": [{"type": "text", "text": "read a.txt"}]}
+    assert call("POST", f"/session/{session_id}/message", prompt)["info"]["finish"] == "stop"

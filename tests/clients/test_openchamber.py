@@ -4,7 +4,6 @@ the requests of its page and its server may be refused.
 OPENSESSION_LONG=1 runs it, where OPENCHAMBER_SOURCE names a checkout; building that takes some minutes.
 """
 
-import json
 import shlex
 import threading
 from collections.abc import Iterator
@@ -13,12 +12,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from chromium import chromium
 from doc_snippets import SHOWN_BASE, blocks
 from long_form import LONG
 from model_server import model_server
 from openchamber import ChamberDesk, OpenChamber, build, running
-from opencode_program import OFFLINE, installed
+from opencode_program import OFFLINE, asking, installed
 from playwright.sync_api import Browser, expect
 from recording_proxy import recording_proxy
 from running_server import ROOT, serving, this_checkout
@@ -35,12 +33,6 @@ def openchamber(tmp_path_factory: pytest.TempPathFactory) -> OpenChamber:
     return build(tmp_path_factory.mktemp("openchamber"))
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
 def recipe(program: str, home: Path) -> dict[str, str]:
     """The variables that docs/frontends.md starts `opensession` or `openchamber` with."""
     [block] = [block for block in blocks((ROOT / "docs" / "frontends.md").read_text()) if block.kind == "sh openchamber"]
@@ -51,8 +43,7 @@ def recipe(program: str, home: Path) -> dict[str, str]:
 
 def command_of(server: str, home: Path, node_modules: Path) -> tuple[list[str], dict[str, str]]:
     if server == "opensession":
-        command, environment = this_checkout()
-        return command, {**environment, **recipe("opensession", home)}
+        return this_checkout()[0], recipe("opensession", home)
     return [str(installed(node_modules)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"], dict(OFFLINE)
 
 
@@ -69,10 +60,9 @@ def desk(
     home = directory / "home"
     with ExitStack() as stack:
         model = stack.enter_context(model_server())
-        config = {**model.config(), "permission": {"bash": "ask", "question": "allow"}}
+        own = asking(model, permission={"bash": "ask", "question": "allow"})
         command, environment = command_of(request.param, home, node_modules)
-        environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh"}
-        server = stack.enter_context(serving(command, directory, environment))
+        server = stack.enter_context(serving(command, directory, {**own, **environment}))
         proxy = stack.enter_context(recording_proxy(server.port))
         variables = {name: proxy.base if value == SHOWN_BASE else value for name, value in recipe("openchamber", home).items()}
         base = stack.enter_context(running(openchamber, home, variables))
@@ -93,8 +83,7 @@ def test_an_answer_streams_and_its_session_is_listed(desk: ChamberDesk, gate: th
     desk.sees("First half and second half.")
     expect(desk.button("Streamed").first).to_be_visible()
     desk.begin_session("Another")
-    desk.say("Something else", ["Other."])
-    desk.sees("Other.")
+    desk.ask("Something else", ["Other."])
     desk.open_session("Streamed")
     desk.sees("First half and second half.")
 
@@ -121,24 +110,18 @@ def test_an_answer_that_is_stopped_is_shown_as_stopped(desk: ChamberDesk, gate: 
     desk.wait_until_idle()
 
 
-def test_a_command_is_asked_for_and_runs_when_it_is_allowed(desk: ChamberDesk) -> None:
-    desk.begin_session("Permission")
-    call = ("bash", {"command": "echo 1 > made.txt", "description": "Makes a file"})
-    desk.say("Run it", [call], ["It ran."])
+@pytest.mark.parametrize(("button", "is_run"), [("Allow Once", True), ("Deny", False)])
+def test_a_command_is_asked_for_and_runs_only_when_it_is_allowed(desk: ChamberDesk, button: str, is_run: bool) -> None:
+    desk.begin_session("Permission" if is_run else "Denied")
+    made = desk.workspace / f"{is_run}.txt"
+    desk.say("Run it", [("bash", {"command": f"echo 1 > {made.name}", "description": "Makes a file"})], ["It ran."])
     expect(desk.conversation.get_by_text("Permission Required")).to_be_visible()
-    assert not (desk.workspace / "made.txt").exists()
-    desk.button("Allow Once").click()
-    desk.sees("It ran.")
-    assert (desk.workspace / "made.txt").read_text() == "1\n"
-
-
-def test_a_command_that_is_denied_does_not_run(desk: ChamberDesk) -> None:
-    desk.begin_session("Denied")
-    call = ("bash", {"command": "echo 1 > denied.txt", "description": "Makes a file"})
-    desk.say("Run it not", [call], ["It did not run."])
-    desk.button("Deny").click()
+    assert not made.exists()
+    desk.button(button).click()
+    if is_run:
+        desk.sees("It ran.")
     desk.wait_until_idle()
-    assert not (desk.workspace / "denied.txt").exists()
+    assert made.exists() is is_run
 
 
 def test_a_question_is_answered(desk: ChamberDesk) -> None:
@@ -157,8 +140,7 @@ def test_edits_are_shown_with_their_lines_and_as_changes(desk: ChamberDesk) -> N
     desk.begin_session("Edits")
     file = str(desk.workspace / "a.txt")
     edit = ("edit", {"filePath": file, "oldString": "hello", "newString": "goodbye"})
-    desk.say("Edit it", [("read", {"filePath": file})], [edit], ["Edited."])
-    desk.sees("Edited.")
+    desk.ask("Edit it", [("read", {"filePath": file})], [edit], ["Edited."])
     expect(desk.conversation.get_by_text("+1").first).to_be_visible()
     desk.page.reload()  # it looks at the files again when it is loaded, and after tools that it has seen running
     desk.button("Changes").click()
@@ -168,9 +150,7 @@ def test_edits_are_shown_with_their_lines_and_as_changes(desk: ChamberDesk) -> N
 def test_a_session_is_forked_before_a_message(desk: ChamberDesk) -> None:
     desk.begin_session("Forked")
     for text, answer in (("First", "Answer one."), ("Second", "Answer two.")):
-        desk.say(text, [answer])
-        desk.sees(answer)
-        desk.wait_until_idle()
+        desk.ask(text, [answer])
     desk.act_on_message("Second", "Fork from this message")
     expect(desk.button("Forked (fork #1)").first).to_be_visible()
     desk.sees("Answer one.")
@@ -181,9 +161,7 @@ def test_messages_and_files_are_taken_back_and_restored_one_by_one(desk: Chamber
     desk.begin_session("Reverted")
     for name in ("one", "two", "three"):
         written = {"filePath": str(desk.workspace / f"{name}.txt"), "content": f"{name}\n"}
-        desk.say(f"Write {name}", [("write", written)], [f"Wrote {name}."])
-        desk.sees(f"Wrote {name}.")
-        desk.wait_until_idle()
+        desk.ask(f"Write {name}", [("write", written)], [f"Wrote {name}."])
     desk.act_on_message("Write one", "Revert to this message")
     desk.sees_not("Wrote one.")
     desk.sees_files()
@@ -203,12 +181,8 @@ def test_messages_and_files_are_taken_back_and_restored_one_by_one(desk: Chamber
 
 def test_a_session_is_compacted(desk: ChamberDesk) -> None:
     desk.begin_session("Compacted")
-    desk.say("Say something", ["Something."])
-    desk.sees("Something.")
-    desk.wait_until_idle()
-    desk.say("/compact", ["A summary of it all."])
-    desk.sees("A summary of it all.")
-    desk.wait_until_idle()
+    desk.ask("Say something", ["Something."])
+    desk.ask("/compact", ["A summary of it all."])
 
 
 def test_the_terminal_works_beside_it(desk: ChamberDesk) -> None:

@@ -3,46 +3,27 @@
 It falls back to an untyped event, silently, where a field is missing that it requires.
 """
 
-import json
 from collections.abc import Iterator
 
 import httpx2
 import pytest
-from opencode_client.models.event import (
-    EVENT_CATALOG,
-    Event,
-    MessagePartUpdatedEvent,
-    PermissionAskedEvent,
-    QuestionAskedEvent,
-)
+from opencode_client.models import event as of_client
+from opencode_client.models.event import EVENT_CATALOG, Event
 from opencode_client.sse import SSEDecoder
-from running_server import serving, this_checkout
+from running_server import RunningServer
+from turns import bash, call, say
 
 QUESTION = {"question": "Which?", "header": "Which", "options": [{"label": "A", "description": "the first"}]}
 COMMAND = "echo one && ls"
-SCRIPT = {
-    "turns": [
-        [
-            {"reasoning": "Hm."},
-            {"text": "Let me see."},
-            {"tool": "bash", "args": {"command": "echo one && ls", "description": "x"}},
-        ],
-        [{"tool": "question", "args": {"questions": [QUESTION]}}],
-        [{"text": "Done."}],
-    ]
-}
-ASKING = {"permission": {"bash": "ask"}}
+TURNS = [[{"reasoning": "Hm."}, say("Let me see."), bash(COMMAND)], [call("question", questions=[QUESTION])], [say()]]
+SCRIPT = {"turns": 2 * TURNS}
+CONFIG = {"permission": {"bash": "ask"}}
 
 
 @pytest.fixture(scope="module", params=["full", "delta"])
-def events(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
+def events(request: pytest.FixtureRequest, server: RunningServer) -> list[Event]:
     """Of a turn that asks for a permission and a question, as the client's decoder has them."""
-    directory = tmp_path_factory.mktemp("python-events")
-    script = directory / "script.json"
-    script.write_text(json.dumps(SCRIPT))
-    command, environment = this_checkout()
-    environment = {**environment, "OPENSESSION_SCRIPT": str(script), "OPENCODE_CONFIG_CONTENT": json.dumps(ASKING)}
-    with serving(command, directory, environment) as running, httpx2.Client(base_url=running.base, timeout=60) as client:
+    with httpx2.Client(base_url=server.base, timeout=60) as client:
         return list(heard(client, request.param))
 
 
@@ -72,13 +53,13 @@ def test_every_event_names_its_session_and_has_an_id(events: list[Event]) -> Non
     assert all(event.model_dump()["id"] for event in events)
     about = [event for event in events if event.type.startswith(("session.", "message."))]
     assert {event.properties["sessionID"] for event in about} == {about[0].properties["sessionID"]}
-    parts = [event for event in events if isinstance(event, MessagePartUpdatedEvent)]
+    parts = [event for event in events if isinstance(event, of_client.MessagePartUpdatedEvent)]
     assert all(event.time > 0 and event.part.session_id == event.session_id for event in parts)
 
 
 def test_requests_show_what_is_asked_and_what_always_would_allow(events: list[Event]) -> None:
-    [permission] = [event for event in events if isinstance(event, PermissionAskedEvent)]
+    [permission] = [event for event in events if isinstance(event, of_client.PermissionAskedEvent)]
     assert permission.metadata == {"command": COMMAND} and permission.always == ["echo *", "ls *"]
     assert permission.request.patterns == ["echo one", "ls"]
-    [question] = [event for event in events if isinstance(event, QuestionAskedEvent)]
+    [question] = [event for event in events if isinstance(event, of_client.QuestionAskedEvent)]
     assert question.request.questions[0].question == "Which?"

@@ -26,16 +26,11 @@ def home(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return offline_home(tmp_path_factory.mktemp("home"))
 
 
-def run(program: Path, server: RunningServer, home: Path, *arguments: str) -> str:
-    """What it printed."""
-    return ran(program, server, home, *arguments).stdout
-
-
 def ran(program: Path, server: RunningServer, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(program), "run", "--attach", server.base, *arguments]
-    environment = clean_environment(home, **OFFLINE)
-    done = subprocess.run(
-        command, cwd=server.workspace, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
+    command, environment = [str(program), "run", "--attach", server.base, *arguments], clean_environment(home, **OFFLINE)
+    streams: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        command, cwd=server.workspace, env=environment, timeout=180, **streams
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -46,26 +41,15 @@ def answer(tokens: int) -> str:
     return "".join(f"tok{number} ".ljust(8) for number in range(tokens)).strip()
 
 
-def answered_in(tokens: list[int]) -> list[int]:
-    """The short form tries a few."""
-    return tokens if LONG else tokens[4::10]
-
-
-@pytest.mark.parametrize("tokens", answered_in(TOKENS))
-def test_an_answer_is_printed_once(program: Path, server: RunningServer, home: Path, tokens: int) -> None:
-    assert run(program, server, home, "long", str(tokens)).strip() == answer(tokens)
-
-
-def test_the_newer_one_says_who_answers(program: Path, node_modules: Path, server: RunningServer, home: Path) -> None:
-    """Once, before the answer. The older one says it of no server, its own neither."""
-    header = re.findall(r"> (.+)", ran(program, server, home, "long", "1").stderr)
-    assert header == (["build · rules"] if program == installed(node_modules, NEWER) else [])
-
-
-@pytest.mark.parametrize("tokens", answered_in(TOKENS))
-def test_an_answer_is_one_json_event(program: Path, server: RunningServer, home: Path, tokens: int) -> None:
-    events: list[dict[str, Any]] = [
-        json.loads(line) for line in run(program, server, home, "--format", "json", "long", str(tokens)).splitlines()
-    ]
+@pytest.mark.parametrize("tokens", TOKENS if LONG else TOKENS[4::10])
+def test_an_answer_is_printed_once_or_is_one_json_event(
+    program: Path, node_modules: Path, server: RunningServer, home: Path, tokens: int
+) -> None:
+    done = ran(program, server, home, "long", str(tokens))
+    assert done.stdout.strip() == answer(tokens)
+    header = ["build · rules"] if program == installed(node_modules, NEWER) else []
+    assert re.findall(r"> (.+)", done.stderr) == header, "the newer one says who answers, once; the older one of no server"
+    printed = ran(program, server, home, "--format", "json", "long", str(tokens)).stdout
+    events = [json.loads(line) for line in printed.splitlines()]
     assert [event["type"] for event in events] == ["step_start", "text", "step_finish"]
     assert events[1]["part"]["text"].strip() == answer(tokens)

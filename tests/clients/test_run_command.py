@@ -8,73 +8,43 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from postgres import PostgresServer, migrated
 from running_server import RunningServer, clean_environment, new_workspace, serving, this_checkout
+from shell_commands import SECONDS, Shell
 from typer.testing import CliRunner
 
 from app.cli import app as program
 
-PROGRAM = [sys.executable, "-m", "app.cli"]
-SECONDS = 180
+AGENTS = ("build", "plan")
 REFUSED = "Refused, as there is no terminal to ask on: external_directory /etc/*. --allow grants what is asked for."
 
 
-@dataclass
-class Shell:
-    """Where commands run, with a data directory of their own."""
-
-    directory: Path
-    home: Path
-    environment: dict[str, str] = field(default_factory=dict)
-
-    def started(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
-        environment = clean_environment(self.home, **this_checkout()[1], **self.environment)
-        return subprocess.Popen([*PROGRAM, *arguments], cwd=self.directory, env=environment, text=True, **streams)
-
-    def done(self, *arguments: str, piped: str | None = None, code: int = 0) -> subprocess.CompletedProcess[str]:
-        given = {"stdin": subprocess.DEVNULL} if piped is None else {"stdin": subprocess.PIPE}
-        with self.started(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given) as process:
-            out, err = process.communicate(piped, timeout=SECONDS)
-        assert process.returncode == code, (process.returncode, out, err)
-        return subprocess.CompletedProcess(arguments, code, out, err)
-
-    def run(self, *arguments: str, piped: str | None = None, code: int = 0) -> str:
-        """The answer."""
-        return self.done("run", *arguments, piped=piped, code=code).stdout
-
-    def listed(self, *options: str) -> list[dict[str, Any]]:
-        """The sessions, by the command that lists them."""
-        found: list[dict[str, Any]] = json.loads(self.done("session", "list", "--format", "json", *options).stdout)
-        return found
+class Records(Shell):
+    """With what is stored, the newest session first: a command would take a second to tell."""
 
     def sessions(self) -> list[dict[str, Any]]:
-        """As they are stored, the newest first: a command would take a second to tell."""
         return self._bodies("SELECT body, id FROM session ORDER BY seq DESC")
 
-    def messages(self, session_id: str) -> list[dict[str, Any]]:
-        return self._bodies("SELECT body, id FROM message WHERE session_id = ? ORDER BY seq", session_id)
-
-    def parts(self, session_id: str) -> list[dict[str, Any]]:
-        return self._bodies("SELECT body, id FROM part WHERE session_id = ? ORDER BY seq", session_id)
+    def of(self, kind: str, session_id: str) -> list[dict[str, Any]]:
+        """Its messages or parts."""
+        return self._bodies(f"SELECT body, id FROM {kind} WHERE session_id = ? ORDER BY seq", session_id)
 
     def texts(self, session_id: str) -> list[str]:
-        return [part["text"] for part in self.parts(session_id) if part["type"] == "text"]
+        return [part["text"] for part in self.of("part", session_id) if part["type"] == "text"]
 
     def _bodies(self, query: str, *values: str) -> list[dict[str, Any]]:
-        with closing(sqlite3.connect(Path(self.environment["OPENSESSION_DATA_DIR"]) / "opensession.db")) as database:
+        with closing(sqlite3.connect(self.data / "opensession.db")) as database:
             return [{**json.loads(body), "id": id_} for body, id_ in database.execute(query, values)]
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path) -> Records:
     (tmp_path / "home").mkdir()
-    data = {"OPENSESSION_DATA_DIR": str(tmp_path / "data")}
-    return Shell(new_workspace(tmp_path / "workspace"), tmp_path / "home", data)
+    return Records(new_workspace(tmp_path / "workspace"), tmp_path / "home", tmp_path / "data")
 
 
 @contextmanager
@@ -86,13 +56,13 @@ def server_of(directory: Path, **environment: str) -> Iterator[RunningServer]:
 
 
 @contextmanager
-def answering_for_ever(shell: Shell, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def answering_for_ever(shell: Records, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A command whose model has begun and does not end."""
     script = shell.home / "script.json"
     script.write_text(json.dumps({"turns": [[{"text": "Let me think."}, {"sleep": 3600}]]}))
-    slow = Shell(shell.directory, shell.home, {**shell.environment, "OPENSESSION_SCRIPT": str(script)})
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with slow.started("run", "--format", "json", *arguments, **streams) as process:
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    slow = {"OPENSESSION_SCRIPT": str(script)}
+    with shell.started("run", "--format", "json", *arguments, settings=slow, **streams) as process:
         assert process.stdout and json.loads(process.stdout.readline())["type"] == "step_start"
         yield process
 
@@ -101,20 +71,28 @@ def long(tokens: int) -> str:
     return "".join(f"tok{number} ".ljust(8) for number in range(tokens)).strip()
 
 
-def test_the_answer_is_all_that_is_printed_on_standard_output(shell: Shell) -> None:
+def test_the_answer_is_all_that_is_printed_and_its_session_is_listed_shown_and_deleted(shell: Records) -> None:
     done = shell.done("run", "write", "b.txt:", "one")
     assert done.stdout == "I will write b.txt.\nDone: `write` succeeded (1 line of output).\n"
     assert done.stderr == "✓ write b.txt\n  +one\n"
     assert (shell.directory / "b.txt").read_text() == "one"
+    listed = shell.done("session", "list").stdout
+    session_id = listed.split()[0]
+    assert listed.rstrip().endswith("write b.txt: one")
+    shown = shell.done("session", "show", session_id).stdout
+    assert "> write b.txt: one\n" in shown and "✓ write b.txt\n  +one\n" in shown and "Done: `write`" in shown
+    shell.done("session", "delete", session_id)
+    assert shell.sessions() == []
+    assert "not found" in shell.done("session", "show", session_id, code=1).stderr
 
 
-def test_standard_input_joins_the_prompt_or_is_the_prompt(shell: Shell) -> None:
+def test_standard_input_joins_the_prompt_or_is_the_prompt(shell: Records) -> None:
     assert shell.run(piped="long 3").strip() == long(3)
     shell.run("what broke?", piped="it fails\n")
     assert "what broke?\nit fails\n" in shell.texts(shell.sessions()[0]["id"])
 
 
-def test_a_session_goes_on_and_is_forked(shell: Shell) -> None:
+def test_a_session_goes_on_and_is_forked(shell: Records) -> None:
     shell.run("long 1", "--title", "The first")
     (first,) = shell.sessions()
     assert first["title"] == "The first"
@@ -127,17 +105,17 @@ def test_a_session_goes_on_and_is_forked(shell: Shell) -> None:
     assert {"long 1", "long 4"} < set(shell.texts(fork["id"]))
 
 
-def test_files_go_along_texts_to_be_read_and_images_as_they_are(shell: Shell) -> None:
+def test_files_go_along_texts_to_be_read_and_images_as_they_are(shell: Records) -> None:
     (shell.home / "log.md").write_text("everything broke")
     (shell.home / "dot.png").write_bytes(b"\x89PNG")
     shell.run("long 1", "-f", str(shell.home / "log.md"), "--file", str(shell.home / "dot.png"))
     (session,) = shell.sessions()
-    parts = shell.parts(session["id"])
+    parts = shell.of("part", session["id"])
     assert [part["mime"] for part in parts if part["type"] == "file"] == ["text/plain", "image/png"]
     assert "everything broke" in "".join(part.get("text", "") for part in parts)
 
 
-def test_json_is_a_line_for_each_part(shell: Shell) -> None:
+def test_json_is_a_line_for_each_part(shell: Records) -> None:
     events = [json.loads(line) for line in shell.run("read a.txt", "--format", "json").splitlines()]
     step = ["step_start", "text", "tool_use", "step_finish"]
     assert [each["type"] for each in events] == [*step, "step_start", "text", "step_finish"]
@@ -145,7 +123,7 @@ def test_json_is_a_line_for_each_part(shell: Shell) -> None:
     assert {each["sessionID"] for each in events} == {shell.sessions()[0]["id"]}
 
 
-def test_without_a_terminal_a_permission_is_refused_unless_it_is_allowed_and_no_question_answered(shell: Shell) -> None:
+def test_without_a_terminal_a_permission_is_refused_unless_it_is_allowed_and_no_question_answered(shell: Records) -> None:
     refused = shell.done("run", "read /etc/hosts", code=1)
     assert REFUSED in refused.stderr.splitlines()
     allowed = shell.done("run", "--allow", "read /etc/hosts")
@@ -190,21 +168,21 @@ def test_wrong_usage_ends_with_2_and_names_the_option(
         (["--attach", "http://127.0.0.1:9", "x"], "The server at http://127.0.0.1:9 cannot be reached"),
     ],
 )
-def test_an_error_ends_with_1_and_a_sentence(shell: Shell, arguments: list[str], said: str) -> None:
+def test_an_error_ends_with_1_and_a_sentence(shell: Records, arguments: list[str], said: str) -> None:
     done = shell.done("run", *arguments, code=1)
     assert said in done.stderr and "Traceback" not in done.stderr
 
 
-def test_ctrl_c_stops_the_turn_and_its_record_is_finished(shell: Shell) -> None:
+def test_ctrl_c_stops_the_turn_and_its_record_is_finished(shell: Records) -> None:
     with answering_for_ever(shell, "long 3") as process:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130 and "Stopping the turn" in err
     (session,) = shell.sessions()
-    assert shell.messages(session["id"])[-1]["error"]["name"] == "MessageAbortedError"
+    assert shell.of("message", session["id"])[-1]["error"]["name"] == "MessageAbortedError"
 
 
-def test_a_session_whose_command_was_killed_goes_on_with_the_next_prompt(shell: Shell) -> None:
+def test_a_session_whose_command_was_killed_goes_on_with_the_next_prompt(shell: Records) -> None:
     with answering_for_ever(shell, "long 3") as process:
         process.kill()
     (killed,) = shell.sessions()
@@ -214,67 +192,52 @@ def test_a_session_whose_command_was_killed_goes_on_with_the_next_prompt(shell: 
     assert shell.run("-s", killed["id"], "long 2").strip().endswith(long(2))
 
 
-def test_a_server_that_has_a_password_or_tokens_is_attached_to(shell: Shell, tmp_path: Path) -> None:
+def test_a_server_that_has_a_password_or_tokens_is_attached_to(shell: Records, tmp_path: Path) -> None:
     with server_of(tmp_path / "far", OPENCODE_SERVER_PASSWORD="secret") as server:
         attach = ("--attach", server.base)
         assert "needs a login: set OPENSESSION_TOKEN, or" in shell.done("run", *attach, "x", code=1).stderr
         shell.environment["OPENCODE_SERVER_PASSWORD"] = "secret"
         assert shell.run(*attach, "write c.txt: far") == "I will write c.txt.\nDone: `write` succeeded (1 line of output).\n"
         assert (server.workspace / "c.txt").read_text() == "far"
-        here = Shell(shell.directory, shell.home, {"OPENSESSION_DATA_DIR": str(server.data)})
+        here = Shell(shell.directory, shell.home, server.data)
         del shell.environment["OPENCODE_SERVER_PASSWORD"]
         shell.environment["OPENSESSION_TOKEN"] = here.done("token", "create", "cli").stdout.strip()
         assert shell.run(*attach, "-c", "long 2").strip() == long(2)
-        assert len(shell.listed(*attach)) == 1
+        assert len(json.loads(shell.done("session", "list", "--format", "json", *attach).stdout)) == 1
 
 
-def test_beside_a_server_of_the_same_sessions_it_works_and_says_how_to_attach(shell: Shell, tmp_path: Path) -> None:
+def test_beside_a_server_of_the_same_sessions_it_works_and_says_how_to_attach(shell: Records, tmp_path: Path) -> None:
     with server_of(tmp_path / "near") as server:
-        near = Shell(server.workspace, shell.home, {"OPENSESSION_DATA_DIR": str(server.data)})
+        near = Shell(server.workspace, shell.home, server.data)
         done = near.done("run", "long 3")
         assert done.stdout.strip() == long(3)
         assert f"--attach {server.base}" in done.stderr
-        assert len(near.listed("--attach", server.base)) == 1
+        assert len(near.done("session", "list", "--attach", server.base).stdout.splitlines()) == 1
 
 
-def test_a_data_directory_that_needs_a_login_is_the_callers_own(shell: Shell) -> None:
-    shell.done("user", "add", "ann", "--role", "admin")
-    assert shell.run("long 2").strip() == long(2)
-
-
-def test_postgresql_keeps_sessions_too(shell: Shell, postgres: PostgresServer) -> None:
+def test_postgresql_keeps_sessions_too_and_a_directory_that_needs_a_login_is_the_callers_own(
+    shell: Records, postgres: PostgresServer
+) -> None:
     shell.environment["OPENSESSION_DATABASE_URL"] = migrated(postgres)
+    shell.done("user", "add", "ann", "--role", "admin")
     shell.run("write b.txt: one")
     assert shell.run("-c", "long 2").strip() == long(2)
-    assert [each["title"] for each in shell.listed()] == ["write b.txt: one"]
+    assert [each["title"] for each in json.loads(shell.done("session", "list", "--format", "json").stdout)] == [
+        "write b.txt: one"
+    ]
 
 
-def test_sessions_are_listed_shown_and_deleted(shell: Shell) -> None:
-    shell.run("write b.txt: one")
-    listed = shell.done("session", "list").stdout
-    session_id = listed.split()[0]
-    assert listed.rstrip().endswith("write b.txt: one")
-    shown = shell.done("session", "show", session_id).stdout
-    assert "> write b.txt: one\n" in shown and "✓ write b.txt\n  +one\n" in shown and "Done: `write`" in shown
-    shell.done("session", "delete", session_id)
-    assert shell.sessions() == []
-    assert "not found" in shell.done("session", "show", session_id, code=1).stderr
-
-
-def test_models_agents_and_mcp_servers_are_listed(shell: Shell) -> None:
+def test_models_agents_and_mcp_servers_are_listed(shell: Records) -> None:
     config = {"mcp": {"notes": {"type": "local", "command": ["true"], "enabled": False}}}
     (shell.directory / "opencode.json").write_text(json.dumps(config))
     assert "scripted/rules" in shell.done("models").stdout.splitlines()
     assert shell.done("models", "scripted").stdout == shell.done("models").stdout
     assert "There is no provider none" in shell.done("models", "none", code=1).stderr
-    assert [line.split()[:2] for line in shell.done("agents").stdout.splitlines()][:2] == [
-        ["build", "primary"],
-        ["plan", "primary"],
-    ]
+    assert [line.split()[:2] for line in shell.done("agents").stdout.splitlines()][:2] == [[name, "primary"] for name in AGENTS]
     assert shell.done("mcp", "list").stdout == "notes  disabled\n"
 
 
-def test_a_shell_completes_commands(shell: Shell) -> None:
+def test_a_shell_completes_commands(shell: Records) -> None:
     asked: Mapping[str, str] = {"_OPENSESSION_COMPLETE": "complete_bash", "COMP_WORDS": "opensession ses", "COMP_CWORD": "1"}
     code = "import sys; sys.argv[0] = 'opensession'; from app.cli import main; main()"
     environment = clean_environment(shell.home, **this_checkout()[1], **asked)

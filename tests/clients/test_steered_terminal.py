@@ -1,20 +1,18 @@
 """OpenCode's terminal clients are steered by what docs/ide-plugins.md shows, as it stands there, and obey on their screens."""
 
-import json
 import subprocess
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from doc_snippets import SHOWN_BASE, blocks
-from model_server import ModelServer, model_server
-from opencode_program import OFFLINE, VERSIONS, installed, offline_home
-from running_server import ROOT, RunningServer, clean_environment, needed, serving, this_checkout
-from terminal import Terminal, terminal
+from model_server import ModelServer
+from opencode_program import VERSIONS, asking, attached, installed
+from running_server import ROOT, serving, this_checkout
+from terminal import Terminal
 
 ANSWER = "It holds two words."
 
@@ -25,54 +23,32 @@ class Steered:
 
     terminal: Terminal
     model: ModelServer
-    server: RunningServer
+    base: str
 
     def steer(self, path: str, body: Any = None) -> None:
-        assert self._post(f"/tui/{path}", body or {}) is True
+        assert self.post(f"/tui/{path}", body or {}) is True
 
     def shows(self, message: str) -> bool:
         """False: whether it is shown is to be seen."""
         self.steer("show-toast", {"message": message, "variant": "info"})
         return False
 
-    def new_session(self, title: str) -> str:
-        return str(self._post("/session", {"title": title})["id"])
-
-    def _post(self, path: str, body: Any) -> Any:
-        header = {"content-type": "application/json"}
-        request = urllib.request.Request(f"{self.server.base}{path}", json.dumps(body).encode(), header, method="POST")
-        with urllib.request.urlopen(request, timeout=180) as response:
-            return json.load(response)
+    def post(self, path: str, body: Any) -> Any:
+        return httpx2.post(f"{self.base}{path}", json=body, timeout=180).raise_for_status().json()
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def program(request: pytest.FixtureRequest, node_modules: Path) -> Path:
-    needed("tmux")
     return installed(node_modules, request.param)
 
 
 @pytest.fixture
-def steered(program: Path, tmp_path: Path) -> Iterator[Steered]:
-    with model_server() as model, _serving(model, tmp_path) as server, _attached(program, server, tmp_path / "home") as opened:
-        client = Steered(opened, model, server)
+def steered(program: Path, model: ModelServer, tmp_path: Path) -> Iterator[Steered]:
+    model.think_seconds = 1  # the client loads a new session beside its first events, and forgets what it heard meanwhile
+    with serving(this_checkout()[0], tmp_path, asking(model)) as server, attached(program, server, tmp_path / "home") as opened:
+        client = Steered(opened, model, server.base)
         opened.wait_until(lambda screen: "It listens." in screen or client.shows("It listens."), "that it follows the events")
         yield client
-
-
-@contextmanager
-def _serving(model: ModelServer, directory: Path) -> Iterator[RunningServer]:
-    model.think_seconds = 1  # the client loads a new session beside its first events, and forgets what it heard meanwhile
-    environment = {**this_checkout()[1], "OPENCODE_CONFIG_CONTENT": json.dumps(model.config()), "SHELL": "/bin/sh"}
-    with serving(this_checkout()[0], directory, environment) as running:
-        yield running
-
-
-@contextmanager
-def _attached(program: Path, server: RunningServer, home: Path) -> Iterator[Terminal]:
-    environment = clean_environment(offline_home(home), TERM="xterm-256color", LC_ALL="C.UTF-8", **OFFLINE)
-    with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
-        opened.wait_for("Ask anything")
-        yield opened
 
 
 def documented() -> dict[str, str]:
@@ -88,7 +64,7 @@ def test_a_client_does_what_the_page_shows(steered: Steered) -> None:
     program, shown = documented(), steered.terminal
 
     def run(path: str) -> None:
-        script = program[path].replace(SHOWN_BASE, steered.server.base)
+        script = program[path].replace(SHOWN_BASE, steered.base)
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=180)
         assert (done.returncode, done.stdout) == (0, "true"), done.stderr
 
@@ -126,7 +102,7 @@ def test_a_prompt_is_written_and_cleared_and_a_session_selected(steered: Steered
     steered.terminal.wait_for("┃  first second")
     steered.steer("clear-prompt")
     steered.terminal.wait_for("Ask anything", without="first second")
-    steered.steer("select-session", {"sessionID": steered.new_session("Chosen by a plugin")})
+    steered.steer("select-session", {"sessionID": steered.post("/session", {"title": "Chosen by a plugin"})["id"]})
     steered.terminal.wait_for("Chosen by a plugin", without="Ask anything")
     steered.steer("execute-command", {"command": "agent_cycle"})
     steered.terminal.wait_for("┃  Plan")

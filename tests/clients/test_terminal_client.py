@@ -1,20 +1,19 @@
 """OpenCode's own terminal client, unchanged, against a real server. What its screen shows is read, not what the server logs."""
 
-import json
 import re
 import subprocess
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import pytest
-from model_server import ModelServer, model_server
-from opencode_program import OFFLINE, OLDER, installed
-from running_server import RunningServer, clean_environment, needed, serving, serving_again, this_checkout
-from terminal import Terminal, terminal
+from model_server import ModelServer
+from opencode_program import OLDER, asking, attached, installed
+from running_server import RunningServer, serving, serving_again, this_checkout
+from terminal import Terminal
 
 WRITE = ("write", {"filePath": "made.txt", "content": "one\ntwo\n"})
 LIST = ("bash", {"command": "ls -a > listed.txt; echo was-run", "description": "Lists what is there"})
@@ -42,22 +41,14 @@ class Client:
 
 @pytest.fixture(scope="module")
 def program(node_modules: Path) -> Path:
-    needed("tmux")
     return installed(node_modules, OLDER)
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[ModelServer]:
-    with model_server() as running:
-        running.think_seconds = 1  # the client loads a new session beside its first events, and forgets what it heard meanwhile
-        yield running
 
 
 @pytest.fixture(scope="module")
 def environment(model: ModelServer) -> dict[str, str]:
     """The server's."""
-    config = json.dumps({**model.config(), "permission": {"bash": "ask"}})
-    return {**this_checkout()[1], "OPENCODE_CONFIG_CONTENT": config, "SHELL": "/bin/sh"}
+    model.think_seconds = 1  # the client loads a new session beside its first events, and forgets what it heard meanwhile
+    return asking(model, permission={"bash": "ask"})
 
 
 @pytest.fixture(scope="module")
@@ -71,24 +62,13 @@ def client(program: Path, server: RunningServer, model: ModelServer, tmp_path: P
     """A client that was just started, in a workspace as it was committed."""
     for command in (["reset", "-q", "--hard"], ["clean", "-qfdx"]):
         subprocess.run(["git", *command], cwd=server.workspace, check=True)
-    with attached(program, server, model, tmp_path) as opened:
-        yield opened
-
-
-@contextmanager
-def attached(program: Path, server: RunningServer, model: ModelServer, home: Path) -> Iterator[Client]:
-    environment = clean_environment(home, TERM="xterm-256color", LC_ALL="C.UTF-8", **OFFLINE)
-    with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
-        opened.wait_for("Ask anything...")
+    with attached(program, server, tmp_path) as opened:
         yield Client(opened, model, server.workspace)
 
 
-def test_it_starts_where_the_server_works_with_the_servers_model(client: Client) -> None:
+def test_it_starts_where_the_server_works_and_an_answer_streams_onto_the_screen(client: Client, gate: threading.Event) -> None:
     branch = (client.workspace / ".git" / "HEAD").read_text().strip().rpartition("/")[2]
     client.terminal.wait_for(f"workspace:{branch}", "┃  Build  Main Fake")
-
-
-def test_an_answer_streams_onto_the_screen(client: Client, gate: threading.Event) -> None:
     client.model.play(["The first half ", gate, "and the second."])
     client.say("hello there")
     client.terminal.wait_for("┃  hello there", "The first half", BUSY)
@@ -103,23 +83,22 @@ def test_a_tool_call_is_shown_with_what_it_did(client: Client) -> None:
     assert (client.workspace / "made.txt").read_text() == "one\ntwo\n"
 
 
-def test_a_permission_is_asked_for_and_granted_in_a_dialog(client: Client) -> None:
+def test_a_permission_is_asked_for_in_a_dialog_and_granted_or_refused_which_stops_the_turn(client: Client) -> None:
+    listed = client.workspace / "listed.txt"
     client.model.play([LIST], ["Listed."])
     client.say("list the files")
     client.terminal.wait_for("Permission required", "# Lists what is there", "$ ls -a > listed.txt", "Allow once")
-    assert not (client.workspace / "listed.txt").exists()
+    assert not listed.exists()
     client.terminal.press("Enter")
-    client.terminal.wait_for("was-run", "Listed.", without="Permission required")
-    assert "a.txt" in (client.workspace / "listed.txt").read_text()
-
-
-def test_a_permission_refused_in_the_dialog_stops_the_turn(client: Client) -> None:
+    client.terminal.wait_for("was-run", "Listed.", TITLE, without=BUSY)
+    assert "a.txt" in listed.read_text()
+    listed.unlink()
     client.model.play([LIST], ["It goes on."])
-    client.say("list the files")
+    client.say("list them again")
     client.terminal.wait_for("Permission required", "Reject")
     client.terminal.press("Right", "Right", "Enter")
-    client.terminal.wait_for("$ ls -a > listed.txt", "tab agents", without="interrupt")
-    assert not (client.workspace / "listed.txt").exists()
+    client.terminal.wait_for("┃  list them again", "tab agents", without="interrupt")
+    assert not listed.exists()
 
 
 def test_undo_takes_a_turn_and_its_files_back_and_redo_restores_them(client: Client) -> None:
@@ -161,10 +140,15 @@ def test_a_question_is_answered_in_a_dialog(client: Client) -> None:
     client.terminal.wait_for("# Questions", "┃  Blue", "A fine choice.", without="1. Red")
 
 
-def test_a_session_is_renamed_compacted_and_listed(client: Client) -> None:
+def test_a_session_is_shared_renamed_compacted_and_listed(client: Client) -> None:
     client.model.play(["An answer."], ["What was done so far."])
     client.say("hello there")
     client.terminal.wait_for("An answer.", TITLE, without=BUSY)
+
+    client.command("share")
+    client.terminal.wait_for("Share URL copied to clipboard!")
+    client.command("unshare")
+    client.terminal.wait_for("Session unshared successfully")
 
     client.command("rename")
     client.terminal.wait_for("Rename Session")
@@ -180,13 +164,19 @@ def test_a_session_is_renamed_compacted_and_listed(client: Client) -> None:
     client.terminal.wait_for("Search", "● Named by hand")
 
 
-def fork_by_its_command(client: Client) -> None:
+def test_a_session_is_forked_from_one_of_its_messages_by_a_command_or_from_the_timeline(client: Client) -> None:
+    for answer in ("The first answer.", "The second answer."):
+        client.model.play([answer])
+        client.say(f"{answer.split()[1]} question")
+        client.terminal.wait_for(answer, TITLE, without=BUSY)
     client.command("fork")
     client.terminal.wait_for("Fork from message", "Search", "first question")
     client.terminal.press("Enter")  # the newest message stands first: the fork ends before it
+    client.terminal.wait_for(f"{TITLE} (fork #1)", "The first answer.", "┃  second question", without="The second answer.")
+    client.model.play(["An answer in the fork."])
+    client.terminal.press("Enter")
+    client.terminal.wait_for("The first answer.", "An answer in the fork.", without=BUSY)
 
-
-def fork_from_the_timeline(client: Client) -> None:
     client.command("timeline")
     client.terminal.wait_for("Timeline", "Search", "first question")
     client.terminal.press("Enter")
@@ -194,20 +184,7 @@ def fork_from_the_timeline(client: Client) -> None:
     client.terminal.type("fork")
     client.terminal.wait_for("Message Actions", "Fork create", without="Revert undo")
     client.terminal.press("Enter")
-
-
-@pytest.mark.parametrize("fork", [fork_by_its_command, fork_from_the_timeline])
-def test_a_session_is_forked_from_one_of_its_messages(client: Client, fork: Callable[[Client], None]) -> None:
-    client.model.play(["The first answer."], ["The second answer."], ["An answer in the fork."])
-    client.say("first question")
-    client.terminal.wait_for("The first answer.", TITLE, without=BUSY)
-    client.say("second question")
-    client.terminal.wait_for("The second answer.", without=BUSY)
-
-    fork(client)
-    client.terminal.wait_for(f"{TITLE} (fork #1)", "The first answer.", "┃  second question", without="The second answer.")
-    client.terminal.press("Enter")
-    client.terminal.wait_for("The first answer.", "An answer in the fork.", without=BUSY)
+    client.terminal.wait_for("(fork #2)", "The first answer.", "┃  second question", without="An answer in the fork.")
 
 
 def test_a_subagents_session_is_shown(client: Client) -> None:
@@ -219,16 +196,6 @@ def test_a_subagents_session_is_shown(client: Client) -> None:
     client.terminal.wait_for("Subagent session", "┃  look around well", "The child has looked.")
 
 
-def test_a_session_is_shared_and_shared_no_more(client: Client) -> None:
-    client.model.play(["An answer to share."])
-    client.say("hello there")
-    client.terminal.wait_for("An answer to share.", TITLE, without=BUSY)
-    client.command("share")
-    client.terminal.wait_for("Share URL copied to clipboard!")
-    client.command("unshare")
-    client.terminal.wait_for("Session unshared successfully")
-
-
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_a_client_has_missed_nothing_when_its_server_comes_back(
     program: Path, environment: dict[str, str], model: ModelServer, tmp_path: Path, gate: threading.Event, end: str
@@ -236,35 +203,25 @@ def test_a_client_has_missed_nothing_when_its_server_comes_back(
     command = this_checkout()[0]
     with ExitStack() as stack:
         with serving(command, tmp_path, environment) as server:
-            client = stack.enter_context(attached(program, server, model, tmp_path / "home"))
-            talk_before(client)
+            client = Client(stack.enter_context(attached(program, server, tmp_path / "home")), model, server.workspace)
+            model.play(["Said before."])
+            client.say("hello there")
+            client.terminal.wait_for("Said before.", TITLE, without=BUSY)
             if end == "killed":
                 server.process.kill()
         stack.enter_context(serving_again(command, tmp_path, server.port, environment))
         if end == "stopped":  # it listens again after a while, and not from where it stopped: until then it is told in vain
             client.terminal.wait_until(lambda screen: "# Renamed" in screen or rename(server, "Renamed"), "the title of now")
-        talk_after(client, gate)
-
-
-def talk_before(client: Client) -> None:
-    client.model.play(["Said before."])
-    client.say("hello there")
-    client.terminal.wait_for("Said before.", TITLE, without=BUSY)
-
-
-def talk_after(client: Client, gate: threading.Event) -> None:
-    client.model.play(["Said after ", gate, "the restart."])
-    client.say("are you there")
-    client.terminal.wait_for("Said before.", "┃  are you there", "Said after", BUSY)
-    gate.set()
-    client.terminal.wait_for("Said after the restart.", without=BUSY)
+        model.play(["Said after ", gate, "the restart."])
+        client.say("are you there")
+        client.terminal.wait_for("Said before.", "┃  are you there", "Said after", BUSY)
+        gate.set()
+        client.terminal.wait_for("Said after the restart.", without=BUSY)
 
 
 def rename(server: RunningServer, title: str) -> bool:
     """The only session. False: whether the terminal shows it is to be seen."""
-    with urllib.request.urlopen(f"{server.base}/session", timeout=180) as response:
-        [session] = json.load(response)
-    body, header = json.dumps({"title": title}).encode(), {"content-type": "application/json"}
-    request = urllib.request.Request(f"{server.base}/session/{session['id']}", body, header, method="PATCH")
-    with urllib.request.urlopen(request, timeout=180):
-        return False
+    with httpx2.Client(base_url=server.base, timeout=180) as http:
+        [session] = http.get("/session").json()
+        http.patch(f"/session/{session['id']}", json={"title": title}).raise_for_status()
+    return False

@@ -3,35 +3,125 @@
 The short form is the recipe of docs/frontends.md and one prompt; OPENSESSION_LONG=1 does all that the app does with sessions.
 """
 
-import json
 import re
-import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chromium import chromium
+import running_server
 from doc_snippets import blocks
 from long_form import LONG
-from model_server import ModelServer, Refusal, model_server
-from opencode_program import OFFLINE, installed
-from playwright.sync_api import Browser, expect
-from running_server import (
-    ROOT,
-    RunningServer,
-    clean_environment,
-    free_port,
-    needed,
-    serving,
-    this_checkout,
-    wait_until_it_answers,
-)
-from web_app import PATIENCE_MS, WebApp, at_home
+from model_server import ModelServer, Refusal, Step
+from opencode_program import OFFLINE, asking, installed
+from playwright.sync_api import Browser, Locator, Page, expect
+from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving, this_checkout
 
 long_form = pytest.mark.skipif(not LONG, reason="a part of the long form: OPENSESSION_LONG=1")
 
+PATIENCE_MS = 90_000
 expect.set_options(timeout=PATIENCE_MS)
+
+
+@dataclass
+class WebApp:
+    """`complaints`: requests that failed, and errors in the browser's console."""
+
+    page: Page
+    server: RunningServer
+    model: ModelServer
+    complaints: list[str] = field(default_factory=list)
+
+    def listen(self) -> None:
+        def note(kind: str, complaint: Callable[[Any], str], is_wrong: Callable[[Any], bool] = lambda _: True) -> None:
+            self.page.on(kind, lambda said: self.complaints.append(complaint(said)) if is_wrong(said) else None)  # type: ignore[call-overload]
+
+        note("pageerror", str)
+        note("console", lambda said: f"{said.text} {said.location['url']}", lambda said: said.type == "error")
+        note("response", lambda said: f"{said.status} {said.request.method} {said.url}", lambda said: said.status >= 400)
+        left = "net::ERR_ABORTED"  # as the page is left
+        note("requestfailed", lambda said: f"{said.failure} {said.method} {said.url}", lambda said: said.failure != left)
+
+    @property
+    def prompt(self) -> Locator:
+        return self.page.get_by_role("textbox", name="Prompt")
+
+    @property
+    def dialog(self) -> Locator:
+        return self.page.get_by_role("dialog").last
+
+    def button(self, name: str | re.Pattern[str]) -> Locator:
+        return self.page.get_by_role("button", name=name)
+
+    def text(self, text: str) -> Locator:
+        return self.page.get_by_text(text).first
+
+    def shows(self, text: str) -> None:
+        expect(self.text(text)).to_be_visible()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_MS / 1000
+        while not condition():
+            assert time.monotonic() < deadline
+            self.page.wait_for_timeout(100)
+
+    def hides(self, text: str) -> None:
+        expect(self.page.get_by_text(text)).to_have_count(0)
+
+    def sessions(self) -> Locator:
+        """Those of the project, at home, where the app shows what there was when it was loaded."""
+        self.button("Home").click()
+        self.page.reload()
+        return self.page.get_by_role("region", name="Recent sessions")
+
+    def add_project(self) -> None:
+        """The server's directory is found among those that it may be looked for in."""
+        self.button("Add project").last.click()
+        self.dialog.get_by_role("button", name=self.server.workspace.name).click()
+        expect(self.dialog).to_be_hidden()
+
+    def new_session(self) -> None:
+        self.button("New session").last.click()
+        expect(self.button("Main")).to_be_visible()
+
+    def say(self, text: str, *turns: list[Step]) -> None:
+        """The prompt is sent, and the model answers with these turns."""
+        self.model.play(*turns)
+        self.type(text)
+        self.prompt.press("Enter")
+        expect(self.prompt).to_have_text("")
+
+    def ask(self, text: str, *turns: list[Step]) -> None:
+        """The last turn is one text, which is shown in the end."""
+        self.say(text, *turns)
+        self.shows(str(turns[-1][0]))
+        self.wait_until_idle()
+
+    def type(self, text: str) -> None:
+        self.prompt.fill("")
+        self.prompt.press_sequentially(text)
+
+    def command(self, name: str) -> None:
+        """One of those that the app offers behind a `/`."""
+        self.type(name)
+        expect(self.page.locator("button", has_text=re.compile(f"^{name}"))).to_be_visible()
+        self.prompt.press("Enter")
+
+    def choose(self, what: str) -> None:
+        """In the menu of the session."""
+        self.button("More options").first.click()
+        self.page.get_by_role("menuitem", name=what).click()
+
+    def forget_deleted(self) -> None:
+        """The app looks a session up once more that it has deleted; OpenCode answers 404 too."""
+        about_a_session = re.compile(r"\b404\b.*/session/ses_\w+$")
+        self.complaints = [complaint for complaint in self.complaints if not about_a_session.search(complaint)]
+
+    def wait_until_idle(self) -> None:
+        expect(self.button("Send")).to_be_visible()
 
 
 def shown(kind: str) -> str:
@@ -48,27 +138,12 @@ def program(node_modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[ModelServer]:
-    with model_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Its directory stands in the home directory, as people have it."""
-    command, environment = this_checkout()
     directory = tmp_path_factory.mktemp("server")
-    config = {**model.config(), "permission": {"bash": "ask"}}
-    environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "HOME": str(directory), "SHELL": "/bin/sh"}
-    environment |= {"OPENSESSION_SHUTDOWN_SECONDS": "1"}
-    with serving(command, directory, environment) as running:
+    own = {"HOME": str(directory), "OPENSESSION_SHUTDOWN_SECONDS": "1"}
+    with serving(this_checkout()[0], directory, asking(model, permission={"bash": "ask"}) | own) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -79,21 +154,22 @@ def proxy(program: RunningServer, server: RunningServer, tmp_path_factory: pytes
     site = shown("caddy app").replace("4098", str(port)).replace("4097", str(program.port)).replace("4096", str(server.port))
     config.write_text(f"{{\n\tadmin off\n\tgrace_period 1s\n}}\n{site}")
     command = [needed("caddy"), "run", "--adapter", "caddyfile", "--config", str(config)]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(directory))
+    process = running_server.start_serving(directory, clean_environment(directory), log, port, command)
     try:
-        wait_until_it_answers(process, f"http://127.0.0.1:{port}", log)
+        running_server.wait_until_it_answers(process, f"http://127.0.0.1:{port}", log)
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.terminate()
-        process.wait()
+        running_server.stop(process)
 
 
 @pytest.fixture
 def app(browser: Browser, proxy: str, server: RunningServer, model: ModelServer) -> Iterator[WebApp]:
     """At the prompt of a new session."""
     with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
-        app = at_home(context, proxy, server, model)
+        context.set_default_timeout(PATIENCE_MS)
+        app = WebApp(context.new_page(), server, model)
+        app.listen()
+        app.page.goto(proxy)
         app.add_project()
         app.new_session()
         yield app
@@ -138,12 +214,8 @@ def test_permissions_and_questions_are_answered(app: WebApp) -> None:
 @long_form
 def test_undo_redo_fork_and_compact(app: WebApp, server: RunningServer) -> None:
     note = server.workspace / "undone.txt"
-    app.say("First", ["First answer."])
-    app.shows("First answer.")
-    app.wait_until_idle()
-    app.say("Second", [("write", {"filePath": str(note), "content": "x\n"})], ["Second answer."])
-    app.shows("Second answer.")
-    app.wait_until_idle()
+    app.ask("First", ["First answer."])
+    app.ask("Second", [("write", {"filePath": str(note), "content": "x\n"})], ["Second answer."])
     app.page.reload()  # the app counts a prompt of its own twice until then
     app.shows("Second answer.")
     app.command("/undo")
@@ -156,9 +228,7 @@ def test_undo_redo_fork_and_compact(app: WebApp, server: RunningServer) -> None:
     app.dialog.get_by_text("Second").click()
     expect(app.page.get_by_role("heading", name="A scripted title (fork #1)")).to_be_visible()
     app.hides("Second answer.")
-    app.say("In the fork", ["Third answer."])
-    app.shows("Third answer.")
-    app.wait_until_idle()
+    app.ask("In the fork", ["Third answer."])
     app.model.play(["A summary of it all."])
     app.command("/compact")
     app.shows("A summary of it all.")
@@ -191,8 +261,7 @@ def test_a_turn_is_stopped_and_another_fails(app: WebApp, gate: threading.Event)
 @long_form
 def test_subagents_shell_lines_and_files(app: WebApp) -> None:
     task = ("task", {"description": "Look around", "prompt": "Look", "subagent_type": "general"})
-    app.say("Delegate", [task], ["The child's answer."], ["The task is done."])
-    app.shows("The task is done.")
+    app.ask("Delegate", [task], ["The child's answer."], ["The task is done."])
     app.text("Look around").click()
     app.shows("The child's answer.")
     app.page.go_back()
@@ -209,8 +278,7 @@ def test_subagents_shell_lines_and_files(app: WebApp) -> None:
 
 @long_form
 def test_a_terminal(app: WebApp) -> None:
-    app.say("Hi", ["Hello."])
-    app.shows("Hello.")
+    app.ask("Hi", ["Hello."])
     printed: list[str] = []
     app.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: printed.append(str(frame))))
     app.page.keyboard.press("Control+Backquote")
@@ -221,9 +289,7 @@ def test_a_terminal(app: WebApp) -> None:
 
 @long_form
 def test_sessions_are_renamed_archived_and_deleted(app: WebApp, server: RunningServer) -> None:
-    app.say("Hi", ["Hello."])
-    app.shows("Hello.")
-    app.wait_until_idle()
+    app.ask("Hi", ["Hello."])
     app.choose("Rename")
     app.page.keyboard.press("Control+a")
     app.page.keyboard.type("A name of mine\n")
@@ -233,9 +299,7 @@ def test_sessions_are_renamed_archived_and_deleted(app: WebApp, server: RunningS
     expect(app.page.get_by_role("heading", name="A name of mine")).to_have_count(0)
     expect(app.sessions().get_by_text("A name of mine")).to_have_count(0)
     app.new_session()
-    app.say("Hi again", ["Hello again."])
-    app.shows("Hello again.")
-    app.wait_until_idle()
+    app.ask("Hi again", ["Hello again."])
     app.choose("Delete")
     app.dialog.get_by_role("button", name="Delete").click()
     app.hides("Hello again.")

@@ -9,11 +9,10 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
 import zipfile
 from pathlib import Path
-from typing import Any
 
+import httpx2
 import pytest
 from running_server import ROOT, RunningServer, clean_environment, free_port, serving
 
@@ -64,19 +63,19 @@ def test_the_data_files_of_the_product_are_in_the_wheel(wheel: Path) -> None:
 
 
 def test_its_description_of_the_api_is_the_checkouts(installed: dict[str, str], tmp_path: Path) -> None:
-    result = subprocess.run(
-        ["opensession", "openapi"], cwd=tmp_path, env=environment_of(tmp_path, installed), capture_output=True, timeout=180
-    )
-    assert result.returncode == 0, result.stderr.decode()
-    is_the_checkouts = result.stdout == (ROOT / "openapi.yaml").read_bytes()
+    described = subprocess.check_output(["opensession", "openapi"], cwd=tmp_path, env=environment_of(tmp_path, installed))
+    is_the_checkouts = described == (ROOT / "openapi.yaml").read_bytes()
     assert is_the_checkouts
 
 
 def test_it_serves_a_prompt_outside_the_checkout(installed: dict[str, str], tmp_path: Path) -> None:
     with serving(["opensession", "serve", "--port", "PORT"], tmp_path, installed) as server:
-        assert module_file(server, installed).is_relative_to(installed["PYTHONPATH"])
-        session = post(server, "/session", {})
-        reply = post(server, f"/session/{session['id']}/message", {"parts": [{"type": "text", "text": "Say hello"}]})
+        where = [sys.executable, "-c", "import app; print(app.__file__)"]
+        found = subprocess.check_output(where, cwd=server.workspace, env={**os.environ, **installed}, text=True)
+        assert Path(found.strip()).is_relative_to(installed["PYTHONPATH"])
+        with httpx2.Client(base_url=server.base, timeout=180) as http:
+            session, body = http.post("/session", json={}).json()["id"], {"parts": [{"type": "text", "text": "Say hello"}]}
+            reply = http.post(f"/session/{session}/message", json=body).json()
         assert [part["type"] for part in reply["parts"]] == ["step-start", "text", "step-finish"]
         assert (server.data / "opensession.db").stat().st_size > 0
 
@@ -87,9 +86,8 @@ def test_the_images_command_serves_and_its_health_check_agrees(installed: dict[s
         assert health(server, installed) == 0
     assert health(server, installed) != 0
     command = [word.replace("PORT", str(free_port())) for word in command]
-    refused = subprocess.run(
-        command, cwd=tmp_path, env=environment_of(tmp_path, installed), capture_output=True, text=True, timeout=180
-    )
+    environment = environment_of(tmp_path, installed)
+    refused = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)
     assert refused.returncode != 0
     assert "OPENCODE_SERVER_PASSWORD" in refused.stderr + refused.stdout, "without a password it does not start"
 
@@ -102,22 +100,6 @@ def docker(instruction: str) -> list[str]:
 
 
 def health(server: RunningServer, installed: dict[str, str]) -> int:
-    port = server.base.rpartition(":")[2]
-    words = (word.replace("4096", port) for word in docker("HEALTHCHECK")[1:])
+    words = (word.replace("4096", str(server.port)) for word in docker("HEALTHCHECK")[1:])
     command = [sys.executable, "-S", *words]  # the tests' own environment has more packages than the image
     return subprocess.run(command, env=installed, capture_output=True, timeout=180).returncode
-
-
-def post(server: RunningServer, path: str, body: dict[str, object]) -> Any:
-    request = urllib.request.Request(server.base + path, json.dumps(body).encode(), {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=180) as response:
-        return json.load(response)
-
-
-def module_file(server: RunningServer, installed: dict[str, str]) -> Path:
-    """Where the program that is served from `installed` finds its code."""
-    command = [sys.executable, "-c", "import app; print(app.__file__)"]
-    found = subprocess.run(
-        command, cwd=server.workspace, env={**os.environ, **installed}, capture_output=True, text=True, check=True
-    )
-    return Path(found.stdout.strip())

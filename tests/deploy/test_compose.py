@@ -5,20 +5,21 @@ import re
 import subprocess
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 import yaml
 from deployment import COMMANDS, DOCKERFILE, is_known
 from doc_snippets import blocks
 from postgres import running_postgres
 from redis_server import running_redis
-from running_server import ROOT, clean_environment, free_port, needed, new_workspace, this_checkout
+from running_server import ROOT, clean_environment, free_port, needed, new_workspace, start_serving, stop, this_checkout
 
 from app.api.security import is_open
 from app.cli.serve import DEFAULT_PORT
@@ -100,7 +101,7 @@ def test_caddy_asks_every_server_for_its_health() -> None:
 @dataclass
 class Cluster:
     client: httpx2.Client
-    processes: list[subprocess.Popen[bytes]]
+    processes: list[psutil.Popen]
 
     def replicas(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.client.get("/global/health?replicas=1").raise_for_status().json()["replicas"]
@@ -125,30 +126,16 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         shown = re.search(r'CMD \["serve", (.*)\]$', DOCKERFILE, re.MULTILINE)
         assert shown
         options = shown[1].replace('"', "").replace(str(DEFAULT_PORT), "PORT").split(", ")
-        processes = [
-            stack.enter_context(
-                running([*serve[:-2], *(option.replace("PORT", str(port)) for option in options)], workspace, told, tmp_path)
-            )
-            for port in ports
-        ]
+        log = tmp_path / "log"
+        replicas = [start_serving(workspace, told, log, port, [*serve[:-2], *options]) for port in ports]
         public = free_port()
-        stack.enter_context(running(caddy(public, ports, tmp_path), workspace, clean_environment(tmp_path), tmp_path))
+        proxy = start_serving(workspace, clean_environment(tmp_path), log, public, caddy(public, ports, tmp_path))
+        for process in (*replicas, proxy):
+            stack.callback(stop, process)
         client = stack.enter_context(
             httpx2.Client(base_url=f"http://localhost:{public}", auth=("opencode", PASSWORD), timeout=10)
         )
-        yield Cluster(client, processes)
-
-
-@contextmanager
-def running(arguments: list[str], directory: Path, environ: Mapping[str, str], logs: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with (
-        (logs / "log").open("ab") as log,
-        subprocess.Popen(arguments, cwd=directory, env=environ, stdout=log, stderr=log) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.kill()
+        yield Cluster(client, replicas)
 
 
 def caddy(port: int, servers: list[int], directory: Path) -> list[str]:

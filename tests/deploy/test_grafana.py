@@ -103,19 +103,16 @@ def test_its_panels_stand_beside_each_other() -> None:
 def test_it_asks_the_data_source_that_is_chosen() -> None:
     variables = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
     assert variables["datasource"]["type"] == "datasource" and variables.keys() == {"datasource", "job", "instance"}
-    sources = [panel["datasource"] for panel in PANELS] + [
-        target["datasource"] for panel in PANELS for target in panel["targets"]
-    ]
-    assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
+    for asking in (*PANELS, *(target for panel in PANELS for target in panel["targets"])):
+        assert asking["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
 
 
 def test_the_documented_configuration_of_prometheus(tmp_path: Path) -> None:
     """By promtool where it is installed."""
     [block] = [block for block in blocks((ROOT / "docs" / "observability.md").read_text()) if block.kind == "yaml prometheus"]
     [job] = yaml.safe_load(block.code)["scrape_configs"]
-    assert job["static_configs"][0]["targets"] == ["127.0.0.1:4096"] and job["authorization"] == {
-        "credentials_file": "prometheus.token"
-    }
+    assert job["static_configs"][0]["targets"] == ["127.0.0.1:4096"]
+    assert job["authorization"] == {"credentials_file": "prometheus.token"}
     if promtool := shutil.which("promtool"):
         (tmp_path / "prometheus.token").write_text("token")
         (tmp_path / "prometheus.yml").write_text(block.code)

@@ -1,19 +1,14 @@
 """The recipe for ready-made frontends: a program that shows a page and passes its requests on, with the browser's `Origin`."""
 
-import json
 import shlex
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
+import httpx2
 import pytest
 from chromium import chromium
 from doc_snippets import blocks
+from loopback import QuietHandler, on_loopback
 from running_server import ROOT, serving, this_checkout
 
 PAGE = b"""<!doctype html><title>waits</title><script>
@@ -23,43 +18,19 @@ PAGE = b"""<!doctype html><title>waits</title><script>
 </script>"""
 
 
-class Frontend(BaseHTTPRequestHandler):
-    upstream: str
+def frontend(upstream: str) -> AbstractContextManager[int]:
+    """Its port."""
 
-    def do_GET(self) -> None:
-        self._answer(200, "text/html", PAGE)
+    class Frontend(QuietHandler):
+        def do_GET(self) -> None:
+            self.reply(PAGE, "text/html")
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        passed_on = {name: self.headers[name] for name in ("Origin", "Content-Type")}
-        request = urllib.request.Request(self.upstream + self.path.removeprefix("/api"), body, passed_on)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                self._answer(answer.status, "application/json", answer.read())
-        except urllib.error.HTTPError as refusal:
-            self._answer(refusal.code, "application/json", refusal.read())
+        def do_POST(self) -> None:
+            passed_on = {name: self.headers[name] for name in ("Origin", "Content-Type")}
+            answer = httpx2.post(upstream + self.path.removeprefix("/api"), content=self.body(), headers=passed_on, timeout=60)
+            self.reply(answer.content, status=answer.status_code)
 
-    def log_message(self, format: str, *arguments: Any) -> None:
-        pass
-
-    def _answer(self, status: int, content_type: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@contextmanager
-def frontend(upstream: str) -> Iterator[str]:
-    """Its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("OfOneServer", (Frontend,), {"upstream": upstream}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return on_loopback(Frontend)
 
 
 def recipe() -> dict[str, str]:
@@ -72,9 +43,9 @@ def recipe() -> dict[str, str]:
 
 def ends_with(upstream: str) -> str:
     """What the frontend's page shows in the end."""
-    with frontend(upstream) as address, chromium() as browser:
+    with frontend(upstream) as port, chromium() as browser:
         page = browser.new_page()
-        page.goto(address)
+        page.goto(f"http://127.0.0.1:{port}")
         page.wait_for_function("document.title !== 'waits'")
         return str(page.title())
 
@@ -84,8 +55,7 @@ def test_a_frontend_that_passes_the_origin_on_may_write_by_the_recipe_alone(vari
     command, environment = this_checkout()
     with serving(command, tmp_path, {**environment, **variables}) as server:
         shown = ends_with(server.base)
-        with urllib.request.urlopen(f"{server.base}/session", timeout=60) as answer:
-            titles = [session["title"] for session in json.load(answer)]
+        titles = [session["title"] for session in httpx2.get(f"{server.base}/session", timeout=60).json()]
     if variables:
         assert (shown, titles) == ("From a frontend", ["From a frontend"])
     else:

@@ -1,11 +1,13 @@
 """What the documentation shows works as it stands there."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deployment import COMMANDS
 from doc_snippets import KINDS, blocks, matches, prose, run_page
 from pydantic import TypeAdapter
 from running_server import ROOT, RunningServer, serving, this_checkout
@@ -106,3 +108,43 @@ def test_every_page_stands_in_the_index() -> None:
 def test_a_page_that_shows_something_else_is_noticed() -> None:
     assert matches("a ses_1 at 1700000000000 …\n", "a ses_xyZ at 1795272214584 and more\n")
     assert not matches("a", "b") and not matches("a", "a\nb") and not matches("ses_1", "msg_1") and not matches("a.c", "abc")
+
+
+# Links lead to a page that is there, and to a heading of it.
+
+_LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """As forges spell it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    return [
+        f"{file}#{heading}"
+        for file, heading in _LINK.findall(prose(text))
+        if not _leads_somewhere(page.parent / file if file else page, heading)
+    ]
+
+
+def _leads_somewhere(target: Path, heading: str) -> bool:
+    return target.exists() and (not heading or heading in map(anchor, _HEADING.findall(prose(target.read_text()))))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=PAGE_NAMES)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert dead_links(page, page.read_text()) == []
+
+
+def test_a_link_to_a_heading_or_page_that_is_gone_is_noticed() -> None:
+    text = "[a](glossary.md#the-turn) [b](glossary.md#the-bend) [c](gone.md) [d](#the-turn) [e](https://example.com/#gone)"
+    assert dead_links(ROOT / "docs" / "glossary.md", text) == ["glossary.md#the-bend", "gone.md#"]
+
+
+def test_each_recipe_for_an_editor_starts_the_agent_by_a_command_that_is_there() -> None:
+    assert "acp" in COMMANDS
+    for recipe in blocks((ROOT / "docs" / "editors.md").read_text()):
+        assert "opensession" in recipe.code and ('"acp"' in recipe.code or "opensession acp" in recipe.code), recipe.line
+        assert recipe.language != "json" or json.loads(recipe.code)

@@ -2,13 +2,12 @@
 
 import os
 import re
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
+import running_server
 from doc_snippets import SHOWN_BASE, blocks
 from running_server import ROOT, RunningServer, clean_environment, free_port, needed, serving, this_checkout
 
@@ -58,34 +57,15 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 
 @pytest.mark.parametrize("proxy", [nginx, caddy], ids=["nginx", "caddy"])
 def test_events_come_through_at_once(proxy: Callable[[str, int, Path], Command], server: RunningServer, tmp_path: Path) -> None:
-    port = free_port()
-    command = proxy(server.base, port, tmp_path)
-    log = tmp_path / "proxy.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, stdout=output, stderr=output, env=clean_environment(tmp_path)) as running,
-    ):
-        try:
-            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers={"Host": NAME}, timeout=SECONDS) as client:
-                wait_for(client, running, log)
-                session = client.post("/session", json={}).raise_for_status().json()
-                with client.stream("GET", "/event") as events:
-                    assert "server.connected" in next(line for line in events.iter_lines() if line.startswith("data:"))
-                shared = client.post(f"/session/{session['id']}/share").json()
-            assert shared["share"]["url"].startswith(f"https://{NAME}/s/")
-        finally:
-            running.terminate()
-            running.wait(SECONDS)
-
-
-def wait_for(client: httpx2.Client, running: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            if client.get("/global/health").status_code == 200:
-                return
-        except httpx2.TransportError:
-            pass
-        if running.poll() is not None or time.monotonic() > deadline:
-            pytest.fail(f"The proxy did not start:\n{log.read_text()}")
-        time.sleep(0.05)
+    port, log = free_port(), tmp_path / "proxy.log"
+    running = running_server.start_serving(tmp_path, clean_environment(tmp_path), log, port, proxy(server.base, port, tmp_path))
+    try:
+        running_server.wait_until_it_answers(running, f"http://127.0.0.1:{port}", log)
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers={"Host": NAME}, timeout=SECONDS) as client:
+            session = client.post("/session", json={}).raise_for_status().json()
+            with client.stream("GET", "/event") as events:
+                assert "server.connected" in next(line for line in events.iter_lines() if line.startswith("data:"))
+            shared = client.post(f"/session/{session['id']}/share").json()
+        assert shared["share"]["url"].startswith(f"https://{NAME}/s/")
+    finally:
+        running_server.stop(running)

@@ -3,7 +3,6 @@
 Whatever a test does, the browser's console must stay silent: no error, no refused script or style, no failed request.
 """
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from urllib.parse import urljoin
@@ -11,6 +10,7 @@ from urllib.parse import urljoin
 import pytest
 from chromium import chromium
 from model_server import ModelServer, model_server
+from opencode_program import asking
 from page_desk import CONTEXT, DOLLARS_A_MILLION, PATIENCE_MS, Desk
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage
 from running_server import RunningServer, serving, this_checkout
@@ -25,16 +25,12 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture(scope="module")
 def server(model: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """Commands are asked for, edits are not."""
-    command, environment = this_checkout()
-    config = {**model.config(), "permission": {"bash": "ask", "question": "allow"}}
-    config["provider"]["fake"]["models"]["main"] |= {
-        "limit": {"context": CONTEXT, "output": 100},
-        "cost": {"input": DOLLARS_A_MILLION, "output": DOLLARS_A_MILLION},
-        "reasoning": True,
-    }
-    config["compaction"] = {"auto": False}
-    environment |= {"OPENCODE_CONFIG_CONTENT": json.dumps(config), "SHELL": "/bin/sh", "OPENSESSION_SHUTDOWN_SECONDS": "1"}
-    with serving(command, tmp_path_factory.mktemp("page"), environment) as running:
+    provider, cost = model.config()["provider"], {"input": DOLLARS_A_MILLION, "output": DOLLARS_A_MILLION}
+    provider["fake"]["models"]["main"] |= {"limit": {"context": CONTEXT, "output": 100}, "cost": cost, "reasoning": True}
+    permission, compaction = {"bash": "ask", "question": "allow"}, {"auto": False}
+    environment = asking(model, provider=provider, permission=permission, compaction=compaction)
+    environment["OPENSESSION_SHUTDOWN_SECONDS"] = "1"
+    with serving(this_checkout()[0], tmp_path_factory.mktemp("page"), environment) as running:
         yield running
 
 

@@ -92,8 +92,7 @@ def test_errors_of_language_servers_and_formatters_are_shown_under_a_call(desk: 
         (workspace / ".venv" / "bin" / name).chmod(0o755)
     write = ("write", {"filePath": "a.py", "content": "fine\nwrong <b>\n"})
     edit = ("edit", {"filePath": "a.py", "oldString": "wrong", "newString": "right"})
-    desk.say("write it", [write], [edit], ["It is mended."])
-    expect(desk.answer).to_contain_text("It is mended.")
+    desk.ask("write it", [write], [edit], ["It is mended."])
     written, edited = (desk.messages.locator(".tool").nth(number) for number in (0, 1))
     formatter = re.compile(r"^Not formatted by ruff\s*exit code 2: cannot parse it$")
     expect(written.get_by_role("listitem")).to_have_text([re.compile(r"^a\.py:2:1\s*this is wrong: wrong <b>$"), formatter])
@@ -103,7 +102,7 @@ def test_errors_of_language_servers_and_formatters_are_shown_under_a_call(desk: 
     expect(edited.locator(".note")).not_to_contain_text("error")
 
 
-def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk: Desk) -> None:
+def test_a_permission_shows_the_call_that_asks_for_it_and_rejected_tells_the_model_why_and_runs_nothing(desk: Desk) -> None:
     desk.say("make a file", [ECHO], ["I will ask first."])
     expect(desk.dialog).to_contain_text("Always would allow echo *")
     desk.page.get_by_label("If you reject it").fill("ask me first")
@@ -111,9 +110,7 @@ def test_a_permission_that_is_rejected_tells_the_model_why_and_runs_nothing(desk
     expect(desk.messages.locator(".tool")).to_contain_text("ask me first")
     expect(desk.answer).to_contain_text("I will ask first.")
     assert desk.file("made.txt") is None
-
-
-def test_a_permission_shows_the_call_that_asks_for_it_and_what_it_would_reach(desk: Desk) -> None:
+    desk.wait_until_idle()
     desk.say("read it", [("read", {"filePath": "/etc/hosts"})], ["It is read."])
     expect(desk.dialog).to_contain_text("Access files outside the project?")
     expect(desk.dialog.locator(".call")).to_have_text("read /etc/hosts")
@@ -199,20 +196,9 @@ def test_todos_tokens_and_cost_are_shown(desk: Desk) -> None:
     expect(panel).to_contain_text("Cost$0.02")
 
 
-def test_a_prompt_while_the_model_answers_is_queued(desk: Desk, gate: threading.Event) -> None:
-    desk.say("first", ["One ", gate, "answer."], ["Another answer."])
-    expect(desk.answer).to_contain_text("One")
-    desk.prompt.fill("second")
-    desk.button("Queue").click()
-    expect(desk.user_message).to_contain_text("second")
-    gate.set()
-    expect(desk.messages).to_contain_text(re.compile("One answer.*Another answer", re.DOTALL))
-
-
 def test_a_subagents_session_is_opened_and_left_again(desk: Desk) -> None:
     task = ("task", {"description": "look around", "prompt": "look around well", "subagent_type": "general"})
-    desk.say("send someone", [task], ["The child has looked."], ["All is fine."])
-    expect(desk.answer).to_contain_text("All is fine.")
+    desk.ask("send someone", [task], ["The child has looked."], ["All is fine."])
     expect(desk.messages).to_contain_text("The child has looked.")
     expect(desk.messages).not_to_contain_text("task_metadata")
     desk.page.get_by_role("link", name="Open the subagent’s session").click()

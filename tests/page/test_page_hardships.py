@@ -1,7 +1,6 @@
 """What the page must bear: hostile text, a megabyte, a server that goes away, a narrow window, no mouse."""
 
 import re
-import subprocess
 import threading
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -11,7 +10,7 @@ from cable import cable
 from model_server import Reasoning
 from page_desk import Desk
 from playwright.sync_api import Page, Route, expect
-from running_server import RunningServer, wait_until_it_answers
+from running_server import RunningServer, start_serving, stop, wait_until_it_answers
 
 RIGHT_TO_LEFT = "\u202e"
 HOSTILE = f"""\
@@ -164,9 +163,7 @@ def forgive(desk: Desk, *reasons: str) -> None:
 
 
 def test_nothing_is_lost_or_doubled_when_the_server_restarts(desk: Desk, gate: threading.Event) -> None:
-    desk.say("first", ["Before the restart."])
-    expect(desk.answer).to_contain_text("Before the restart.")
-    desk.wait_until_idle()
+    desk.ask("first", ["Before the restart."])
     desk.say("second", ["It was saying ", gate])
     expect(desk.answer).to_contain_text("It was saying")
     with desk.page.expect_request(lambda request: "/event" in request.url, timeout=120_000) as resumed:
@@ -177,9 +174,7 @@ def test_nothing_is_lost_or_doubled_when_the_server_restarts(desk: Desk, gate: t
     expect(desk.messages.get_by_text("Before the restart.")).to_have_count(1)
     expect(desk.messages.get_by_text("It was saying")).to_have_count(1)
     gate.set()
-    desk.say("third", ["And after it."])
-    expect(desk.answer).to_contain_text("And after it.")
-    desk.wait_until_idle()
+    desk.ask("third", ["And after it."])
     shown = desk.messages.locator(".message").count()
     desk.page.reload()
     expect(desk.answer).to_contain_text("And after it.")
@@ -204,13 +199,9 @@ def restart(server: RunningServer) -> None:
     process, directory = server.process, server.data.parent
     with open(f"/proc/{process.pid}/environ") as file:
         environment = dict(line.split("=", 1) for line in file.read().split("\0") if line)
-    process.terminate()
-    process.wait()
-    log = directory / "again.log"
-    with log.open("wb") as output:
-        again = subprocess.Popen(process.args, cwd=server.workspace, env=environment, stdout=output, stderr=subprocess.STDOUT)
-    server.process = again
-    wait_until_it_answers(again, server.base, log)
+    stop(process)
+    server.process = start_serving(server.workspace, environment, directory / "again.log", server.port, process.args)
+    wait_until_it_answers(server.process, server.base, directory / "again.log")
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(new_desk: Callable[..., Desk]) -> None:
@@ -224,9 +215,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(new_desk: Callable[.
     desk.wait_until_idle()
     shown, room = widths(desk.page)
     assert shown <= room == 375
-    sideways = desk.page.evaluate(
-        "[...document.querySelectorAll('.scroller')].map(box => box.scrollWidth - box.clientWidth)",
-    )
+    sideways = desk.page.evaluate("[...document.querySelectorAll('.scroller')].map(box => box.scrollWidth - box.clientWidth)")
     assert sideways == [0]
 
     navigation = desk.page.get_by_role("navigation", name="Sessions")

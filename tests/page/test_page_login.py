@@ -1,7 +1,6 @@
 """The page on a server that needs a login."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from page_desk import PATIENCE_MS
@@ -13,10 +12,10 @@ from app.users.tokens import TokenStore
 PASSWORD = "pässword"
 
 
-@pytest.fixture
-def closed_server(tmp_path: Path) -> Iterator[RunningServer]:
+@pytest.fixture(scope="module")
+def closed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     command, environment = this_checkout()
-    with serving(command, tmp_path, environment | {"OPENCODE_SERVER_PASSWORD": PASSWORD}) as running:
+    with serving(command, tmp_path_factory.mktemp("closed"), environment | {"OPENCODE_SERVER_PASSWORD": PASSWORD}) as running:
         yield running
 
 

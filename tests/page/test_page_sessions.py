@@ -13,9 +13,7 @@ WRITE = ("write", {"filePath": "made.txt", "content": "one\ntwo\n"})
 
 
 def change_two_files(desk: Desk) -> None:
-    desk.say("change two files", [READ], [EDIT, WRITE], ["Both are done."])
-    expect(desk.answer).to_contain_text("Both are done.")
-    desk.wait_until_idle()
+    desk.ask("change two files", [READ], [EDIT, WRITE], ["Both are done."])
     assert (desk.file("a.txt"), desk.file("made.txt")) == ("goodbye\nworld\n", "one\ntwo\n")
 
 
@@ -29,6 +27,16 @@ def rename(desk: Desk, title: str) -> None:
     desk.page.get_by_label("Title").fill(title)
     desk.page.keyboard.press("Enter")
     expect(desk.page.get_by_role("heading", level=1)).to_have_text(title)
+
+
+def store(desk: Desk, title: str, *texts: str) -> str:
+    """A session with prompts that nobody answers; its id."""
+    with httpx2.Client(base_url=desk.server.base) as client:
+        session: str = client.post("/session", json={"title": title}).json()["id"]
+        for text in texts:
+            body = {"noReply": True, "parts": [{"type": "text", "text": text}]}
+            client.post(f"/session/{session}/message", json=body).raise_for_status()
+    return session
 
 
 def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: Desk) -> None:
@@ -73,8 +81,7 @@ def test_a_revert_shows_its_difference_first_and_unrevert_takes_it_back(desk: De
     desk.say("/undo")
     desk.dialog.get_by_role("button", name="Revert").click()
     expect(desk.button("Undo revert")).to_be_visible()
-    desk.say("another way", ["Gone for good."])
-    expect(desk.answer).to_contain_text("Gone for good.")
+    desk.ask("another way", ["Gone for good."])
     expect(desk.messages.locator(".message")).to_have_count(2)
     expect(desk.button("Undo revert")).to_be_hidden()
 
@@ -92,12 +99,8 @@ def test_that_there_is_no_undo_is_said_before_and_at_the_revert(desk: Desk) -> N
 
 
 def test_a_fork_has_what_stands_before_the_message_and_offers_its_text(desk: Desk) -> None:
-    desk.say("first question", ["The first answer."])
-    expect(desk.answer).to_contain_text("The first answer.")
-    desk.wait_until_idle()
-    desk.say("second question", ["The second answer."])
-    expect(desk.answer).to_contain_text("The second answer.")
-    desk.wait_until_idle()
+    desk.ask("first question", ["The first answer."])
+    desk.ask("second question", ["The second answer."])
     before = desk.page.url
     desk.user_message.hover()
     desk.user_message.get_by_role("button", name="Fork").click()
@@ -113,9 +116,7 @@ def test_a_fork_has_what_stands_before_the_message_and_offers_its_text(desk: Des
 def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk) -> None:
     for title in ("Grey whales", "Blue whales"):
         desk.button("New session").click()
-        desk.say("hello", ["Hi."])
-        expect(desk.answer).to_contain_text("Hi.")
-        desk.wait_until_idle()
+        desk.ask("hello", ["Hi."])
         rename(desk, title)
     sessions = desk.page.get_by_role("navigation", name="Sessions")
     desk.page.get_by_role("searchbox").fill("gREY")
@@ -137,11 +138,7 @@ def test_a_session_is_renamed_found_and_deleted_and_a_long_title_cut(desk: Desk)
 
 
 def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
-    with httpx2.Client(base_url=desk.server.base) as client:
-        session = client.post("/session", json={}).raise_for_status().json()["id"]
-        for number in range(110):
-            prompt = {"noReply": True, "parts": [{"type": "text", "text": f"prompt {number}."}]}
-            client.post(f"/session/{session}/message", json=prompt).raise_for_status()
+    session = store(desk, "Long", *(f"prompt {number}." for number in range(110)))
     desk.page.goto(f"{desk.server.base}/#{session}")
     messages = desk.messages.locator(".message")
     expect(messages.last).to_contain_text("prompt 109.")
@@ -154,9 +151,8 @@ def test_earlier_messages_are_read_when_they_are_wanted(desk: Desk) -> None:
 
 
 def test_sessions_that_are_not_in_the_list_yet_are_found_and_shown(desk: Desk) -> None:
-    with httpx2.Client(base_url=desk.server.base) as client:
-        for title in ("A needle", *(f"Hay {number}" for number in range(100))):
-            client.post("/session", json={"title": title}).raise_for_status()
+    for title in ("A needle", *(f"Hay {number}" for number in range(100))):
+        store(desk, title)
     desk.page.reload()
     sessions = desk.page.get_by_role("navigation", name="Sessions")
     expect(sessions.get_by_role("link")).to_have_count(100)
@@ -170,9 +166,7 @@ def test_sessions_that_are_not_in_the_list_yet_are_found_and_shown(desk: Desk) -
 
 
 def test_two_windows_show_the_same_after_a_reload_and_a_compaction_too(desk: Desk, new_desk: Callable[..., Desk]) -> None:
-    desk.say("hello", ["Hi."])
-    expect(desk.answer).to_contain_text("Hi.")
-    desk.wait_until_idle()
+    desk.ask("hello", ["Hi."])
     other = new_desk(f"/{desk.page.url.rpartition('/')[2]}")
     expect(other.answer).to_contain_text("Hi.")
     desk.say("and now", ["The same in both."])
@@ -219,8 +213,7 @@ def test_sharing_is_not_offered_where_it_is_turned_off(desk: Desk) -> None:
 
     desk.page.route("**/config", turned_off)
     desk.page.reload()
-    desk.say("hi", ["Hello."])
-    expect(desk.answer).to_contain_text("Hello.")
+    desk.ask("hi", ["Hello."])
     desk.button("Session menu").click()
     expect(desk.page.get_by_role("menuitem", name="Rename…")).to_be_visible()
     expect(desk.page.get_by_role("menuitem", name="Share")).to_have_count(0)
@@ -234,16 +227,6 @@ def test_sharing_is_not_offered_where_it_is_turned_off(desk: Desk) -> None:
 
 
 HOSTILE = "</mark><img src=x onerror=alert(1)><script>alert(2)</script> \u202egnirts quokkas"
-
-
-def store(desk: Desk, title: str, *texts: str) -> str:
-    """A session with prompts that nobody answers; its id."""
-    with httpx2.Client(base_url=desk.server.base) as client:
-        session: str = client.post("/session", json={"title": title}).json()["id"]
-        for text in texts:
-            body = {"noReply": True, "parts": [{"type": "text", "text": text}]}
-            client.post(f"/session/{session}/message", json=body).raise_for_status()
-    return session
 
 
 def find(desk: Desk, words: str) -> Locator:
@@ -269,19 +252,12 @@ def test_a_result_shows_the_words_and_opens_the_message_at_its_place(desk: Desk)
     expect(message).to_be_in_viewport()
 
 
-def test_results_follow_what_is_typed(desk: Desk) -> None:
+def test_results_follow_what_is_typed_and_hostile_text_stays_text(desk: Desk) -> None:
     store(desk, "Marsupials", "numbats here", "numbats there")
-    found = find(desk, "numbats")
-    expect(found.get_by_role("status")).to_have_text("In 2 messages")
-    find(desk, "numbats there")
-    expect(found.get_by_role("status")).to_have_text("In 1 message")
-    find(desk, "numbats nowhere")
-    expect(found.get_by_role("status")).to_have_text("In no message")
-    find(desk, "")
-    expect(found).to_be_hidden()
-
-
-def test_hostile_text_stays_text(desk: Desk) -> None:
+    typed = {"numbats": "In 2 messages", "numbats there": "In 1 message", "numbats nowhere": "In no message"}
+    for words, said in typed.items():
+        expect(find(desk, words).get_by_role("status")).to_have_text(said)
+    expect(find(desk, "")).to_be_hidden()
     store(desk, "<b>bold</b>", HOSTILE)
     found = find(desk, "quokkas <img")
     expect(found.locator("mark")).to_have_text(["<img", "quokkas"])

@@ -13,22 +13,50 @@ from typing import Any
 import acp
 from acp import schema
 from running_server import clean_environment, this_checkout
+from turns import bash, call, say
 
 COMMAND = [sys.executable, "-m", "app.cli", "acp"]
 SECONDS = 60
 READS = schema.ClientCapabilities(fs=schema.FileSystemCapabilities(read_text_file=True))
+TERMINAL = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
 FORMS = schema.ClientCapabilities(elicitation=schema.ElicitationCapabilities(form=schema.ElicitationFormCapabilities()))
 
+COLOURS = [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}]
+LOOKS = [
+    {"reasoning": "Two words stand there."},
+    say("I read it and ask the shell."),
+    call("read", filePath="a.txt"),
+    call("bash", command="echo hi", description="Says hi"),
+]
+EDITS = [call("edit", filePath="a.txt", oldString="hello", newString="goodbye")]
+ASKS = [call("question", questions=[{"question": "Which colour?", "header": "Colour", "options": COLOURS}])]
+SLEEPS = [say("I begin."), bash("touch begun; sleep 600")]
+"""Turns of the model, for editors that are driven by their keys."""
 
-def selected(option: str) -> schema.RequestPermissionResponse:
-    return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
+SCREENS = os.environ.get("OPENSESSION_TEST_SCREENS")
+
+
+def keep(name: str, screen: str) -> None:
+    """For people to look at, where OPENSESSION_TEST_SCREENS names a directory."""
+    if SCREENS:
+        Path(SCREENS).mkdir(parents=True, exist_ok=True)
+        lines = [line.rstrip() for line in screen.splitlines()]
+        Path(SCREENS, f"{name}.txt").write_text("\n".join(lines).strip("\n") + "\n")
+
+
+def stand_in_order(screen: str, *texts: str) -> bool:
+    places = [screen.find(text) for text in texts]
+    return -1 not in places and places == sorted(places)
 
 
 @dataclass
 class Editor:
-    """What it was told and asked. `permits` answers a permission request; `buffers` are its open files."""
+    """What it was told and asked. `replies` are to permission requests, the last to all that follow; `buffers` are its open
+    files. One that `withholds` answers nothing before `answers` is set."""
 
-    permits: Callable[[schema.ToolCallUpdate, list[schema.PermissionOption]], Any] = lambda call, options: "once"
+    replies: list[str] = field(default_factory=lambda: ["once"])
+    withholds: bool = False
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
     form: dict[str, Any] | None = None
     buffers: dict[str, str] = field(default_factory=dict)
     updates: list[tuple[str, Any]] = field(default_factory=list)
@@ -37,6 +65,34 @@ class Editor:
     written: list[str] = field(default_factory=list)
     read: list[str] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    session: str = ""
+    """The one that it has made or opened last."""
+    agent: Any = None
+    process: Any = None
+
+    # What it does.
+
+    def on_connect(self, conn: Any) -> None:
+        self.agent = conn
+
+    async def new(self, directory: Path, *servers: Any) -> str:
+        self.session = (await self.agent.new_session(cwd=str(directory), mcp_servers=list(servers))).session_id
+        return self.session
+
+    async def load(self, directory: Path, session_id: str) -> Any:
+        self.session = session_id
+        return await self.agent.load_session(cwd=str(directory), session_id=session_id, mcp_servers=[])
+
+    async def say(self, said: str, *blocks: Any) -> str:
+        """Why the turn stopped."""
+        async with asyncio.timeout(2 * SECONDS):
+            answer = await self.agent.prompt(session_id=self.session, prompt=[acp.text_block(said), *blocks])
+        return str(answer.stop_reason)
+
+    def begin(self, said: str) -> "asyncio.Task[str]":
+        return asyncio.create_task(self.say(said))
+
+    # What the agent asks of it.
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         self.updates.append((session_id, update))
@@ -45,8 +101,10 @@ class Editor:
     async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
         self.asked.append((session_id, tool_call, options))
         self.changed.set()
-        answer = self.permits(tool_call, options)
-        return selected(await answer if asyncio.iscoroutine(answer) else answer)
+        if self.withholds:
+            await self.answers.wait()
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=reply))
 
     async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
         self.forms.append(mode)
@@ -56,15 +114,14 @@ class Editor:
 
     async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
         self.read.append(path)
+        if self.withholds:
+            await self.answers.wait()
         if path not in self.buffers:
             raise acp.RequestError.resource_not_found(path)
         return schema.ReadTextFileResponse(content=self.buffers[path])
 
     async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
         self.written.append(path)
-
-    def on_connect(self, conn: Any) -> None:
-        self.agent = conn
 
     # What there is to see.
 
@@ -73,14 +130,6 @@ class Editor:
 
     def text(self, kind: str = "agent_message_chunk", session_id: str | None = None) -> str:
         return "".join(update.content.text for update in self.of(kind, session_id) if update.content.type == "text")
-
-    def kinds(self) -> list[str]:
-        """Of the updates in their order, neighbours of one kind as one."""
-        found: list[str] = []
-        for _, update in self.updates:
-            if not found or found[-1] != update.session_update:
-                found.append(update.session_update)
-        return found
 
     def calls(self) -> dict[str, dict[str, Any]]:
         """Each tool call as it stands after its updates."""
@@ -101,11 +150,20 @@ class Editor:
 
 @dataclass
 class Desk:
-    """Where editors work: a directory, and a home with a data directory."""
+    """Where editors work: a directory, and a home with a data directory. `options` and `variables` are the agent's."""
 
     directory: Path
     home: Path
     variables: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    command: list[str] = field(default_factory=COMMAND.copy)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+
+    def beside(self, workspace: Path, base: str) -> "Desk":
+        """Attached to a server."""
+        return Desk(workspace, self.home, {}, ("--attach", base))
 
     def environment(self) -> dict[str, str]:
         return clean_environment(self.home, **this_checkout()[1], OPENSESSION_DATA_DIR=str(self.home / "data"), **self.variables)
@@ -115,38 +173,58 @@ class Desk:
         path.write_text(json.dumps({"turns": turns}))
         self.variables["OPENSESSION_SCRIPT"] = str(path)
 
-    @asynccontextmanager
-    async def editor(
-        self, *options: str, editor: Editor | None = None, offers: schema.ClientCapabilities | None = None
-    ) -> AsyncIterator[tuple[Any, Editor, Any]]:
-        """The agent's side, the editor and the child, initialized."""
-        editor = editor or Editor()
-        log = (self.home / "acp.log").open("ab")
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *options,
-            cwd=self.directory,
-            env=self.environment(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-            limit=64 * 1024 * 1024,
-        )
-        agent = acp.connect_to_agent(editor, process.stdin, process.stdout, use_unstable_protocol=True)
-        try:
-            async with asyncio.timeout(SECONDS):
-                await agent.initialize(protocol_version=1, client_capabilities=offers)
-            yield agent, editor, process
-        finally:
-            await agent.close()
-            assert process.stdin
-            process.stdin.close()
-            async with asyncio.timeout(SECONDS):
-                await process.wait()
-            log.close()
-
     def log(self) -> str:
         return (self.home / "acp.log").read_text()
+
+    @asynccontextmanager
+    async def child(self, limit: int = 2**16) -> AsyncIterator[Any]:
+        """The agent's process, which is killed in the end unless it has ended. `limit`: of what is read before it is wanted."""
+        with (self.home / "acp.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *self.command,
+                *self.options,
+                cwd=self.directory,
+                env=self.environment(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                limit=limit,
+            )
+            try:
+                yield process
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+
+    @asynccontextmanager
+    async def editor(self, editor: Editor | None = None, offers: Any = None, **traits: Any) -> AsyncIterator[Any]:
+        """Initialized, with the agent's process as its `process`. Its end is the agent's."""
+        editor = editor or Editor(**traits)
+        async with self.child(2**26) as editor.process:
+            editor.agent = acp.connect_to_agent(editor, editor.process.stdin, editor.process.stdout, use_unstable_protocol=True)
+            try:
+                async with asyncio.timeout(SECONDS):
+                    await editor.agent.initialize(protocol_version=1, client_capabilities=offers)
+                yield editor
+            finally:
+                editor.answers.set()
+                await editor.agent.close()
+                editor.process.stdin.close()
+                async with asyncio.timeout(SECONDS):
+                    await editor.process.wait()
+
+    @asynccontextmanager
+    async def session(self, **traits: Any) -> AsyncIterator[Any]:
+        """An editor with a new session."""
+        async with self.editor(**traits) as editor:
+            await editor.new(self.directory)
+            yield editor
+
+    @asynccontextmanager
+    async def raw_editor(self) -> AsyncIterator["RawEditor"]:
+        async with self.child() as process:
+            yield RawEditor(process, self.directory)
 
 
 @dataclass
@@ -154,6 +232,7 @@ class RawEditor:
     """One that writes lines of its own."""
 
     process: asyncio.subprocess.Process
+    directory: Path
 
     async def send(self, *lines: bytes) -> None:
         assert self.process.stdin
@@ -163,6 +242,19 @@ class RawEditor:
     async def call(self, method: str, number: Any = 1, **params: Any) -> None:
         await self.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode())
 
+    async def initialize(self, number: int = 1) -> dict[str, Any]:
+        await self.call("initialize", number, protocolVersion=1)
+        result: dict[str, Any] = (await self.answer_to(number))["result"]
+        return result
+
+    async def prompt(self, said: str) -> str:
+        """Request 3, in a new session; its id."""
+        await self.initialize()
+        await self.call("session/new", 2, cwd=str(self.directory), mcpServers=[])
+        session_id: str = (await self.answer_to(2))["result"]["sessionId"]
+        await self.call("session/prompt", 3, sessionId=session_id, prompt=[{"type": "text", "text": said}])
+        return session_id
+
     async def answer(self) -> dict[str, Any]:
         assert self.process.stdout
         async with asyncio.timeout(SECONDS):
@@ -170,35 +262,30 @@ class RawEditor:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    async def answer_to(self, number: Any) -> dict[str, Any]:
-        """What comes before it is passed over."""
-        while (found := await self.answer()).get("id", ...) != number or "method" in found:
+    async def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first message that it holds for; what comes before is passed over."""
+        while not condition(found := await self.answer()):
             pass
         return found
 
+    async def answer_to(self, number: Any) -> dict[str, Any]:
+        return await self.until(lambda found: found.get("id", ...) == number and "method" not in found)
 
-@asynccontextmanager
-async def raw_editor(desk: Desk, *options: str) -> AsyncIterator[RawEditor]:
-    with (desk.home / "acp.log").open("ab") as log:
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *options,
-            cwd=desk.directory,
-            env=desk.environment(),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-        )
-        try:
-            yield RawEditor(process)
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+    async def asked(self) -> dict[str, Any]:
+        return await self.until(lambda found: found.get("method") == "session/request_permission")
 
+    async def ended(self) -> int:
+        """Its agent's exit code."""
+        async with asyncio.timeout(30):
+            return await self.process.wait()
 
-def text(said: str) -> list[Any]:
-    return [acp.text_block(said)]
+    def hang_up(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+
+    def stop_reading(self) -> None:
+        """Its end of the pipe is closed."""
+        self.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
 
 
 def children_of(pid: int) -> list[int]:
@@ -208,5 +295,5 @@ def children_of(pid: int) -> list[int]:
     return [*direct, *(below for child in direct for below in children_of(child))]
 
 
-def is_alive(pid: int) -> bool:
-    return os.path.exists(f"/proc/{pid}") and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+def are_gone(pids: list[int]) -> bool:
+    return all(not os.path.exists(f"/proc/{pid}") or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in pids)

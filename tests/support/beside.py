@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,19 +58,18 @@ class Side:
         return answer
 
     async def idle(self, session: str) -> None:
-        await self.until(lambda: self._is_idle(session))
+        async def is_idle() -> bool:
+            return (await self.get("/session/status")).get(session, {"type": "idle"}) == {"type": "idle"}
 
-    async def _is_idle(self, session: str) -> bool:
-        status = (await self.get("/session/status")).get(session, {"type": "idle"})
-        return bool(status["type"] == "idle")
+        await self.until(is_idle)
 
-    async def asked(self, kind: str, session: str) -> dict[str, Any]:
+    async def asked(self, kind: str, session: str) -> Any:
         """The permission request or question that waits in a session."""
-        found: dict[str, Any] = await self.until(lambda: self._asked(kind, session))
-        return found
 
-    async def _asked(self, kind: str, session: str) -> Any:
-        return next((each for each in await self.get(f"/{kind}") if each["sessionID"] == session), None)
+        async def waits() -> Any:
+            return next((each for each in await self.get(f"/{kind}") if each["sessionID"] == session), None)
+
+        return await self.until(waits)
 
     async def until(self, condition: Callable[[], Awaitable[Any]]) -> Any:
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -208,24 +207,16 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), "number")
 
 
-def _program(node_modules: Path, version: str) -> Path:
-    named = os.environ.get("OPENCODE_PROGRAM") if version == NEWER else None
-    return Path(named) if named else installed(node_modules, version)
-
-
-def _configuration(model: ModelServer) -> dict[str, Any]:
-    """With a price, so that costs can be compared."""
-    config = model.config()
-    config["provider"]["fake"]["models"]["main"]["cost"] = {"input": 3, "output": 15}
-    return config
+Asked = tuple[RunningServer, ModelServer]
 
 
 @contextmanager
-def _asked_of(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[tuple[RunningServer, ModelServer]]:
+def _asked_of(command: list[str], directory: Path, environment: dict[str, str]) -> Iterator[Asked]:
     """A server in a workspace that names its own model."""
     with model_server() as model:
         commands = {name: {"template": "Say hello to $ARGUMENTS", "description": "greets"} for name in ("hello", "greet")}
-        content = {**_configuration(model), "share": "disabled", "permission": {"bash": "ask"}, "command": commands}
+        content = {**model.config(), "share": "disabled", "permission": {"bash": "ask"}, "command": commands}
+        content["provider"]["fake"]["models"]["main"]["cost"] = {"input": 3, "output": 15}
         (new_workspace(directory / "workspace") / "opencode.json").write_text(json.dumps(content))
         home = directory / "home"
         home.mkdir()
@@ -234,18 +225,13 @@ def _asked_of(command: list[str], directory: Path, environment: dict[str, str]) 
             yield running, model
 
 
-@contextmanager
-def opencode(
-    node_modules: Path, directories: pytest.TempPathFactory, version: str = NEWER
-) -> Iterator[tuple[RunningServer, ModelServer]]:
+def opencode(node_modules: Path, directories: pytest.TempPathFactory, version: str = NEWER) -> AbstractContextManager[Asked]:
     """Of the newer version the binary that OPENCODE_PROGRAM names, else the one that npm installed."""
-    command = [str(_program(node_modules, version)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"]
-    with _asked_of(command, directories.mktemp("opencode"), OFFLINE) as server:
-        yield server
+    named = os.environ.get("OPENCODE_PROGRAM") if version == NEWER else None
+    command = [named or str(installed(node_modules, version)), "serve", "--port", "PORT", "--hostname", "127.0.0.1"]
+    return _asked_of(command, directories.mktemp("opencode"), OFFLINE)
 
 
-@contextmanager
-def this_server(directories: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, ModelServer]]:
+def this_server(directories: pytest.TempPathFactory) -> AbstractContextManager[Asked]:
     command, environment = this_checkout()
-    with _asked_of(command, directories.mktemp("here"), environment) as server:
-        yield server
+    return _asked_of(command, directories.mktemp("here"), environment)

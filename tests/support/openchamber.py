@@ -14,7 +14,7 @@ import pytest
 from model_server import ModelServer, Step
 from playwright.sync_api import Locator, Page, expect
 from recording_proxy import RecordingProxy
-from running_server import clean_environment, free_port, needed, wait_until_it_answers
+from running_server import clean_environment, free_port, needed, start_serving, stop, wait_until_it_answers
 
 COMMIT = "4c8acf3c77777b80dee37a5194527bc0ef44dab6"
 """Version 1.19.0."""
@@ -54,15 +54,11 @@ def _build(checkout: Path, source: Path, bun: Path) -> Path:
     _run(["git", "archive", "--output", str(archive), COMMIT], checkout)
     with tarfile.open(archive) as files:
         files.extractall(source, filter="data")
-    _use_a_diff_view_that_every_registry_has(source / "packages" / "ui" / "package.json")
+    package = source / "packages" / "ui" / "package.json"  # it names a beta that some registries miss: this is its predecessor
+    package.write_text(package.read_text().replace('"@pierre/diffs": "1.3.0-beta.6"', '"@pierre/diffs": "1.3.0-beta.5"'))
     _run([str(bun), "install", "--ignore-scripts"], source)
     _run([str(bun), "run", "build"], source / "packages" / "web")
     return source
-
-
-def _use_a_diff_view_that_every_registry_has(package: Path) -> None:
-    """The commit names a beta that is missing in some: this one is its predecessor."""
-    package.write_text(package.read_text().replace('"@pierre/diffs": "1.3.0-beta.6"', '"@pierre/diffs": "1.3.0-beta.5"'))
 
 
 def _run(command: list[str], directory: Path) -> str:
@@ -77,20 +73,12 @@ def running(program: OpenChamber, home: Path, variables: dict[str, str]) -> Iter
     port, log = free_port(), home / "openchamber.log"
     base = f"http://127.0.0.1:{port}"
     environment = clean_environment(home, OPENCHAMBER_HOST="127.0.0.1", NODE_ENV="production", **variables)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(program.bun), "server/index.js", "--port", str(port)],
-            cwd=program.web,
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+    process = start_serving(program.web, environment, log, port, [str(program.bun), "server/index.js", "--port", "PORT"])
     try:
         wait_until_it_answers(process, base, log)
         yield base
     finally:
-        process.terminate()
-        process.wait()
+        stop(process)
 
 
 @dataclass
@@ -147,6 +135,12 @@ class ChamberDesk:
         self.prompt.click()
         self.prompt.fill(text)
         self.button("Send message").click()
+
+    def ask(self, text: str, *turns: list[Step]) -> None:
+        """The last turn is one text, which is shown in the end."""
+        self.say(text, *turns)
+        self.sees(str(turns[-1][0]))
+        self.wait_until_idle()
 
     def act_on_message(self, text: str, action: str) -> None:
         """By a button that shows while the pointer is on the message."""

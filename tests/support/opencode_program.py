@@ -1,8 +1,14 @@
 """OpenCode's own program, as npm installs it for tests/clients: a server, a terminal client, `run`, `export` and `import`."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from running_server import skip_or_fail
+from model_server import ModelServer
+from running_server import RunningServer, clean_environment, needed, skip_or_fail, this_checkout
+from terminal import Terminal, terminal
 
 OLDER, NEWER = "1.1.34", "1.18.33"
 _PACKAGES = {OLDER: "opencode-linux-x64", NEWER: "opencode-linux-x64-newer"}
@@ -29,3 +35,19 @@ def offline_home(directory: Path) -> Path:
     models.parent.mkdir(parents=True, exist_ok=True)
     models.write_text("{}")
     return directory
+
+
+@contextmanager
+def attached(program: Path, server: RunningServer, home: Path) -> Iterator[Terminal]:
+    """A terminal client of a server, at its prompt."""
+    needed("tmux")
+    environment = clean_environment(offline_home(home), TERM="xterm-256color", LC_ALL="C.UTF-8", **OFFLINE)
+    with terminal([str(program), "attach", server.base], server.workspace, environment) as opened:
+        opened.wait_for("Ask anything")
+        yield opened
+
+
+def asking(model: ModelServer, **config: Any) -> dict[str, str]:
+    """What has this checkout's server ask a model, beside what it needs."""
+    content = json.dumps({**model.config(), **config})
+    return {**this_checkout()[1], "OPENCODE_CONFIG_CONTENT": content, "SHELL": "/bin/sh"}

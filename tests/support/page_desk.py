@@ -54,6 +54,12 @@ class Desk:
         self.prompt.press("Enter")
         expect(self.prompt).to_have_value("")
 
+    def ask(self, text: str, *turns: list[Step]) -> None:
+        """The last turn is one text, and is shown in the end."""
+        self.say(text, *turns)
+        expect(self.answer).to_contain_text(str(turns[-1][0]))
+        self.wait_until_idle()
+
     def wait_until_idle(self) -> None:
         expect(self.button("Stop")).to_be_hidden()
 
