@@ -94,7 +94,8 @@ async def env_of(app: RunningApp) -> str:
 
 
 def redirections(mine: RecordingModel) -> dict[str, dict[str, Any]]:
-    """Ways in which a project may want a provider that is not its own to be reached elsewhere."""
+    """Ways in which a project may want a provider that is not its own to be reached elsewhere. What a member has of one without
+    sharing: tests/unit/providers/test_ownership.py."""
     elsewhere = {"npm": "@ai-sdk/openai-compatible", "api": mine.url}
     return {
         "base url": {"options": {"baseURL": mine.url}},
@@ -106,17 +107,21 @@ def redirections(mine: RecordingModel) -> dict[str, dict[str, Any]]:
     }
 
 
+PLACES = ("opencode.json", "opencode.jsonc", ".opencode/opencode.jsonc")
+
+
 @pytest.mark.parametrize("is_shared", [True, False], ids=["a member asks", "an admin asks there"])
 async def test_a_shared_key_goes_to_the_operators_address_alone(desk: Desk, is_shared: bool) -> None:
     async with desk.anna(shared=is_shared or None) as anna, user(anna, "adam", "admin") as adam:
         for secret in ({"apiKey": SECRET}, {"headers": {"X-Api": SECRET}}):
             desk.shares(**secret)
-            for way, elsewhere in redirections(desk.mine).items():
-                desk.project(provider={"shared": elsewhere})
+            for (way, elsewhere), place in zip(redirections(desk.mine).items(), PLACES * 2, strict=True):
+                written = desk.project(place, provider={"shared": elsewhere})
                 for model in ("shared/m", "shared/alias"):
                     await desk.ask(anna if is_shared else adam, model)
                 assert desk.theirs.saw(SECRET), (way, "what the operator shares is used")
                 assert not desk.mine.received, way
+                written.unlink()
 
 
 @pytest.mark.parametrize("kept", ["environment", "store"])
@@ -150,38 +155,6 @@ async def test_what_a_user_stores_in_place_of_a_key_takes_the_servers_nowhere(
                 await anna.client.put(f"/auth/{provider_id}", json=stored)
                 await desk.ask(anna, f"{provider_id}/m")
     assert not desk.mine.saw(SECRET)
-
-
-async def test_without_sharing_a_member_has_no_header_of_the_operators(desk: Desk) -> None:
-    redirected = {"options": {"baseURL": desk.mine.url}}
-    async with desk.anna(shared=None) as anna:
-        for place in ("opencode.json", "opencode.jsonc", ".opencode/opencode.json"):
-            for secret in ({"headers": {"X-Api": SECRET}}, {"headers": {"X-Team": f"of {SECRET}"}}):
-                of_model = {**desk.theirs.provider(), "models": {"m": secret}}
-                desk.operates(provider={"shared": desk.theirs.provider(**secret), "other": of_model})
-                written = desk.project(place, provider={"shared": redirected, "other": redirected})
-                assert (await anna.get("/provider", params=desk.query))["connected"] == ["scripted"]
-                for provider_id in ("shared", "other"):
-                    await desk.ask(anna, f"{provider_id}/m")
-                    await anna.call("PUT", f"/auth/{provider_id}", KEY)
-                    await desk.ask(anna, f"{provider_id}/m")
-                    await anna.call("DELETE", f"/auth/{provider_id}")
-                assert not desk.mine.saw(SECRET) and not desk.theirs.saw(SECRET), (place, secret)
-                assert desk.mine.saw(OWN), "a key of her own goes where her project says"
-                written.unlink()
-
-
-async def test_without_sharing_a_member_has_no_address_with_a_query_of_the_operators(desk: Desk) -> None:
-    async with desk.anna(shared=None) as anna:
-        for query in ("key", "sig", "api-version"):
-            desk.shares(baseURL=f"{desk.theirs.url}?{query}={SECRET}")
-            desk.project()
-            await desk.ask(anna)
-            assert not desk.theirs.received, query
-            await anna.call("PUT", "/auth/shared", KEY)
-            await desk.ask(anna)
-            await anna.call("DELETE", "/auth/shared")
-            assert desk.theirs.saw(OWN) and not desk.theirs.saw(SECRET), query
 
 
 async def test_what_the_operator_has_switched_off_stays_off(desk: Desk) -> None:
@@ -345,17 +318,29 @@ async def test_a_provider_that_quotes_what_it_was_sent_tells_a_member_nothing(de
 # Programs that the operator has configured.
 
 
-async def test_a_project_takes_no_part_of_the_operators_mcp_server(desk: Desk) -> None:
+async def test_a_project_takes_no_part_of_the_operators(desk: Desk) -> None:
+    """No program of its own in the place of one gets what the operator gives that one, and no other address."""
     far = {"type": "remote", "url": "http://127.0.0.1:9/mcp", "headers": {"X-Api": SECRET}, "oauth": False}
     near = {"type": "local", "command": ["false"], "environment": {"TOKEN": SECRET}}
-    desk.operates(mcp={"far": far, "near": near})
-    told = desk.directory / "told.txt"
-    taken = {"type": "local", "command": ["sh", "-c", f"env > {told}"]}
-    desk.project(mcp={"far": {"type": "remote", "url": desk.mine.url, "oauth": False}, "near": taken})
-    async with desk.anna(shared=None) as anna:
+    kinds = {"lsp": "env", "formatter": "environment"}
+    theirs = {
+        kind: {"near": {"command": ["near", "$FILE"], "extensions": [".x"], key: {"TOKEN": SECRET}}}
+        for kind, key in kinds.items()
+    }
+    desk.operates(mcp={"far": far, "near": near}, **theirs)
+    told = {kind: desk.directory / f"told-{kind}.txt" for kind in ("mcp", *kinds)}
+    own = {kind: ["sh", "-c", f"env > {path}"] for kind, path in told.items()}
+    mine = {"far": {"type": "remote", "url": desk.mine.url, "oauth": False}, "near": {"type": "local", "command": own["mcp"]}}
+    desk.project(mcp=mine, **{kind: {"near": {"command": own[kind], "extensions": [".x"]}} for kind in kinds})
+    async with desk.anna(shared=None, turns=[[call("write", filePath="a.x", content="x")], [say()]]) as anna:
         await anna.get("/mcp", params=desk.query)
+        session = await anna.post("/session", {"title": "T"}, params=desk.query)
+        await anna.post(f"/session/{session['id']}/message", {"parts": [text_part("Go")]}, params=desk.query)
+        assert (desk.directory / "a.x").read_text() == "x"
+        for path in told.values():
+            await until(lambda path=path: path.exists() and "PATH=" in path.read_text())
+    assert not [path for path in told.values() if SECRET in path.read_text()]
     assert desk.mine.received and not desk.mine.saw(SECRET)
-    assert "PATH=" in told.read_text() and SECRET not in told.read_text()
 
 
 async def test_an_mcp_server_that_quotes_what_it_was_given_tells_nothing(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
@@ -382,36 +367,6 @@ async def test_a_project_may_switch_an_mcp_server_off_and_its_own_works(desk: De
     async with desk.anna(shared=None) as anna:
         statuses = await anna.get("/mcp", params=desk.query)
     assert {name: status["status"] for name, status in statuses.items()} == {"near": "disabled", "own": "disabled"}
-
-
-@pytest.mark.parametrize("way", ["by a command", "by a file"])
-async def test_no_program_of_a_projects_gets_what_the_operator_gives_a_language_server_or_formatter(desk: Desk, way: str) -> None:
-    told = {kind: desk.directory / f"told-{kind}.txt" for kind in ("lsp", "formatter")}
-    variables = {"lsp": "env", "formatter": "environment"}
-    extensions = {"extensions": [".x"]}
-    desk.operates(
-        **{
-            kind: {"near": {"command": [f"near-{kind}", "$FILE"], **extensions, variables[kind]: {"TOKEN": SECRET}}}
-            for kind in told
-        }
-    )
-    for kind, path in told.items():
-        for folder in ("node_modules/.bin", ".venv/bin"):
-            program = desk.directory / folder / f"near-{kind}"
-            program.parent.mkdir(parents=True, exist_ok=True)
-            program.write_text(f"#!/bin/sh\necho ran >> {path}; env >> {path}\n")
-            program.chmod(0o755)
-    if way == "by a command":
-        own = {kind: ["sh", "-c", f"echo ran >> {path}; env >> {path}"] for kind, path in told.items()}
-        desk.project(**{kind: {"near": {"command": command, **extensions}} for kind, command in own.items()})
-    turns = [[call("write", filePath="a.x", content="x")], [say()]]
-    async with desk.anna(shared=None, turns=turns) as anna:
-        session = await anna.post("/session", {"title": "T"}, params=desk.query)
-        await anna.post(f"/session/{session['id']}/message", {"parts": [text_part("Go")]}, params=desk.query)
-        assert (desk.directory / "a.x").read_text() == "x"
-        for path in told.values() if way == "by a command" else ():
-            await until(lambda path=path: path.exists() and "PATH=" in path.read_text())
-    assert not [path for path in told.values() if path.exists() and SECRET in path.read_text()]
 
 
 # Prices.
