@@ -58,15 +58,6 @@ async def test_a_page_opens_its_stream_with_a_token_in_the_address(tmp_path: Pat
         await app.post("/auth/event-token", expect=401)
 
 
-async def test_a_new_eventsource_goes_on_where_the_last_one_was(app: RunningApp) -> None:
-    async with app.events(lastEventID="") as events:
-        head = (await events.until("server.connected")).id
-    await app.create_session(title="missed")
-    async with app.events(lastEventID=str(head)) as again:
-        created = await again.until("session.created")
-    assert created.properties["info"]["title"] == "missed" and created.id == (head or 0) + 1
-
-
 async def test_what_is_noted_of_a_write(app: RunningApp) -> None:
     session = await app.create_session()
     await app.prompt(session["id"], "a secret text", noReply=True)

@@ -31,8 +31,19 @@ def era(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def client(app: RunningApp) -> AsyncIterator[Client]:
-    async with mcp_client(app) as client:
-        yield client
+    """In a task of its own: it is to be closed by the one that opened it."""
+    opened: asyncio.Future[Client] = asyncio.Future()
+    over = asyncio.Event()
+
+    async def hold() -> None:
+        async with mcp_client(app) as client:
+            opened.set_result(client)
+            await over.wait()
+
+    holding = asyncio.create_task(hold())
+    yield await opened
+    over.set()
+    await holding
 
 
 async def prompt(client: Client, session: str, text: str = "Go", **fields: Any) -> dict[str, Any]:

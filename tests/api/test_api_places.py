@@ -32,14 +32,6 @@ async def test_a_directory_has_its_paths_its_project_and_its_branch(app: Running
     assert any(str(inside) in block for request in app.provider.requests for block in request.system)
 
 
-async def test_outside_git_there_is_the_global_project(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    async with running_app(tmp_path, workspace=plain) as app:
-        assert (await app.get("/project/current"))["id"] == (await app.create_session())["projectID"] == "global"
-        assert await app.get("/vcs") == {"branch": ""}
-
-
 async def test_tools_and_their_parameters_and_what_there_is_none_of(app: RunningApp) -> None:
     assert {"bash", "read", "write", "edit", "task"} <= set(await app.get("/experimental/tool/ids"))
     tools = await app.get("/experimental/tool", params={"provider": "scripted", "model": "rules"})
