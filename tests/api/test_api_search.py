@@ -134,18 +134,19 @@ async def test_a_search_finds_what_is_stored_now(app: RunningApp) -> None:
     await app.call("PATCH", path, {**part, "text": "the second word", "ignored": True})
     assert await texts(app, "second") == []
     await app.call("PATCH", path, {**part, "text": "the third word"})
-    fork = await app.post(f"/session/{session_id}/fork", {})
-    found = await search(app, "third")
-    assert [result["sessionID"] for result in found] == [fork["id"], session_id]
-    assert {result["time"] for result in found} == {message["time"]["created"]}
     await app.call("DELETE", path)
-    assert len(await texts(app, "word")) == 1
+    assert await texts(app, "word") == []
     other = await put(app, "of the fourth message", session_id)
     await app.call("DELETE", f"/session/{session_id}/message/{other['id']}")
     assert await texts(app, "fourth") == []
+    copied = await put(app, "copied words")
+    fork = await app.post(f"/session/{copied['sessionID']}/fork", {})
+    found = await search(app, "copied")
+    assert [result["sessionID"] for result in found] == [fork["id"], copied["sessionID"]]
+    assert {result["time"] for result in found} == {copied["time"]["created"]}
     child = await put(app, "a pearl in the child", parentID=session_id)
     kept = await put(app, "a pearl that is kept")
-    for session in (session_id, fork["id"]):
+    for session in (session_id, copied["sessionID"], fork["id"]):
         await app.call("DELETE", f"/session/{session}")
     assert await texts(app, "pearl") == ["a pearl that is kept"]
     assert len(await app.services.store.query(lambda connection: connection.execute(tables.PART_TEXT.select()).all())) == 1
