@@ -1,19 +1,19 @@
 """The matrix: every route, as every kind of user, on what is theirs and what is another's."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import isasyncgenfunction
 from pathlib import Path
 from typing import Any
 
 import pytest
-from every_route import Route
+from every_route import Route, api_routes
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from identity_provider import AUDIENCE, IdentityProvider, identity_provider
-from route_roles import ROLES, api_routes, operation_of, roles_of
-from running_app import RunningApp, running_app
+from route_roles import ROLES, operation_of, roles_of
+from running_app import RunningApp, running_app, text_part
 from turns import until
 from user_logins import add_user, bearer, logged_in, user
 
@@ -28,84 +28,66 @@ from app.util import clock
 
 SECRET = "marked-secret-of-anna"
 NEVER_CALLED = "http://127.0.0.1:1/"
-NOT_JSON = tuple(
-    ("GET", path)
-    for path in (
-        "/event",
-        "/global/event",
-        "/api/event",
-        "/api/session/{sessionID}/event",
-        "/tui/control/next",
-        "/session/{sessionID}/editor",
-    )
-)
-"""Streams do not end, and steering and files are waited for; tests/api/test_api_users.py, test_api_steering.py and
-test_api_editor.py have them."""
-_LAST = (
-    "webhook.delete session.dequeue session.abort session.deleteMessage part.delete session.revert v2.session.interrupt "
-    "v2.session.wait v2.session.revert.stage v2.session.compact session.delete pty.update pty.connectToken pty.connect "
-    "v2.pty.update v2.pty.connectToken v2.pty.connect v2.pty.remove pty.remove"
-)
-LAST = tuple(_LAST.split())
+STREAMS = ("/event", "/global/event", "/api/event", "/api/session/{sessionID}/event")
+STREAMS += ("/tui/control/next", "/session/{sessionID}/editor")
+"""They do not end, and steering and files are waited for: test_api_users.py and test_api_steering.py have what is in them."""
+LAST = """
+webhook.delete session.dequeue session.abort session.deleteMessage part.delete session.revert v2.session.interrupt
+v2.session.wait v2.session.revert.stage v2.session.compact session.delete pty.update pty.connectToken pty.connect
+v2.pty.update v2.pty.connectToken v2.pty.connect v2.pty.remove pty.remove
+"""
 """What takes from the others what they are to see: all ask for it of something unknown, the owner in the end of what is there."""
 SHOWING = ("session.list", "session.get", "session.messages", "session.message", "session.export", "find.messages")
 SHOWING += ("v2.session.list", "v2.session.get", "v2.session.messages", "v2.session.message", "v2.session.context")
 SHOWING += ("v2.session.history",)
 """What has the secret in it, for whoever may see it."""
 
-BODIES: Mapping[str, Any] = {
-    "session.create": {"title": "made"},
-    "session.update": {"title": SECRET},
-    "session.prompt": {"noReply": True, "parts": [{"type": "text", "text": "Hi"}]},
-    "session.prompt_async": {"noReply": True, "parts": [{"type": "text", "text": "Hi"}]},
-    "session.command": {"command": "no-such-command", "arguments": ""},
-    "session.shell": {"agent": "build", "command": "true"},
-    "session.init": {"messageID": "msg_none", "providerID": "scripted", "modelID": "no-such-model"},
-    "session.summarize": {"providerID": "scripted", "modelID": "no-such-model"},
-    "session.revert": {"messageID": "msg_none"},
-    "v2.session.switchAgent": {"agent": "build"},
-    "v2.session.switchModel": {"model": {"id": "rules", "providerID": "scripted"}},
-    "v2.session.prompt": {"prompt": {"text": "Hi"}, "resume": False},
-    "v2.session.revert.stage": {"messageID": "msg_none"},
-    "permission.reply": {"reply": "once"},
-    "permission.respond": {"response": "once"},
-    "question.reply": {"answers": [["x"]]},
-    "v2.integration.connect.key": {"key": "sk-0123456789"},
-    "v2.integration.connect.oauth": {"methodID": "browser", "inputs": {}},
-    "v2.credential.update": {"label": "x"},
-    "v2.session.permission.create": {"action": "bash", "resources": ["x"]},
-    "v2.session.permission.reply": {"reply": "once"},
-    "v2.session.question.reply": {"answers": [["x"]]},
-    "session.editorText": {"id": "none"},
-    "app.log": {"service": "test", "level": "info", "message": "x"},
-    "auth.set": {"type": "api", "key": "sk-0123456789"},
-    "config.update": {"username": "x"},
-    "project.update": {"name": "x"},
-    "mcp.add": {"name": "none", "config": {"type": "local", "command": ["true"], "enabled": False}},
-    "mcp.auth.callback": {"code": "x"},
-    "webhook.create": {"url": NEVER_CALLED, "events": ["webhook.disabled"]},
-    "webhook.update": {"events": ["webhook.disabled"]},
-    "vcs.apply": {"patch": "none"},
-    "worktree.remove": {"directory": "/none"},
-    "worktree.reset": {"directory": "/none"},
-    "global.config.update": {"username": "x"},
-    "global.upgrade": {"target": "1.0.0"},
-    "experimental.console.switchOrg": {"accountID": "a", "orgID": "o"},
-    "experimental.workspace.create": {"type": "worktree"},
-    "experimental.workspace.warp": {"id": None, "sessionID": "ses_unknown"},
-    "experimental.controlPlane.moveSession": {"sessionID": "ses_unknown", "destination": {"directory": "/"}},
-    "v2.projectCopy.create": {"strategy": "git_worktree", "directory": "/"},
-    "v2.projectCopy.remove": {"directory": "/", "force": False},
-    "sync.replay": {"directory": "/", "events": [{"id": "evt_1", "aggregateID": "a", "seq": 0, "type": "t", "data": {}}]},
-    "sync.steal": {"sessionID": "ses_unknown"},
-    "provider.oauth.authorize": {"method": 0},
-    "provider.oauth.callback": {"method": 0, "code": "x"},
-    "pty.create": {"command": "true"},
-    "v2.pty.create": {"command": "true"},
-    "pty.update": {"title": SECRET},
-    "v2.pty.update": {"title": SECRET},
-}
-QUERIES: Mapping[str, Mapping[str, str]] = {
+_EVENT = {"id": "evt_1", "aggregateID": "a", "seq": 0, "type": "t", "data": {}}
+_BODIES: tuple[tuple[str, Any], ...] = (
+    ("session.create", {"title": "made"}),
+    ("session.update pty.update v2.pty.update", {"title": SECRET}),
+    ("session.prompt session.prompt_async", {"noReply": True, "parts": [text_part("Hi")]}),
+    ("session.command", {"command": "no-such-command", "arguments": ""}),
+    ("session.shell", {"agent": "build", "command": "true"}),
+    ("session.init", {"messageID": "msg_none", "providerID": "scripted", "modelID": "no-such-model"}),
+    ("session.summarize", {"providerID": "scripted", "modelID": "no-such-model"}),
+    ("session.revert v2.session.revert.stage", {"messageID": "msg_none"}),
+    ("v2.session.switchAgent", {"agent": "build"}),
+    ("v2.session.switchModel", {"model": {"id": "rules", "providerID": "scripted"}}),
+    ("v2.session.prompt", {"prompt": {"text": "Hi"}, "resume": False}),
+    ("permission.reply v2.session.permission.reply", {"reply": "once"}),
+    ("permission.respond", {"response": "once"}),
+    ("question.reply v2.session.question.reply", {"answers": [["x"]]}),
+    ("v2.integration.connect.key", {"key": "sk-0123456789"}),
+    ("v2.integration.connect.oauth", {"methodID": "browser", "inputs": {}}),
+    ("v2.credential.update", {"label": "x"}),
+    ("v2.session.permission.create", {"action": "bash", "resources": ["x"]}),
+    ("session.editorText", {"id": "none"}),
+    ("app.log", {"service": "test", "level": "info", "message": "x"}),
+    ("auth.set", {"type": "api", "key": "sk-0123456789"}),
+    ("config.update global.config.update", {"username": "x"}),
+    ("project.update", {"name": "x"}),
+    ("mcp.add", {"name": "none", "config": {"type": "local", "command": ["true"], "enabled": False}}),
+    ("mcp.auth.callback", {"code": "x"}),
+    ("webhook.create", {"url": NEVER_CALLED, "events": ["webhook.disabled"]}),
+    ("webhook.update", {"events": ["webhook.disabled"]}),
+    ("vcs.apply", {"patch": "none"}),
+    ("worktree.remove worktree.reset", {"directory": "/none"}),
+    ("global.upgrade", {"target": "1.0.0"}),
+    ("experimental.console.switchOrg", {"accountID": "a", "orgID": "o"}),
+    ("experimental.workspace.create", {"type": "worktree"}),
+    ("experimental.workspace.warp", {"id": None, "sessionID": "ses_unknown"}),
+    ("experimental.controlPlane.moveSession", {"sessionID": "ses_unknown", "destination": {"directory": "/"}}),
+    ("v2.projectCopy.create", {"strategy": "git_worktree", "directory": "/"}),
+    ("v2.projectCopy.remove", {"directory": "/", "force": False}),
+    ("sync.replay", {"directory": "/", "events": [_EVENT]}),
+    ("sync.steal", {"sessionID": "ses_unknown"}),
+    ("provider.oauth.authorize", {"method": 0}),
+    ("provider.oauth.callback", {"method": 0, "code": "x"}),
+    ("pty.create v2.pty.create", {"command": "true"}),
+)
+BODIES = {operation: body for operations, body in _BODIES for operation in operations.split()}
+QUERIES: dict[str, dict[str, str]] = {
     "tool.list": {"provider": "scripted", "model": "rules"},
     "find.text": {"pattern": "hello"},
     "find.files": {"query": "a"},
@@ -124,45 +106,30 @@ class Desk:
     """A server with what anna has: `objects` fill the paths' parameters."""
 
     app: RunningApp
-    issuer: IdentityProvider
-    logins: Mapping[str, dict[str, str]]
-    objects: Mapping[str, str] = field(default_factory=dict)
+    logins: dict[str, dict[str, str]]
+    objects: dict[str, str]
 
-    async def ask(self, route: Route, operation: str, who: str, objects: Mapping[str, str]) -> tuple[int, str]:
-        method, path = route
-        response = await self.app.client.request(
-            method,
-            path.format(**objects),
-            headers=self.logins[who],
-            params=QUERIES.get(operation),
-            json=BODIES.get(operation, {} if method in ("POST", "PUT", "PATCH") else None),
-        )
+    async def ask(self, route: Route, operation: str, who: str, objects: dict[str, str]) -> tuple[int, str]:
+        (method, path), query = route, QUERIES.get(operation)
+        body = BODIES.get(operation, {} if method in ("POST", "PUT", "PATCH") else None)
+        request = self.app.client.request(method, path.format(**objects), headers=self.logins[who], params=query, json=body)
+        response = await request
         return response.status_code, response.text
 
+    async def stored(self) -> Any:
+        """All that is stored of anna's session, and of what it waits for."""
+        path = f"/session/{self.objects['sessionID']}"
+        parts = [path, *(f"{path}/{below}" for below in ("message", "todo", "children"))]
+        parts += ["/permission", "/session", "/session/status", "/webhook", "/pty"]
+        return [(await self.app.client.get(part, headers=self.logins["owner"])).json() for part in parts]
 
-def operations(app: Any) -> dict[Route, str]:
-    return {(method, route.path_format): operation_of(route) for route in api_routes(app) for method in route.methods}
 
-
-UNKNOWN = {
-    "sessionID": "ses_unknown",
-    "messageID": "msg_unknown",
-    "partID": "prt_unknown",
-    "queuedID": "qpr_unknown",
-    "requestID": "per_unknown",
-    "permissionID": "per_unknown",
-    "projectID": "unknown",
-    "providerID": "anthropic",
-    "name": "unknown",
-    "shareID": "0" * 40,
-    "webhookID": "whk_unknown",
-    "id": "wrk_unknown",
-    "ptyID": "pty_unknown",
-    "path": "a.txt",
-    "integrationID": "anthropic",
-    "attemptID": "unknown",
-    "credentialID": "unknown",
-}
+_UNKNOWN = """
+sessionID=ses_unknown messageID=msg_unknown partID=prt_unknown queuedID=qpr_unknown requestID=per_unknown
+permissionID=per_unknown projectID=unknown providerID=anthropic name=unknown webhookID=whk_unknown id=wrk_unknown
+ptyID=pty_unknown path=a.txt integrationID=anthropic attemptID=unknown credentialID=unknown
+"""
+UNKNOWN = {"shareID": "0" * 40, **dict(pair.split("=") for pair in _UNKNOWN.split())}
 
 
 @asynccontextmanager
@@ -170,61 +137,55 @@ async def desk(base: Path) -> AsyncIterator[Desk]:
     """anna has a session with a prompt of hers, and a permission request that waits."""
     asks = [{"tool": "bash", "args": {"command": "echo x", "description": SECRET}}]
     with identity_provider() as issuer:
-        async with running_app(
-            base,
-            turns=[asks],
-            oidc_issuer=issuer.issuer,
-            oidc_audience=AUDIENCE,
-            oidc_role_claim="role",
-            webhook_private_addresses=True,
-        ) as app:
-            logins = await _logins(app, issuer)
-            async with user(app, "anna") as anna:
-                ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
-                session = await anna.create_session(title=SECRET, permission=ask)
-                async with anna.events() as events:
-                    await anna.prompt_async(session["id"], SECRET)
-                    request = (await events.until("permission.asked")).properties
-                [prompt, *_] = await anna.messages(session["id"])
-                await anna.prompt_async(session["id"], SECRET, whenBusy="queue")
-                [queued] = await anna.get(f"/session/{session['id']}/queue")
-                objects = {
-                    **UNKNOWN,
-                    "sessionID": session["id"],
-                    "messageID": prompt["info"]["id"],
-                    "partID": prompt["parts"][0]["id"],
-                    "requestID": request["id"],
-                    "permissionID": request["id"],
-                    "webhookID": (await anna.post("/webhook", {**BODIES["webhook.create"], "url": NEVER_CALLED + SECRET}))["id"],
-                    "queuedID": queued["id"],
-                    "ptyID": (await anna.post("/pty", {"title": SECRET}))["id"],
-                }
-                yield Desk(app, issuer, {**logins, "owner": dict(anna.client.headers)}, objects)
+        oidc = {"oidc_issuer": issuer.issuer, "oidc_audience": AUDIENCE, "oidc_role_claim": "role"}
+        async with (
+            running_app(base, turns=[asks], patience=900, webhook_private_addresses=True, **oidc) as app,
+            user(app, "anna") as anna,
+        ):
+            ask = [{"permission": "bash", "pattern": "*", "action": "ask"}]
+            session = await anna.create_session(title=SECRET, permission=ask)
+            async with anna.events() as events:
+                await anna.prompt_async(session["id"], SECRET)
+                request = (await events.until("permission.asked")).properties
+            [prompt, *_] = await anna.messages(session["id"])
+            await anna.prompt_async(session["id"], SECRET, whenBusy="queue")
+            [queued] = await anna.get(f"/session/{session['id']}/queue")
+            objects = {
+                **UNKNOWN,
+                "sessionID": session["id"],
+                "messageID": prompt["info"]["id"],
+                "partID": prompt["parts"][0]["id"],
+                "requestID": request["id"],
+                "permissionID": request["id"],
+                "webhookID": (await anna.post("/webhook", {**BODIES["webhook.create"], "url": NEVER_CALLED + SECRET}))["id"],
+                "queuedID": queued["id"],
+                "ptyID": (await anna.post("/pty", {"title": SECRET}))["id"],
+            }
+            yield Desk(app, {**await _logins(app, issuer), "owner": dict(anna.client.headers)}, objects)
 
 
 async def _logins(app: RunningApp, issuer: IdentityProvider) -> dict[str, dict[str, str]]:
     store = TokenStore(app.data_dir)
-    tokens = {name: await add_user(app, name, role) for name, role in (("bert", "member"), ("vera", "viewer"), ("root", "admin"))}
-    expired = store.create("expired", lifetime_ms=1, user="root")
-    clock_now = clock.now_ms()
-    while clock.now_ms() <= clock_now + 1:
+    member, viewer, admin = [await add_user(app, *who) for who in (("bert", "member"), ("vera", "viewer"), ("root", "admin"))]
+    expired, made = store.create("expired", lifetime_ms=1, user="root"), clock.now_ms()
+    while clock.now_ms() <= made + 1:
         pass
-    return {
-        "nobody": {},
-        "other member": bearer(tokens["bert"]),
-        "viewer": bearer(tokens["vera"]),
-        "admin": bearer(tokens["root"]),
-        "expired": bearer(expired),
-        "read-only": bearer(store.create("reader", user="bert", read_only=True)),
-        "JWT": bearer(issuer.token("carl", role="member")),
-        "JWT of an admin": bearer(issuer.token("carl", role="admin")),
-        "JWT without a role": bearer(issuer.token("carl")),
-        "JWT, wrong issuer": bearer(issuer.token("carl", role="admin", iss="https://elsewhere.example")),
-        "JWT, wrong audience": bearer(issuer.token("carl", role="admin", aud="other")),
-        "JWT, expired": bearer(issuer.token("carl", role="admin", exp=1)),
-        "JWT, alg none": bearer(issuer.unsigned("carl")),
-        "JWT, HS256 with the public key": bearer(issuer.signed_with_public_key("carl")),
+    tokens = {
+        "other member": member,
+        "viewer": viewer,
+        "admin": admin,
+        "expired": expired,
+        "read-only": store.create("reader", user="bert", read_only=True),
+        "JWT": issuer.token("carl", role="member"),
+        "JWT of an admin": issuer.token("carl", role="admin"),
+        "JWT without a role": issuer.token("carl"),
+        "JWT, wrong issuer": issuer.token("carl", role="admin", iss="https://elsewhere.example"),
+        "JWT, wrong audience": issuer.token("carl", role="admin", aud="other"),
+        "JWT, expired": issuer.token("carl", role="admin", exp=1),
+        "JWT, alg none": issuer.unsigned("carl"),
+        "JWT, HS256 with the public key": issuer.signed_with_public_key("carl"),
     }
+    return {"nobody": {}, **{who: bearer(token) for who, token in tokens.items()}}
 
 
 REFUSED = ("nobody", "expired", "JWT without a role", "JWT, wrong issuer", "JWT, wrong audience", "JWT, expired", "JWT, alg none")
@@ -240,23 +201,15 @@ def names_what_is_hidden(path: str) -> bool:
 
 
 def test_every_route_says_who_may_use_it(tmp_path: Path) -> None:
-    """A route that is new stands in this table, in docs/security.md, and in the tests below by itself."""
-    found = roles_of(create_app(Settings(data_dir=tmp_path / "data"), workspace=tmp_path))
-    assert found == {operation: [role] for operation, role in ROLES.items()}
-
-
-def test_a_route_that_does_not_say_so_is_for_admins() -> None:
-    routes = router("/new")
-    routes.get("")(lambda: None)
-    app = FastAPI()
-    app.include_router(routes)
-    assert list(roles_of(app).values()) == [[Permitted.ADMIN]]
-
-
-def test_nothing_that_a_route_depends_on_is_to_be_ended(tmp_path: Path) -> None:
-    """A dependency that yields costs each request a context of its own."""
-    app = create_app(Settings(data_dir=tmp_path))
+    """A route that is new stands in this table, in docs/security.md, and in the tests below by itself. One that does not say so
+    is for admins. None depends on what is to be ended, which would cost each request a context of its own."""
+    app = create_app(Settings(data_dir=tmp_path / "data"), workspace=tmp_path)
+    assert roles_of(app) == {operation: [role] for operation, role in ROLES.items()}
     assert [route.path for route in api_routes(app) if any(map(isasyncgenfunction, needed(route.dependant)))] == []
+    routes, new = router("/new"), FastAPI()
+    routes.get("")(lambda: None)
+    new.include_router(routes)
+    assert list(roles_of(new).values()) == [[Permitted.ADMIN]]
 
 
 def needed(dependant: Dependant) -> Iterator[Any]:
@@ -267,57 +220,56 @@ def needed(dependant: Dependant) -> Iterator[Any]:
 
 async def test_the_matrix(tmp_path: Path, figure: Any) -> None:
     """Whoever may not see a session gets the very answer that an unknown id gets; nobody hears of the secrets in it."""
-    cells = 0
     async with desk(tmp_path) as at:
-        routes = {route: name for route, name in operations(at.app.fastapi).items() if route not in NOT_JSON}
-        before = await stored(at)
+        every = {
+            (method, route.path_format): operation_of(route) for route in api_routes(at.app.fastapi) for method in route.methods
+        }
+        routes = {route: name for route, name in every.items() if route[1] not in STREAMS}
+        before = await at.stored()
         for route, operation in routes.items():
-            for who in REFUSED:
-                status, body = await at.ask(route, operation, who, at.objects)
-                assert (status in (401, 429) or operation in OPEN) and SECRET not in body, (who, route, status)
-                cells += 1
-            for who in ("read-only", "viewer"):
-                status, body = await at.ask(route, operation, who, at.objects)
-                assert (status == 403) == (ROLES[operation] is not Permitted.ANYONE), (who, route, status, body)
-                assert (SECRET in body) if who == "viewer" and operation in SHOWING else who == "viewer" or SECRET not in body
-                cells += 1
+            await refuses(at, route, operation)
             for who in ("other member", "JWT"):
                 await hides(at, route, operation, who)
-                cells += 2
-        assert await stored(at) == before, "nothing of anna's was changed"
+        assert await at.stored() == before, "nothing of anna's was changed"
         for who in ("owner", "admin", "JWT of an admin"):
             for route, operation in routes.items():
-                status, body = await at.ask(route, operation, who, UNKNOWN if operation in LAST else at.objects)
+                status, body = await at.ask(route, operation, who, UNKNOWN if operation in LAST.split() else at.objects)
                 allowed = who != "owner" or ROLES[operation] not in FOR_ADMINS
                 assert (status not in (401, 403)) == allowed, (who, route, status, body)
                 assert SECRET in body or operation not in SHOWING, (who, route)
-                cells += 1
-        cells += await streams_of_the_matrix(at)
+        for (method, path), operation in every.items():
+            if method == "GET" and path in STREAMS:
+                await opens(at, path, ROLES[operation] is Permitted.WRITER)
         for who in ("owner", "admin"):  # the keys that routes have stored: without one the scripted model answers
             await at.ask(("DELETE", "/auth/{providerID}"), "auth.remove", who, UNKNOWN)
-        for operation in LAST:
+        for operation in LAST.split():
             [route] = [route for route, name in routes.items() if name == operation]
             status, body = await at.ask(route, operation, "owner", at.objects)
             # With the keys that the owner has stored by now, the model of the prompt is not offered any more.
             assert status in (200, 204, 404, 426) or "There is no model" in body, (route, status, body)
-            cells += 1
-    figure(f"{cells} cells: {len(routes)} routes × {len(at.logins)} kinds of login, on anna's objects and unknown ones; 0 wrong")
+    figure(f"{len(every)} routes × {len(at.logins)} kinds of login, on anna's objects and unknown ones; 0 wrong")
 
 
-async def streams_of_the_matrix(at: Desk) -> int:
-    """The streams as everybody; what is in them: tests/api/test_api_users.py."""
-    cells = 0
-    for method, path in NOT_JSON:
-        writes = ROLES[operations(at.app.fastapi)[method, path]] is Permitted.WRITER
-        for who, headers in at.logins.items():
-            async with at.app.client.stream("GET", path.format(**at.objects), headers=headers) as response:
-                assert (response.status_code in (401, 429)) == (who in REFUSED), (who, path, response.status_code)
-                forbidden = writes and who in ("read-only", "viewer")
-                assert (response.status_code == 403) == forbidden, (who, path, response.status_code)
-                hidden = names_what_is_hidden(path) and not forbidden and who not in (*REFUSED, *MAY_SEE)
-                assert (response.status_code == 404) == hidden, (who, path, response.status_code)
-                cells += 1
-    return cells
+async def refuses(at: Desk, route: Route, operation: str) -> None:
+    """Whoever has no login, and whoever may only read."""
+    for who in REFUSED:
+        status, body = await at.ask(route, operation, who, at.objects)
+        assert (status in (401, 429) or operation in OPEN) and SECRET not in body, (who, route, status)
+    for who in ("read-only", "viewer"):
+        status, body = await at.ask(route, operation, who, at.objects)
+        assert (status == 403) == (ROLES[operation] is not Permitted.ANYONE), (who, route, status, body)
+        assert (SECRET in body) if who == "viewer" and operation in SHOWING else who == "viewer" or SECRET not in body
+
+
+async def opens(at: Desk, path: str, writes: bool) -> None:
+    """A stream, as everybody."""
+    for who, headers in at.logins.items():
+        async with at.app.client.stream("GET", path.format(**at.objects), headers=headers) as response:
+            assert (response.status_code in (401, 429)) == (who in REFUSED), (who, path, response.status_code)
+            forbidden = writes and who in ("read-only", "viewer")
+            assert (response.status_code == 403) == forbidden, (who, path, response.status_code)
+            hidden = names_what_is_hidden(path) and not forbidden and who not in (*REFUSED, *MAY_SEE)
+            assert (response.status_code == 404) == hidden, (who, path, response.status_code)
 
 
 async def hides(at: Desk, route: Route, operation: str, who: str) -> None:
@@ -329,66 +281,41 @@ async def hides(at: Desk, route: Route, operation: str, who: str) -> None:
     elif names_what_is_hidden(route[1]):
         unknown, told = await at.ask(route, operation, who, UNKNOWN)
         assert status == unknown == 404, (who, route, status, body)
-        assert told == without_names(body, at.objects), (who, route)
+        for name in HIDDEN_OBJECTS:
+            body = body.replace(at.objects[name], UNKNOWN[name])
+        assert told == body, (who, route)
     else:
         assert status not in (401, 403), (who, route, status, body)
 
 
-def without_names(body: str, objects: Mapping[str, str]) -> str:
-    for name in HIDDEN_OBJECTS:
-        body = body.replace(objects[name], UNKNOWN[name])
-    return body
-
-
-async def stored(at: Desk) -> Any:
-    """All that is stored of anna's session, and of what it waits for."""
-    headers, path = at.logins["owner"], f"/session/{at.objects['sessionID']}"
-    parts = [path, *(f"{path}/{below}" for below in ("message", "todo", "children"))]
-    parts += ["/permission", "/session", "/session/status", "/webhook", "/pty"]
-    return [(await at.app.client.get(part, headers=headers)).json() for part in parts]
-
-
-async def test_a_member_works_in_their_roots_alone(tmp_path: Path) -> None:
+async def test_a_member_works_in_their_roots_alone(app: RunningApp, tmp_path: Path) -> None:
     own, foreign = tmp_path / "own", tmp_path / "foreign"
     for directory in (own, foreign):
         directory.mkdir()
         (directory / "note.txt").write_text(f"a note in {directory.name}")
-    async with running_app(tmp_path) as app:
-        async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[foreign]) as bert:
-            assert (await anna.get("/path"))["directory"] == str(own)
-            assert (await anna.create_session())["directory"] == str(own)
-            for outside in (foreign, app.directory, tmp_path / "none", Path("/etc"), own / ".." / "foreign"):
-                for path in (
-                    "/session",
-                    "/file?path=.",
-                    "/find?pattern=note",
-                    "/event",
-                    "/config",
-                    "/agent",
-                    "/permission",
-                    "/mcp",
-                ):
-                    joined = f"{path}{'&' if '?' in path else '?'}directory={outside}"
-                    assert (await anna.get(joined, expect=403))["name"] == "DirectoryForbiddenError", joined
-            await anna.post(f"/session?directory={foreign}", {}, expect=403)
-            await anna.get(f"/file/content?path={foreign}/note.txt", expect=403)
-            (own / "link").symlink_to(foreign)
-            await anna.get("/file/content?path=link/note.txt", expect=403)
-            await anna.get(f"/path?directory={own}/link", expect=403)
-            assert (await anna.get("/file/content?path=note.txt"))["content"] == "a note in own"
-            assert str(foreign) not in str(await anna.get("/project"))
-            assert (await bert.get("/file/content?path=note.txt"))["content"] == "a note in foreign"
+    (own / "link").symlink_to(foreign)
+    async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[foreign]) as bert:
+        assert (await anna.get("/path"))["directory"] == (await anna.create_session())["directory"] == str(own)
+        for outside in (foreign, app.directory, tmp_path / "none", "/etc", own / ".." / "foreign", own / "link"):
+            query = {"directory": str(outside), "path": ".", "pattern": "note"}
+            for path in ("session", "file", "find", "event", "config", "agent", "permission", "mcp", "path"):
+                assert (await anna.get(f"/{path}", expect=403, params=query))["name"] == "DirectoryForbiddenError", (path, query)
+        await anna.post(f"/session?directory={foreign}", {}, expect=403)
+        for path in (f"{foreign}/note.txt", "link/note.txt"):
+            await anna.get(f"/file/content?path={path}", expect=403)
+        for who, note in ((anna, "a note in own"), (bert, "a note in foreign")):
+            assert (await who.get("/file/content?path=note.txt"))["content"] == note
+        assert str(foreign) not in str(await anna.get("/project"))
 
 
-async def test_one_server_notices_what_another_stores_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_server_notices_what_another_stores_of_a_user(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here another object of the same database; what is read is kept for a second."""
-    async with running_app(tmp_path) as app:
-        users = app.services.users
-        assert await users.get("anna") is None
-        await type(users)(users._database).add(User("anna", Role.VIEWER))
-        monkeypatch.setattr("app.users.users.FRESH_SECONDS", 0.0)
-        found = await users.get("anna")
-        assert found is not None and found.role is Role.VIEWER
+    users = app.services.users
+    assert await users.get("anna") is None
+    await type(users)(users._database).add(User("anna", Role.VIEWER))
+    monkeypatch.setattr("app.users.users.FRESH_SECONDS", 0.0)
+    found = await users.get("anna")
+    assert found is not None and found.role is Role.VIEWER
 
 
 async def test_prompts_have_a_rate(tmp_path: Path) -> None:
@@ -404,36 +331,27 @@ async def test_prompts_have_a_rate(tmp_path: Path) -> None:
         await bert.post(f"/session/{other['id']}/prompt_async", body, expect=204)
 
 
-async def test_a_stream_ends_with_the_login_that_it_was_opened_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/event", "/global/event", "/api/event"])
+async def test_a_stream_ends_with_the_login_that_it_was_opened_with(tmp_path: Path, path: str) -> None:
+    """One whose login could not be read for a while goes on until it is revoked."""
     async with running_app(tmp_path, heartbeat_seconds=0.05) as app:
-        store = TokenStore(app.data_dir)
+        store, file, aside = TokenStore(app.data_dir), app.data_dir / "tokens.json", app.data_dir / "aside.json"
         async with user(app, "anna") as anna, user(app, "bert") as bert, logged_in(app, store.create("operator")) as operator:
-            issued = await bert.post("/auth/event-token")
-            async with anna.events() as of_anna, app.events(token=issued["token"]) as of_bert, operator.events() as of_operator:
-                for stream in (of_anna, of_bert, of_operator):
-                    await stream.until("server.heartbeat", count=3)
+            token = (await bert.post("/auth/event-token"))["token"]
+            async with anna.events(path) as of_anna, app.events(path, token=token) as of_bert, operator.events(path) as own:
+                file.rename(aside)
+                file.mkdir()  # what reads it gets an OSError, as with too many open files
+                came = own.characters
+                await until(lambda: own.characters > came + 200)  # some heartbeats
+                file.rmdir()
+                aside.rename(file)
+                assert not own.ended and not of_anna.ended and not of_bert.ended
                 store.revoke("anna")
                 await of_anna.until_ended()
                 await app.services.users.remove("bert")
                 await of_bert.until_ended()
                 store.revoke("operator")
-                await of_operator.until_ended()
-
-
-@pytest.mark.parametrize("path", ["/event", "/global/event", "/api/event"])
-async def test_a_stream_whose_login_could_not_be_read_for_a_while_ends_when_it_is_revoked(tmp_path: Path, path: str) -> None:
-    async with running_app(tmp_path, heartbeat_seconds=0.05) as app:
-        store, file, aside = TokenStore(app.data_dir), app.data_dir / "tokens.json", app.data_dir / "aside.json"
-        async with logged_in(app, store.create("operator")) as operator, operator.events(path) as stream:
-            file.rename(aside)
-            file.mkdir()  # what reads it gets an OSError, as with too many open files
-            came = stream.characters
-            await until(lambda: stream.characters > came + 200)  # some heartbeats
-            assert not stream.ended
-            file.rmdir()
-            aside.rename(file)
-            store.revoke("operator")
-            await stream.until_ended()
+                await own.until_ended()
 
 
 async def test_a_stream_whose_login_can_be_watched_no_more_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,8 @@
 """Requests that come at one moment: none undoes what another did, and none is answered wrongly."""
 
 import asyncio
-from pathlib import Path
 
-from running_app import RunningApp, running_app
+from running_app import RunningApp, text_part
 
 AT_ONCE = 12
 
@@ -22,48 +21,33 @@ async def test_changes_at_once_are_all_kept(app: RunningApp) -> None:
     assert set(names) <= app.services.auth.all().keys()
 
 
-async def test_a_session_that_is_shared_and_deleted_at_once_is_gone(tmp_path: Path) -> None:
-    async with running_app(tmp_path) as app:
-        for _ in range(20):
-            path = f"/session/{(await app.create_session())['id']}"
-            shared, deleted = await asyncio.gather(app.client.post(f"{path}/share"), app.client.delete(path))
-            assert (shared.status_code in (200, 404), deleted.status_code) == (True, 200)
-            if shared.status_code == 200:
-                link = shared.json()["share"]["url"].removeprefix("http://127.0.0.1:4096")
-                await app.get(f"{link}/session", expect=404)
+async def test_a_session_that_is_shared_and_deleted_at_once_is_gone(app: RunningApp) -> None:
+    for _ in range(20):
+        path = f"/session/{(await app.create_session())['id']}"
+        shared, deleted = await asyncio.gather(app.client.post(f"{path}/share"), app.client.delete(path))
+        assert (shared.status_code in (200, 404), deleted.status_code) == (True, 200)
+        if shared.status_code == 200:
+            link = shared.json()["share"]["url"].removeprefix("http://127.0.0.1:4096")
+            await app.get(f"{link}/session", expect=404)
 
 
-async def turns_and_disposals(app: RunningApp) -> list[dict[str, object]]:
+async def test_prompts_while_the_directory_is_disposed_of_are_answered_or_aborted(app: RunningApp) -> None:
     sessions = [(await app.create_session())["id"] for _ in range(4)]
-    answers = []
     for _ in range(10):
         prompts = [asyncio.create_task(app.prompt(session, "Hi")) for session in sessions]
         await asyncio.sleep(0)
         await app.post("/instance/dispose")
-        answers += await asyncio.gather(*prompts)
-    return answers
+        errors = [answer["info"]["error"]["name"] for answer in await asyncio.gather(*prompts) if "error" in answer["info"]]
+        assert set(errors) <= {"MessageAbortedError"}
 
 
-async def test_prompts_while_the_directory_is_disposed_of_are_answered_or_aborted(tmp_path: Path) -> None:
-    async with running_app(tmp_path, workspace=None) as app:
-        answers = await turns_and_disposals(app)
-        errors = {answer["info"]["error"]["name"] for answer in answers if "error" in answer["info"]}
-        assert errors <= {"MessageAbortedError"}
-
-
-async def test_a_prompt_is_taken_while_the_prompt_before_it_is_deleted(tmp_path: Path) -> None:
+async def test_a_prompt_is_taken_while_the_prompt_before_it_is_deleted(app: RunningApp) -> None:
     """The model of the newest prompt is the next one's."""
-    async with running_app(tmp_path) as app:
-        session = (await app.create_session())["id"]
-        for _ in range(40):
-            newest = (await app.prompt(session, "Hi", noReply=True))["info"]["id"]
-            deleted, *taken = await asyncio.gather(
-                app.client.delete(f"/session/{session}/message/{newest}"),
-                *(app.client.post(f"/session/{session}/message", json=no_reply()) for _ in range(3)),
-            )
-            assert deleted.status_code in (200, 409)
-            assert [response.status_code for response in taken] == [200] * 3
-
-
-def no_reply() -> dict[str, object]:
-    return {"noReply": True, "parts": [{"type": "text", "text": "Hi"}]}
+    path = f"/session/{(await app.create_session())['id']}/message"
+    body = {"noReply": True, "parts": [text_part("Hi")]}
+    for _ in range(40):
+        newest = (await app.post(path, body))["info"]["id"]
+        prompts = (app.client.post(path, json=body) for _ in range(3))
+        deleted, *taken = await asyncio.gather(app.client.delete(f"{path}/{newest}"), *prompts)
+        assert deleted.status_code in (200, 409)
+        assert [response.status_code for response in taken] == [200] * 3

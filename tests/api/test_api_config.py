@@ -1,13 +1,17 @@
-"""Configuration, providers and keys over HTTP: secrets go in and never come out."""
+"""Configuration, providers and keys over HTTP: secrets go in and never come out. An organisation that the user has signed in to
+gives every directory the lowest layer of its configuration."""
 
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from running_app import RunningApp, make_workspace, running_app
-from user_logins import user
+from loopback import QuietHandler, on_loopback
+from running_app import RunningApp, running_app
+from turns import configured
 
 from app.util.environment import opencode_config_dir
 
@@ -17,39 +21,25 @@ PROVIDER: dict[str, Any] = {
     "options": {"baseURL": f"http://user:{SECRET}@127.0.0.1:9/v1", "apiKey": SECRET, "headers": {"Authorization": SECRET}},
     "models": {"small": {"name": "Small", "headers": {"x-api-key": SECRET}, "options": {"apiKey": SECRET, "effort": "low"}}},
 }
-CONFIG: dict[str, Any] = {
-    "provider": {"mine": PROVIDER},
-    "model": "mine/small",
-    "mcp": {"tools": {"type": "remote", "url": "https://x", "headers": {"X": SECRET}}},
-}
-
-
-def configured(tmp_path: Path, config: dict[str, Any] = CONFIG) -> Path:
-    workspace = make_workspace(tmp_path / "workspace")
-    (workspace / "opencode.json").write_text(json.dumps(config))
-    return workspace
-
-
-async def test_the_configuration_is_shown_without_its_secrets(tmp_path: Path) -> None:
-    async with running_app(tmp_path, workspace=configured(tmp_path)) as app:
-        config = await app.get("/config")
-    assert config["model"] == "mine/small"
-    assert config["provider"]["mine"]["npm"] == "@ai-sdk/openai-compatible"
-    assert config["provider"]["mine"]["models"]["small"]["options"]["effort"] == "low"
-    assert SECRET not in json.dumps(config)
+MINE = {"provider": {"mine": PROVIDER}}
+REMOTE = {"type": "remote", "url": "https://x", "headers": {"X": SECRET}}
 
 
 async def test_no_route_shows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
-    async with running_app(tmp_path, workspace=configured(tmp_path)) as app:
+    workspace = configured(tmp_path, {**MINE, "model": "mine/small", "mcp": {"tools": REMOTE}})
+    async with running_app(tmp_path, workspace=workspace) as app:
         await app.call("PUT", "/auth/openai", {"type": "api", "key": SECRET})
         for path in ("/config", "/config/providers", "/provider"):
             text = (await app.client.get(path)).text
             assert "mine" in text and SECRET not in text, path
+        config = await app.get("/config")
+    assert (config["model"], config["provider"]["mine"]["npm"]) == ("mine/small", PROVIDER["npm"])
+    assert config["provider"]["mine"]["models"]["small"]["options"]["effort"] == "low"
 
 
 async def test_a_changed_configuration_holds_at_once_and_may_be_sent_back_as_it_is_shown(app: RunningApp) -> None:
-    changed = await app.call("PATCH", "/config", {"username": "me", "provider": {"mine": PROVIDER}})
+    changed = await app.call("PATCH", "/config", {"username": "me", **MINE})
     assert changed["username"] == "me" and SECRET not in json.dumps(changed)
     shown = await app.get("/config")
     assert shown["username"] == "me"
@@ -66,15 +56,12 @@ async def test_a_broken_configuration_file_is_reported_by_name(app: RunningApp) 
         assert 400 <= response.status_code <= 500 and "opencode.json" in json.dumps(response.json()["data"])
 
 
-async def test_without_any_key_the_scripted_provider_is_offered(app: RunningApp) -> None:
-    found = await app.get("/config/providers")
-    assert [provider["id"] for provider in found["providers"]] == ["scripted"]
-    assert found["default"] == {"scripted": "rules"}
-    listed = await app.get("/provider")
-    assert listed["connected"] == ["scripted"] and {"anthropic", "openai"} <= {provider["id"] for provider in listed["all"]}
-
-
 async def test_a_stored_key_connects_its_provider_in_a_file_of_its_owners_alone(app: RunningApp) -> None:
+    found, listed = await app.get("/config/providers"), await app.get("/provider")
+    assert ([provider["id"] for provider in found["providers"]], found["default"]) == (["scripted"], {"scripted": "rules"})
+    assert listed["connected"] == ["scripted"] and {"anthropic", "openai"} <= {provider["id"] for provider in listed["all"]}
+    methods = await app.get("/provider/auth")
+    assert {method["type"] for of_one in methods.values() for method in of_one} <= {"api", "oauth"}
     for number in range(2):
         assert await app.call("PUT", "/auth/anthropic", {"type": "api", "key": f"{SECRET}{number}"}) is True
         [path] = app.data_dir.glob("auth.json*")
@@ -85,9 +72,7 @@ async def test_a_stored_key_connects_its_provider_in_a_file_of_its_owners_alone(
         assert "anthropic" not in (await app.get("/provider"))["connected"]
 
 
-async def test_providers_say_how_they_are_logged_in_to(app: RunningApp) -> None:
-    methods = await app.get("/provider/auth")
-    assert {method["type"] for of_one in methods.values() for method in of_one} <= {"api", "oauth"}
+# The user's own configuration.
 
 
 def global_file(name: str = "opencode.json") -> Path:
@@ -96,41 +81,100 @@ def global_file(name: str = "opencode.json") -> Path:
     return path
 
 
-class TestGlobalConfig:
-    async def test_it_is_the_users_own_files_merged_and_masked(self, app: RunningApp) -> None:
-        assert await app.get("/global/config") == {}
-        global_file("config.json").write_text('{"username": "low", "theme": "t"}')
-        global_file().write_text(json.dumps({"provider": {"mine": PROVIDER}, "username": "middle"}))
-        global_file("opencode.jsonc").write_text('{"username": "high" /* wins */}')
-        (app.directory / "opencode.json").write_text('{"model": "scripted/rules"}')
-        shown = await app.get("/global/config")
-        assert shown.keys() == {"username", "theme", "provider"} and shown["username"] == "high"
-        assert SECRET not in json.dumps(shown)
+async def test_the_global_configuration_is_the_users_own_files_merged_and_masked(app: RunningApp) -> None:
+    assert await app.get("/global/config") == {}
+    global_file("config.json").write_text('{"username": "low", "theme": "t"}')
+    global_file().write_text(json.dumps({**MINE, "username": "middle"}))
+    global_file("opencode.jsonc").write_text('{"username": "high" /* wins */}')
+    (app.directory / "opencode.json").write_text('{"model": "scripted/rules"}')
+    shown = await app.get("/global/config")
+    assert shown.keys() == {"username", "theme", "provider"} and shown["username"] == "high"
+    assert SECRET not in json.dumps(shown)
 
-    async def test_a_change_keeps_what_is_there_and_holds_in_every_directory(self, app: RunningApp) -> None:
-        path = global_file("opencode.jsonc")
-        path.write_text('{\n  // mine\n  "username": "me", // why\n  "theme": "{env:HOME}"\n}\n')
-        path.chmod(0o600)
-        assert (await app.get("/config"))["username"] == "me"
-        changed = await app.call("PATCH", "/global/config", {"username": "you", "provider": {"mine": PROVIDER}})
-        assert changed["username"] == "you" and SECRET not in json.dumps(changed)
-        text = path.read_text()
-        assert "// mine" in text and "// why" in text and '"{env:HOME}"' in text and SECRET in text
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert (await app.get("/config"))["username"] == "you"
-        assert not (app.directory / "opencode.json").exists()
 
-    async def test_the_first_change_makes_the_file_and_what_was_shown_masked_may_be_sent_back(self, app: RunningApp) -> None:
-        await app.call("PATCH", "/global/config", {"provider": {"mine": PROVIDER}})
-        shown = await app.get("/global/config")
-        await app.call("PATCH", "/global/config", {**shown, "username": "me"})
-        kept = (opencode_config_dir() / "opencode.json").read_text()
-        assert SECRET in kept and "***" not in kept and '"me"' in kept
+async def test_a_change_of_it_keeps_what_is_there_and_holds_in_every_directory(app: RunningApp) -> None:
+    path = global_file("opencode.jsonc")
+    path.write_text('{\n  // mine\n  "username": "me", // why\n  "theme": "{env:HOME}"\n}\n')
+    path.chmod(0o600)
+    assert (await app.get("/config"))["username"] == "me"
+    changed = await app.call("PATCH", "/global/config", {"username": "you", **MINE})
+    assert changed["username"] == "you" and SECRET not in json.dumps(changed)
+    text = path.read_text()
+    assert "// mine" in text and "// why" in text and '"{env:HOME}"' in text and SECRET in text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (await app.get("/config"))["username"] == "you"
+    assert not (app.directory / "opencode.json").exists()
 
-    async def test_with_users_it_is_for_admins(self, app: RunningApp) -> None:
-        async with user(app, "anna") as anna, user(app, "root", "admin") as admin, user(app, "vera", "viewer") as viewer:
-            for login in (anna, viewer):
-                await login.get("/global/config", expect=403)
-                await login.call("PATCH", "/global/config", {"username": "x"}, expect=403)
-            await admin.call("PATCH", "/global/config", {"username": "x"})
-            assert await admin.get("/global/config") == {"username": "x"}
+
+async def test_its_first_change_makes_the_file_and_what_was_shown_masked_may_be_sent_back(app: RunningApp) -> None:
+    await app.call("PATCH", "/global/config", MINE)
+    await app.call("PATCH", "/global/config", {**await app.get("/global/config"), "username": "me"})
+    kept = global_file().read_text()
+    assert SECRET in kept and "***" not in kept and '"me"' in kept
+
+
+# An organisation's configuration.
+
+
+class Organisation:
+    """Its web server: `config` is what it answers, None for a failure; `asked` counts the requests."""
+
+    config: dict[str, Any] | None = {}
+    asked = 0
+    url = ""
+    entry = {"type": "wellknown", "key": "ORG_TOKEN", "token": "t0ken"}
+
+
+@pytest.fixture
+def organisation() -> Iterator[Organisation]:
+    found = Organisation()
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            found.asked += 1
+            if found.config is None or self.path != "/.well-known/opencode":
+                self.reply(b"later", status=503)
+            else:
+                self.reply(json.dumps({"auth": {"env": "ORG_TOKEN"}, "config": found.config}).encode())
+
+    with on_loopback(Handler) as port:
+        found.url = f"http://127.0.0.1:{port}"
+        yield found
+
+
+async def test_an_organisations_is_the_lowest_layer_and_its_token_an_environment_variable(
+    app: RunningApp, organisation: Organisation
+) -> None:
+    wiki = {"type": "remote", "url": "http://127.0.0.1:9", "headers": {"Authorization": "Bearer {env:ORG_TOKEN}"}}
+    provider = {"npm": "@ai-sdk/openai-compatible", "env": ["ORG_TOKEN"], "options": {"baseURL": "http://127.0.0.1:9/v1"}}
+    organisation.config = {
+        "username": "theirs",
+        "theme": "theirs",
+        "mcp": {"wiki": {**wiki, "enabled": False}},
+        "provider": {"org": {**provider, "models": {"m": {}}}},
+    }
+    (app.directory / "opencode.json").write_text('{"theme": "mine", "instructions": ["{env:ORG_TOKEN}.md"]}')
+    address = f"/auth/{quote(organisation.url, safe='')}"
+    assert await app.call("PUT", address, organisation.entry) is True
+    config = await app.get("/config")
+    assert (config["theme"], config["username"], config["instructions"]) == ("mine", "theirs", ["t0ken.md"])
+    loaded = (await app.services.instances.get()).config
+    assert loaded.mcp["wiki"].headers == {"Authorization": "Bearer t0ken"}  # type: ignore[union-attr]
+    assert "t0ken" not in json.dumps(config["mcp"])
+    assert "org" in (await app.get("/provider"))["connected"]
+    assert organisation.asked == 1
+    assert await app.call("DELETE", address) is True
+    assert "theirs" not in str(await app.get("/config"))
+
+
+async def test_one_that_cannot_be_reached_is_reported_by_its_address_and_asked_again_later(
+    app: RunningApp, organisation: Organisation
+) -> None:
+    organisation.config = None
+    (app.data_dir / "auth.json").write_text(json.dumps({organisation.url: organisation.entry}))
+    for _ in range(2):
+        error = await app.get("/config", expect=500)
+        assert error["name"] == "ConfigInvalidError" and organisation.url in error["data"]["path"]
+    assert organisation.asked == 1, "not with every request"
+    (app.data_dir / "auth.json").unlink()
+    await app.get("/config")

@@ -1,4 +1,4 @@
-"""What clients use for @-mentions and file views."""
+"""What clients use for @-mentions and file views, in both APIs."""
 
 import base64
 import os
@@ -17,6 +17,11 @@ def git(directory: Path, *arguments: str) -> None:
     subprocess.run(["git", "-c", "user.email=a@b", "-c", "user.name=a", *arguments], cwd=directory, check=True)
 
 
+def commit(directory: Path) -> None:
+    git(directory, "add", "-A")
+    git(directory, "commit", "-qm", "second")
+
+
 def write(path: Path, text: str | bytes = "x\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -29,15 +34,13 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
         yield app
 
 
-async def refused(app: RunningApp, route: str, status: int = 403, /, **query: str) -> dict[str, Any]:
-    body: dict[str, Any] = await app.get(route, expect=status, params=query)
-    assert isinstance(body["name"], str) and "data" in body
-    return body
-
-
-async def content(app: RunningApp, path: str) -> dict[str, Any]:
-    shown: dict[str, Any] = await app.get("/file/content", params={"path": path})
+async def content(app: RunningApp, path: str, *, expect: int = 200, **query: str) -> dict[str, Any]:
+    shown: dict[str, Any] = await app.get("/file/content", expect=expect, params={"path": path, **query})
     return shown
+
+
+async def listed(app: RunningApp, path: str, *, expect: int = 200, **query: str) -> Any:
+    return await app.get("/file", expect=expect, params={"path": path, **query})
 
 
 async def found_files(app: RunningApp, **query: str) -> list[str]:
@@ -45,40 +48,41 @@ async def found_files(app: RunningApp, **query: str) -> list[str]:
     return found
 
 
-class TestFindText:
-    async def test_a_match_is_what_ripgrep_reports(self, app: RunningApp) -> None:
-        write(app.directory / "src/b.txt", "one\ntwo one\n")
-        assert await app.get("/find", params={"pattern": "o+ne"}) == [
-            {
-                "path": {"text": "src/b.txt"},
-                "lines": {"text": line},
-                "line_number": number,
-                "absolute_offset": offset,
-                "submatches": [{"match": {"text": "one"}, "start": start, "end": start + 3}],
-            }
-            for line, number, offset, start in (("one\n", 1, 0, 0), ("two one\n", 2, 4, 4))
-        ]
+async def found_texts(app: RunningApp, pattern: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await app.get("/find", params={"pattern": pattern})
+    return found
 
-    async def test_ten_of_a_file_and_a_thousand_in_all_at_most(self, app: RunningApp) -> None:
-        write(app.directory / "many.txt", "needle\n" * 30)
-        write(app.directory / "more.txt", "needle\n")
-        found = await app.get("/find", params={"pattern": "needle"})
-        assert [match["path"]["text"] for match in found] == ["many.txt"] * 10 + ["more.txt"]
-        for number in range(110):
-            write(app.directory / f"many/{number}.txt", "needle\n" * 10)
-        assert len(await app.get("/find", params={"pattern": "needle"})) == 1000
 
-    async def test_odd_patterns_lines_and_links(self, app: RunningApp) -> None:
-        write(app.directory / "b.txt", "--files\n")
-        write(app.directory / "latin.txt", b"caf\xe9 bar\n")
-        write(app.directory / "bundle.js", "needle" + "x" * 50_000 + "needle\n")
-        write(app.directory.parent / "secret/s.txt", "needle\n")
-        (app.directory / "link").symlink_to(app.directory.parent / "secret")
-        (app.directory / "s.txt").symlink_to(app.directory.parent / "secret/s.txt")
-        patterns = ("--files", "bar", "needle")
-        (dashed,), (latin,), (long,) = [await app.get("/find", params={"pattern": pattern}) for pattern in patterns]
-        assert (dashed["path"]["text"], latin["lines"]["text"]) == ("b.txt", "caf\ufffd bar\n")
-        assert (len(long["lines"]["text"]), [part["start"] for part in long["submatches"]]) == (8000, [0])
+async def test_a_text_that_is_found_is_what_ripgrep_reports_up_to_a_bound(app: RunningApp) -> None:
+    write(app.directory / "src/b.txt", "one\ntwo one\n")
+    assert await found_texts(app, "o+ne") == [
+        {
+            "path": {"text": "src/b.txt"},
+            "lines": {"text": line},
+            "line_number": number,
+            "absolute_offset": offset,
+            "submatches": [{"match": {"text": "one"}, "start": start, "end": start + 3}],
+        }
+        for line, number, offset, start in (("one\n", 1, 0, 0), ("two one\n", 2, 4, 4))
+    ]
+    write(app.directory / "many.txt", "needle\n" * 30)
+    write(app.directory / "more.txt", "needle\n")
+    assert [match["path"]["text"] for match in await found_texts(app, "needle")] == ["many.txt"] * 10 + ["more.txt"]
+    for number in range(110):
+        write(app.directory / f"many/{number}.txt", "needle\n" * 10)
+    assert len(await found_texts(app, "needle")) == 1000
+
+
+async def test_odd_patterns_and_lines_are_found_and_nothing_behind_links(app: RunningApp) -> None:
+    write(app.directory / "b.txt", "--files\n")
+    write(app.directory / "latin.txt", b"caf\xe9 bar\n")
+    write(app.directory / "bundle.js", "needle" + "x" * 50_000 + "needle\n")
+    write(app.directory.parent / "secret/s.txt", "needle\n")
+    for link, target in (("link", "secret"), ("s.txt", "secret/s.txt")):
+        (app.directory / link).symlink_to(app.directory.parent / target)
+    (dashed,), (latin,), (long,) = [await found_texts(app, pattern) for pattern in ("--files", "bar", "needle")]
+    assert (dashed["path"]["text"], latin["lines"]["text"]) == ("b.txt", "caf\ufffd bar\n")
+    assert (len(long["lines"]["text"]), [part["start"] for part in long["submatches"]]) == (8000, [0])
 
 
 async def test_files_and_directories_are_found_best_first(app: RunningApp) -> None:
@@ -98,154 +102,162 @@ async def test_files_and_directories_are_found_best_first(app: RunningApp) -> No
     assert await app.get("/find/symbol", params={"query": "main"}) == []
 
 
-class TestList:
-    async def test_directories_first_then_by_name(self, app: RunningApp) -> None:
-        write(app.directory / ".gitignore", "*.log\n/built/\n")
-        for name in ("x.log", "built/y", "src/z", ".DS_Store", ":(glob)odd"):
-            write(app.directory / name)
-        nodes = await app.get("/file", params={"path": ""})
-        assert [(node["name"], node["type"], node["ignored"]) for node in nodes] == [
-            ("built", "directory", True),
-            ("src", "directory", False),
-            (".gitignore", "file", False),
-            (":(glob)odd", "file", False),
-            ("a.txt", "file", False),
-            ("x.log", "file", True),
-        ]
-
-    async def test_paths_are_relative_to_the_directory(self, app: RunningApp) -> None:
-        for path in ("", ".", "/"):
-            assert [node["path"] for node in await app.get("/file", params={"path": path})] == ["a.txt"]
-        for path in ("none", "a.txt"):
-            assert await app.get("/file", params={"path": path}) == [], "it is no directory"
-        file = write(app.directory / "src/z.txt")
-        expected = {"name": "z.txt", "path": "src/z.txt", "absolute": str(file), "type": "file", "ignored": False}
-        for path in ("src", "src/", "./src", str(file.parent)):
-            assert await app.get("/file", params={"path": path}) == [expected]
-
-    async def test_links_count_as_what_they_lead_to_in_the_project(self, app: RunningApp) -> None:
-        write(app.directory / "src/z")
-        (app.directory / "in").symlink_to("src")
-        (app.directory / "out").symlink_to("/etc")
-        types = {node["name"]: node["type"] for node in await app.get("/file", params={"path": "."})}
-        assert (types["in"], types["out"]) == ("directory", "file")
-        assert [node["path"] for node in await app.get("/file", params={"path": "in"})] == ["in/z"]
-        for outside in ("out", "..", "/etc", "src/../../.."):
-            await refused(app, "/file", path=outside)
-
-    async def test_a_name_that_is_not_utf8_does_no_harm(self, app: RunningApp) -> None:
-        Path(os.fsdecode(os.fsencode(app.directory) + b"/caf\xe9")).touch()
-        assert "caf\ufffd" in [node["name"] for node in await app.get("/file", params={"path": "."})]
-        assert "caf\ufffd" in [file["path"] for file in await app.get("/file/status")]
-        assert "caf\ufffd" in await found_files(app, query="caf")
+async def test_directories_are_listed_first_then_by_name_with_paths_from_the_directory(app: RunningApp) -> None:
+    for path in ("", ".", "/"):
+        assert [node["path"] for node in await listed(app, path)] == ["a.txt"]
+    for path in ("none", "a.txt"):
+        assert await listed(app, path) == [], "it is no directory"
+    write(app.directory / ".gitignore", "*.log\n/built/\n")
+    for name in ("x.log", "built/y", "src/z.txt", ".DS_Store", ":(glob)odd"):
+        write(app.directory / name)
+    assert [(node["name"], node["type"], node["ignored"]) for node in await listed(app, "")] == [
+        ("built", "directory", True),
+        ("src", "directory", False),
+        (".gitignore", "file", False),
+        (":(glob)odd", "file", False),
+        ("a.txt", "file", False),
+        ("x.log", "file", True),
+    ]
+    file = {"name": "z.txt", "path": "src/z.txt", "absolute": f"{app.directory}/src/z.txt", "type": "file", "ignored": False}
+    for path in ("src", "src/", "./src", f"{app.directory}/src"):
+        assert await listed(app, path) == [file]
 
 
-class TestContent:
-    async def test_a_changed_file_shows_its_difference_from_head(self, app: RunningApp) -> None:
-        write(app.directory / "src/:(glob)b.txt", "".join(f"{number}\n" for number in range(20)))
-        git(app.directory, "add", "-A")
-        git(app.directory, "commit", "-qm", "second")
-        write(app.directory / "src/:(glob)b.txt", "first\n" + "".join(f"{number}\n" for number in range(19)) + "last")
-        shown = await content(app, "src/:(glob)b.txt")
-        (hunk,) = shown["patch"].pop("hunks")
-        lines = hunk.pop("lines")
-        assert hunk == {"oldStart": 1, "oldLines": 20, "newStart": 1, "newLines": 21}
-        assert lines[:2] == ["+first", " 0"]
-        assert lines[-3:] == ["-19", "+last", "\\ No newline at end of file"]
-        assert len(lines) == 23
-        assert shown["patch"]["oldFileName"] == shown["patch"]["newFileName"] == "src/:(glob)b.txt"
-        assert shown["diff"].startswith("Index: src/:(glob)b.txt\n=====")
-        assert "\n@@ -1,20 +1,21 @@\n+first\n 0\n" in shown["diff"]
-
-    async def test_a_staged_change_counts_too_and_what_git_does_not_know_has_no_difference(self, app: RunningApp) -> None:
-        assert await content(app, "a.txt") == {"type": "text", "content": "hello\nworld"}, "without the white space around it"
-        write(app.directory / "a.txt", "hello\nthere\n")
-        git(app.directory, "add", "-A")
-        assert (await content(app, "a.txt"))["patch"]["hunks"][0]["lines"] == [" hello", "-world", "+there"]
-        write(app.directory / "new.txt", "new\n")
-        assert await content(app, "new.txt") == {"type": "text", "content": "new"}
-        for name in ("none.txt", "none/none.txt", "none.png", "", "a.txt/b"):
-            assert await content(app, name) == {"type": "text", "content": ""}, "it is no file"
-
-    async def test_images_and_binaries_in_base64(self, app: RunningApp) -> None:
-        for name, data, mime in (
-            ("p.png", PNG, "image/png"),
-            ("p.svg", b"<svg/>", "image/svg+xml"),
-            ("p.pdf", b"%PDF-1.7 x", "application/pdf"),
-            ("p.zip", b"PK\3\4", "application/zip"),
-            ("p", b"a\0b", "application/octet-stream"),
-        ):
-            write(app.directory / name, data)
-            encoded = base64.b64encode(data).decode()
-            assert await content(app, name) == {"type": "text", "content": encoded, "encoding": "base64", "mimeType": mime}
-
-    async def test_nothing_outside_is_shown_and_nothing_huge(self, app: RunningApp) -> None:
-        write(app.directory.parent / "secret.txt", "secret\n")
-        (app.directory / "link").symlink_to("../secret.txt")
-        (app.directory / "folder").symlink_to("..")
-        for name in ("../secret.txt", "/etc/passwd", "link", "folder/secret.txt"):
-            assert (await refused(app, "/file/content", path=name))["name"] == "FileForbiddenError"
-        with open(write(app.directory / "huge.txt"), "r+b") as file:
-            file.truncate(10 * 1024 * 1024 + 1)
-        assert "10 MiB" in (await refused(app, "/file/content", 413, path="huge.txt"))["data"]["message"]
+async def test_links_count_as_what_they_lead_to_in_the_project_and_nothing_outside_is_shown(app: RunningApp) -> None:
+    write(app.directory.parent / "secret.txt", "secret\n")
+    write(app.directory / "src/z")
+    for link, target in {"in": "src", "out": "/etc", "link": "../secret.txt", "folder": ".."}.items():
+        (app.directory / link).symlink_to(target)
+    types = {node["name"]: node["type"] for node in await listed(app, ".")}
+    assert (types["in"], types["out"]) == ("directory", "file")
+    assert [node["path"] for node in await listed(app, "in")] == ["in/z"]
+    for path in ("out", "..", "/etc", "src/../../.."):
+        assert (await listed(app, path, expect=403))["name"] == "FileForbiddenError"
+    for path in ("../secret.txt", "/etc/passwd", "link", "folder/secret.txt"):
+        assert (await content(app, path, expect=403))["name"] == "FileForbiddenError"
+    for path in ("read/out/hostname", "list?path=out"):
+        assert (await app.get(f"/api/fs/{path}", expect=403))["_tag"] == "ForbiddenError"
+    with open(write(app.directory / "huge.txt"), "r+b") as file:
+        file.truncate(10 * 1024 * 1024 + 1)
+    assert "10 MiB" in (await content(app, "huge.txt", expect=413))["data"]["message"]
 
 
-class TestStatus:
-    async def test_what_differs_from_head(self, app: RunningApp) -> None:
-        for name in ("gone.txt", "kept.txt", "src/x.bin"):
-            write(app.directory / name, "1\n2\n\0" if name.endswith("bin") else "1\n2\n")
-        git(app.directory, "add", "-A")
-        git(app.directory, "commit", "-qm", "second")
-        (app.directory / "gone.txt").unlink()
-        write(app.directory / "a.txt", "hello\nthere\nworld\n")
-        write(app.directory / "src/x.bin", "\0changed")
-        write(app.directory / "src/staged.txt", "1\n")
-        git(app.directory, "add", "src/staged.txt")
-        write(app.directory / "new.txt", "1\n2\n3")
-        write(app.directory / "new.png", PNG)
-        (app.directory / "out").symlink_to("/etc/passwd")
-        assert await app.get("/file/status") == [
-            {"path": "a.txt", "added": 1, "removed": 0, "status": "modified"},
-            {"path": "gone.txt", "added": 0, "removed": 2, "status": "deleted"},
-            {"path": "new.png", "added": 0, "removed": 0, "status": "added"},
-            {"path": "new.txt", "added": 3, "removed": 0, "status": "added"},
-            {"path": "out", "added": 1, "removed": 0, "status": "added"},
-            {"path": "src/staged.txt", "added": 1, "removed": 0, "status": "added"},
-            {"path": "src/x.bin", "added": 0, "removed": 0, "status": "modified"},
-        ]
+async def test_a_name_that_is_not_utf8_does_no_harm(app: RunningApp) -> None:
+    Path(os.fsdecode(os.fsencode(app.directory) + b"/caf\xe9")).touch()
+    assert "caf\ufffd" in [node["name"] for node in await listed(app, ".")]
+    assert "caf\ufffd" in [file["path"] for file in await app.get("/file/status")]
+    assert "caf\ufffd" in await found_files(app, query="caf")
 
-    async def test_paths_are_seen_from_the_directory_without_what_is_ignored(self, app: RunningApp) -> None:
-        write(app.directory / ".git/info/exclude", "*.log\n")
-        write(app.directory / "x.log")
-        assert await app.get("/file/status") == []
-        write(app.directory / "sub/new.txt")
-        write(app.directory / "a.txt", "changed\n")
-        changed = await app.get("/file/status", params={"directory": str(app.directory / "sub")})
-        assert [file["path"] for file in changed] == ["../a.txt", "new.txt"]
 
-    async def test_before_the_first_commit(self, tmp_path: Path) -> None:
-        workspace = tmp_path.resolve() / "fresh"
-        write(workspace / "staged.txt", "1\n2\n")
+async def test_a_changed_file_shows_its_difference_from_head(app: RunningApp) -> None:
+    name, lines = ":(glob)b.txt", [f"{number}\n" for number in range(20)]
+    write(app.directory / "src" / name, "".join(lines))
+    commit(app.directory)
+    write(app.directory / "src" / name, "".join(["first\n", *lines[:-1], "last"]))
+    shown = await content(app, f"src/{name}")
+    (hunk,) = shown["patch"].pop("hunks")
+    told = hunk.pop("lines")
+    assert hunk == {"oldStart": 1, "oldLines": 20, "newStart": 1, "newLines": 21}
+    assert (told[:2], told[-3:], len(told)) == (["+first", " 0"], ["-19", "+last", "\\ No newline at end of file"], 23)
+    assert shown["patch"]["oldFileName"] == shown["patch"]["newFileName"] == f"src/{name}"
+    assert shown["diff"].startswith(f"Index: src/{name}\n=====") and "\n@@ -1,20 +1,21 @@\n+first\n 0\n" in shown["diff"]
+
+
+async def test_a_staged_change_counts_too_and_what_git_does_not_know_has_no_difference(app: RunningApp) -> None:
+    assert await content(app, "a.txt") == {"type": "text", "content": "hello\nworld"}, "without the white space around it"
+    write(app.directory / "a.txt", "hello\nthere\n")
+    git(app.directory, "add", "-A")
+    assert (await content(app, "a.txt"))["patch"]["hunks"][0]["lines"] == [" hello", "-world", "+there"]
+    write(app.directory / "new.txt", "new\n")
+    assert await content(app, "new.txt") == {"type": "text", "content": "new"}
+    for name in ("none.txt", "none/none.txt", "none.png", "", "a.txt/b"):
+        assert await content(app, name) == {"type": "text", "content": ""}, "it is no file"
+
+
+FILES = (
+    ("p.png", PNG, "image/png"),
+    ("p.svg", b"<svg/>", "image/svg+xml"),
+    ("p.pdf", b"%PDF-1.7 x", "application/pdf"),
+    ("p.zip", b"PK\3\4", "application/zip"),
+    ("p", b"a\0b", "application/octet-stream"),
+)
+
+
+async def test_images_and_binaries_are_shown_in_base64_or_as_bytes_with_which_no_page_speaks_to_the_server(
+    app: RunningApp,
+) -> None:
+    for name, data, mime in FILES:
+        write(app.directory / name, data)
+        encoded = base64.b64encode(data).decode()
+        assert await content(app, name) == {"type": "text", "content": encoded, "encoding": "base64", "mimeType": mime}
+    write(app.directory / "a b/c d.txt", "hi\n")
+    write(app.directory / "page.html", "<script>alert(1)</script>")
+    others = (("a%20b/c%20d.txt", b"hi\n", "text/plain"), ("page.html", b"<script>alert(1)</script>", "text/html"))
+    for name, data, mime in (FILES[0], *others):
+        response = await app.client.get(f"/api/fs/read/{name}")
+        assert (response.status_code, response.content) == (200, data)
+        assert response.headers["content-type"].partition(";")[0] == mime
+        assert response.headers["content-security-policy"].startswith("sandbox")
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_the_second_api_finds_and_lists_the_same(app: RunningApp) -> None:
+    async def data(route: str, **query: Any) -> Any:
+        return (await app.get(f"/api/fs/{route}", params=query))["data"]
+
+    write(app.directory / "a b/c d.txt")
+    file, folder = {"path": "a b/c d.txt", "type": "file"}, {"path": "a b/", "type": "directory"}
+    assert await data("list") == [folder, {"path": "a.txt", "type": "file"}]
+    for path in ("a b", "a b/", f"{app.directory}/a b"):
+        assert await data("list", path=path) == [file]
+    assert await data("find", query="cd") == [file]
+    assert await data("find", query="a", type="directory") == [folder]
+    assert len(await data("find", query="", limit=1)) == 1
+
+
+async def test_what_differs_from_head(app: RunningApp) -> None:
+    for name in ("gone.txt", "kept.txt", "src/x.bin"):
+        write(app.directory / name, "1\n2\n\0" if name.endswith("bin") else "1\n2\n")
+    commit(app.directory)
+    (app.directory / "gone.txt").unlink()
+    for name, text in {"a.txt": "hello\nthere\nworld\n", "src/x.bin": "\0changed", "src/staged.txt": "1\n"}.items():
+        write(app.directory / name, text)
+    git(app.directory, "add", "src/staged.txt")
+    write(app.directory / "new.txt", "1\n2\n3")
+    write(app.directory / "new.png", PNG)
+    write(app.directory / "x.log")
+    write(app.directory / ".git/info/exclude", "*.log\n")
+    (app.directory / "out").symlink_to("/etc/passwd")
+    changed = await app.get("/file/status")
+    assert [(file["path"], file["added"], file["removed"], file["status"]) for file in changed] == [
+        ("a.txt", 1, 0, "modified"),
+        ("gone.txt", 0, 2, "deleted"),
+        ("new.png", 0, 0, "added"),
+        ("new.txt", 3, 0, "added"),
+        ("out", 1, 0, "added"),
+        ("src/staged.txt", 1, 0, "added"),
+        ("src/x.bin", 0, 0, "modified"),
+    ]
+    there = await app.get("/file/status", params={"directory": str(app.directory / "src")})
+    seen = {"../a.txt", "../gone.txt", "../new.png", "../new.txt", "../out", "staged.txt", "x.bin"}
+    assert {file["path"] for file in there} == seen, "seen from the directory"
+
+
+@pytest.mark.parametrize("is_git", [True, False], ids=["before the first commit", "outside git"])
+async def test_where_there_is_no_commit(tmp_path: Path, is_git: bool) -> None:
+    workspace = tmp_path.resolve() / "fresh"
+    write(workspace / "src/staged.txt", "1\n2\n")
+    if is_git:
         git(workspace, "init", "-q")
         git(workspace, "add", "-A")
-        write(workspace / "new.txt", "1\n")
-        async with running_app(tmp_path, workspace=workspace) as app:
-            changed = await app.get("/file/status")
-        assert [(file["path"], file["added"], file["status"]) for file in changed] == [
-            ("new.txt", 1, "added"),
-            ("staged.txt", 2, "added"),
-        ]
-
-
-async def test_outside_git_files_are_shown_and_nothing_has_changed(tmp_path: Path) -> None:
-    workspace = tmp_path.resolve() / "plain"
-    write(workspace / "src/a.txt", "plain\n")
+    write(workspace / "new.txt", "1\n")
     async with running_app(tmp_path, workspace=workspace) as app:
-        assert await app.get("/file/status") == []
-        assert [node["ignored"] for node in await app.get("/file", params={"path": "src"})] == [False]
-        assert await content(app, "src/a.txt") == {"type": "text", "content": "plain"}
-        assert await found_files(app, query="a.txt") == ["src/a.txt"]
-        assert len(await app.get("/find", params={"pattern": "plain"})) == 1
+        changed = [(file["path"], file["added"], file["status"]) for file in await app.get("/file/status")]
+        assert changed == ([("new.txt", 1, "added"), ("src/staged.txt", 2, "added")] if is_git else [])
+        assert [node["ignored"] for node in await listed(app, "src")] == [False]
+        assert await content(app, "new.txt") == {"type": "text", "content": "1"}
+        assert await found_files(app, query="staged") == ["src/staged.txt"]
+        assert len(await found_texts(app, "2")) == 1
 
 
 async def test_another_directory_has_its_own_files(tmp_path: Path) -> None:
@@ -254,5 +266,5 @@ async def test_another_directory_has_its_own_files(tmp_path: Path) -> None:
     async with running_app(tmp_path, roots=str(other)) as app:
         where = {"directory": str(other)}
         assert "b.txt" in await found_files(app, query="b.txt", **where)
-        assert (await app.get("/file/content", params={"path": "b.txt", **where}))["content"] == "other"
-        await refused(app, "/file", path=str(other))
+        assert (await content(app, "b.txt", **where))["content"] == "other"
+        await listed(app, str(other), expect=403)

@@ -9,7 +9,7 @@ from running_app import RunningApp, text_part
 
 from app.api import event
 
-CURSOR = "X-Next-Cursor"
+PROMPT = {"parts": [text_part("hi")]}
 
 
 async def talk(app: RunningApp, count: int = 1) -> str:
@@ -27,7 +27,7 @@ def texts(messages: list[dict[str, Any]]) -> list[str]:
 async def page(app: RunningApp, session_id: str, **query: Any) -> tuple[list[str], str | None]:
     response = await app.client.get(f"/session/{session_id}/message", params=query)
     assert response.status_code == 200, response.text
-    return texts(response.json()), response.headers.get(CURSOR)
+    return texts(response.json()), response.headers.get("X-Next-Cursor")
 
 
 async def test_a_stored_prompt_is_answered_with_as_it_is_read_with_its_fields(app: RunningApp) -> None:
@@ -44,26 +44,22 @@ async def test_a_stored_prompt_is_answered_with_as_it_is_read_with_its_fields(ap
     assert rules == [{"permission": "bash", "pattern": "*", "action": "deny"}]
 
 
-async def test_a_limit_gives_the_newest_oldest_first(app: RunningApp) -> None:
-    session_id, everything = await talk(app, 5), list("01234")
-    found = {"1": ["4"], "3": ["2", "3", "4"], "0": everything, "1e300": everything}
+async def test_a_limit_gives_the_newest_oldest_first_and_a_cursor_walks_back_and_keeps_its_place(app: RunningApp) -> None:
+    session_id, everything = await talk(app, 7), list("0123456")
+    found = {"1": ["6"], "3": ["4", "5", "6"], "0": everything, "1e300": everything}
     assert {limit: (await page(app, session_id, limit=limit))[0] for limit in found} == found
-    assert await page(app, session_id) == await page(app, session_id, limit=5) == (everything, None)
-
-
-async def test_a_cursor_walks_back_through_all_pages_and_keeps_its_place(app: RunningApp) -> None:
-    session_id = await talk(app, 7)
+    assert await page(app, session_id) == await page(app, session_id, limit=7) == (everything, None)
     for size in (1, 2, 5, 7):
         seen, cursor = await page(app, session_id, limit=size)
         while cursor is not None:
             older, cursor = await page(app, session_id, limit=size, before=cursor)
             assert older
             seen = older + seen
-        assert seen == list("0123456")
+        assert seen == everything
     _, cursor = await page(app, session_id, limit=5)
     for limit in ("0", "0.5"):
-        found, _ = await page(app, session_id, limit=limit, before=cursor)
-        assert found and "2" not in found, "before a cursor there is a page whatever the limit"
+        older, _ = await page(app, session_id, limit=limit, before=cursor)
+        assert older and "2" not in older, "before a cursor there is a page whatever the limit"
     await app.prompt(session_id, "new", noReply=True)
     assert await page(app, session_id, limit=2, before=cursor) == (["0", "1"], None)
 
@@ -76,22 +72,14 @@ async def test_messages_of_clients_own_ids_stay_in_the_order_of_their_arrival(ap
     assert [message["info"]["id"] for message in messages] == texts(messages) == ["msg_zz", "msg_aa", 'msg_"é']
 
 
-async def test_a_message_of_another_session_is_not_found(app: RunningApp) -> None:
-    session_id, other = await talk(app), await talk(app)
-    path = f"/session/{session_id}/message/{(await app.messages(other))[0]['info']['id']}"
-    for method, route in (("GET", path), ("DELETE", path), ("DELETE", f"{path}/part/prt_1")):
-        assert (await app.call(method, route, expect=404))["name"] == "NotFoundError"
-
-
 # Parts.
 
 
 async def one_part(app: RunningApp) -> tuple[str, dict[str, Any]]:
     """A part and its address."""
-    session_id = await talk(app)
-    [message] = await app.messages(session_id)
+    [message] = await app.messages(await talk(app))
     part = message["parts"][0]
-    return f"/session/{session_id}/message/{message['info']['id']}/part/{part['id']}", part
+    return f"/session/{part['sessionID']}/message/{part['messageID']}/part/{part['id']}", part
 
 
 async def test_a_part_is_corrected_or_added_and_announced(app: RunningApp) -> None:
@@ -114,27 +102,25 @@ async def test_a_part_that_is_none_or_not_where_it_says_is_refused(app: RunningA
     for wrong in ({**part, "text": None}, {}):
         await app.call("PATCH", path, wrong, expect=400)
     assert (await app.messages(part["sessionID"]))[0]["parts"] == [part]
+    message = path.partition("/part/")[0].replace(part["sessionID"], await talk(app))
+    for method, elsewhere in (("GET", message), ("DELETE", message), ("DELETE", f"{message}/part/prt_1")):
+        assert (await app.call(method, elsewhere, expect=404))["name"] == "NotFoundError", "it is of another session"
 
 
-async def test_a_removed_part_is_gone_and_removing_it_again_is_no_error(app: RunningApp) -> None:
+async def test_what_is_removed_is_gone_and_announced(app: RunningApp) -> None:
     path, part = await one_part(app)
+    message, _, _ = path.partition("/part/")
+    ids = {key: part[key] for key in ("sessionID", "messageID")}
+    await app.prompt(part["sessionID"], "kept", noReply=True)
     async with app.events() as events:
         for _ in range(2):
-            assert await app.call("DELETE", path) is True
-        removed = await events.until("message.part.removed")
-    assert removed.properties == {"sessionID": part["sessionID"], "messageID": part["messageID"], "partID": part["id"]}
-    assert (await app.messages(part["sessionID"]))[0]["parts"] == []
-
-
-async def test_a_removed_message_is_gone_with_its_parts(app: RunningApp) -> None:
-    session_id = await talk(app, 3)
-    second = (await app.messages(session_id))[1]["info"]["id"]
-    async with app.events() as events:
-        assert await app.call("DELETE", f"/session/{session_id}/message/{second}") is True
-        removed = await events.until("message.removed")
-    assert removed.properties == {"sessionID": session_id, "messageID": second}
-    assert texts(await app.messages(session_id)) == ["0", "2"]
-    await app.call("DELETE", f"/session/{session_id}/message/{second}", expect=404)
+            assert await app.call("DELETE", path) is True, "removing it again is no error"
+        assert (await events.until("message.part.removed")).properties == {**ids, "partID": part["id"]}
+        assert (await app.messages(part["sessionID"]))[0]["parts"] == []
+        assert await app.call("DELETE", message) is True
+        assert (await events.until("message.removed")).properties == ids
+    assert texts(await app.messages(part["sessionID"])) == ["kept"]
+    await app.call("DELETE", message, expect=404)
 
 
 # Prompting.
@@ -143,31 +129,28 @@ async def test_a_removed_message_is_gone_with_its_parts(app: RunningApp) -> None
 async def test_an_answer_begins_with_a_newline_and_is_one_json_document(app: RunningApp) -> None:
     gate = asyncio.Event()
     app.provider.add([{"wait": gate}, {"text": "Hello."}])
-    session = await app.create_session()
-    body = {"parts": [text_part("hi")]}
-    async with app.client.stream("POST", f"/session/{session['id']}/message", json=body) as response:
+    path = f"/session/{(await app.create_session())['id']}/message"
+    async with app.client.stream("POST", path, json=PROMPT) as response:
         assert response.status_code == 200 and response.headers["content-type"] == "application/json"
         pieces = response.aiter_raw()
         assert await anext(pieces) == b"\n"
         gate.set()
         answer = json.loads(b"".join([piece async for piece in pieces]))
     assert answer["info"]["role"] == "assistant" and texts([answer]) == ["Hello."]
-    assert (await app.messages(session["id"]))[1] == answer
+    assert (await app.get(path))[1] == answer
 
 
 async def test_a_prompt_in_the_background_is_acknowledged_when_stored(app: RunningApp) -> None:
     session = await app.create_session()
     async with app.events() as events:
-        response = await app.client.post(f"/session/{session['id']}/prompt_async", json={"parts": [text_part("hi")]})
+        response = await app.client.post(f"/session/{session['id']}/prompt_async", json=PROMPT)
         assert (response.status_code, response.content) == (204, b"")
         assert texts(await app.messages(session["id"]))[:1] == ["hi"]
         await events.until("session.idle")
     assert texts(await app.messages(session["id"])) == ["hi", "ok"]
 
 
-@pytest.mark.parametrize(
-    ("route", "body"), [("message", {"parts": [text_part("hi")]}), ("command", {"command": "init", "arguments": ""})]
-)
+@pytest.mark.parametrize(("route", "body"), [("message", PROMPT), ("command", {"command": "init", "arguments": ""})])
 async def test_opencodes_own_programs_have_read_the_events_when_an_answer_comes(
     app: RunningApp, route: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""What a directory is and has, and the server's own routes."""
+"""What a directory is and has, which directories may be named, and the server's own routes."""
 
 import asyncio
 import logging
@@ -16,52 +16,24 @@ async def test_a_directory_has_its_paths_its_project_and_its_branch(app: Running
     inside = app.directory / "inside"
     inside.mkdir()
     found = await app.get("/path", params={"directory": str(inside)})
-    assert found["directory"] == str(inside) and found["worktree"] == str(app.directory)
-    assert found["home"] == str(plain_environment)
-    assert set(found) == {"home", "state", "config", "worktree", "directory"}
+    expected = {"directory": str(inside), "worktree": str(app.directory), "home": str(plain_environment)}
+    assert found.items() >= expected.items() and found.keys() - expected.keys() == {"state", "config"}
     root = subprocess.check_output(["git", "rev-list", "--max-parents=0", "HEAD"], cwd=app.directory, text=True).strip()
     current = await app.get("/project/current")
-    assert current["id"] == root and current["worktree"] == str(app.directory) and current["vcs"] == "git"
+    assert (current["id"], current["worktree"], current["vcs"]) == (root, str(app.directory), "git")
     assert [project["id"] for project in await app.get("/project")] == [root]
     assert (await app.call("PATCH", f"/project/{root}", {"name": "Mine"}))["name"] == "Mine"
     assert (await app.get("/project/current"))["name"] == "Mine"
     subprocess.run(["git", "checkout", "-qb", "topic/ü"], cwd=app.directory, check=True)
     assert (await app.get("/vcs"))["branch"] == "topic/ü"
-
-
-async def test_outside_git_there_is_the_global_project(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    async with running_app(tmp_path, workspace=plain) as app:
-        assert (await app.get("/project/current"))["id"] == "global"
-        assert (await app.create_session())["projectID"] == "global"
-        assert await app.get("/vcs") == {"branch": ""}
-
-
-async def test_agents_and_commands_and_skills(tmp_path: Path) -> None:
-    workspace = make_workspace(tmp_path / "workspace")
-    agents, commands = workspace / ".opencode" / "agent", workspace / ".opencode" / "command"
-    agents.mkdir(parents=True)
-    commands.mkdir()
-    (agents / "helper.md").write_text("---\ndescription: helps\nmode: subagent\n---\nYou help.")
-    (commands / "greet.md").write_text("---\ndescription: greets\n---\nSay hello to $1.")
-    greeting = workspace / ".opencode" / "skill" / "greeting" / "SKILL.md"
-    greeting.parent.mkdir(parents=True)
-    greeting.write_text("---\nname: greeting\ndescription: greets\n---\nSay hello.")
-    async with running_app(tmp_path, workspace=workspace) as app:
-        found = {agent["name"]: agent for agent in await app.get("/agent")}
-        assert {"build", "plan", "general", "helper"} <= set(found)
-        assert found["helper"]["mode"] == "subagent" and found["helper"]["prompt"] == "You help."
-        listed = {command["name"]: command for command in await app.get("/command")}
-        assert {"init", "greet"} <= set(listed) and listed["greet"]["description"] == "greets"
-        assert (listed["greet"]["source"], listed["greet"]["template"]) == ("command", "Say hello to $1.")
-        [skill] = await app.get("/skill")
-        assert skill == {"name": "greeting", "description": "greets", "location": str(greeting), "content": "Say hello."}
+    session = await app.post("/session", params={"directory": str(inside)})
+    answer = await app.prompt(session["id"], "hi")
+    assert answer["info"]["path"] == {"cwd": str(inside), "root": str(app.directory)}
+    assert any(str(inside) in block for request in app.provider.requests for block in request.system)
 
 
 async def test_tools_and_their_parameters_and_what_there_is_none_of(app: RunningApp) -> None:
-    ids = await app.get("/experimental/tool/ids")
-    assert {"bash", "read", "write", "edit", "task"} <= set(ids)
+    assert {"bash", "read", "write", "edit", "task"} <= set(await app.get("/experimental/tool/ids"))
     tools = await app.get("/experimental/tool", params={"provider": "scripted", "model": "rules"})
     assert all(set(tool) == {"id", "description", "parameters"} and tool["description"] for tool in tools)
     for path in ("/lsp", "/permission", "/question", "/session"):
@@ -78,7 +50,7 @@ async def test_others_are_answered_while_the_description_is_made(app: RunningApp
         await app.get("/global/health")
     assert not any(task.done() for task in describing)
     first, second = await asyncio.gather(*describing)
-    assert first == second and await app.get("/doc") == first
+    assert first == second == await app.get("/doc")
     assert first["openapi"].startswith("3.") and "/session/{sessionID}/message" in first["paths"]
 
 
@@ -90,17 +62,28 @@ async def test_a_clients_log_entry_is_written_down(app: RunningApp, caplog: pyte
     assert record.levelno == logging.WARNING and "\n" not in record.getMessage()
 
 
-async def test_a_disposed_directory_forgets_nothing_that_is_stored(app: RunningApp) -> None:
-    session = await app.create_session()
+async def test_a_disposed_directory_forgets_nothing_that_is_stored_and_leaves_no_lock_and_no_root(app: RunningApp) -> None:
+    session, roots = await app.create_session(), app.services.instances.workspaces.roots
     await app.prompt(session["id"], "hi")
-    assert await app.post("/instance/dispose") is True
-    assert await app.get(f"/session/{session['id']}") is not None
+    before = list(roots)
+    for _ in range(3):
+        assert await app.post("/instance/dispose") is True
+        assert await app.get(f"/session/{session['id']}") is not None
+        await app.get("/path")
+    assert roots == before and len(set(before)) == len(before)
     assert len((await app.prompt(session["id"], "again"))["parts"]) == 3
     assert await app.post("/global/dispose") is True
     assert len(await app.messages(session["id"])) == 4
+    locks = alive(asyncio.Lock)
+    for number in range(20):
+        directory = app.directory / f"d{number}"
+        directory.mkdir()
+        await app.get("/agent", params={"directory": str(directory)})
+        await app.post("/instance/dispose", params={"directory": str(directory)})
+    assert alive(asyncio.Lock) < locks + 20
 
 
-# Directories.
+# Which may be named.
 
 
 async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_path: Path) -> None:
@@ -109,19 +92,16 @@ async def test_a_directory_outside_the_roots_is_forbidden(app: RunningApp, tmp_p
     link.symlink_to(outside)
     for route in ("/path", "/session", "/event", "/config", "/agent", "/permission", "/session/status"):
         for directory in map(str, ("/", outside, app.directory / ".." / "outside", f"{app.directory}x", link)):
-            error = await app.get(route, params={"directory": directory}, expect=403)
-            assert error["name"] == "DirectoryForbiddenError"
-            await app.get(route, headers={"x-opencode-directory": directory}, expect=403)
+            for named in ({"params": {"directory": directory}}, {"headers": {"x-opencode-directory": directory}}):
+                assert (await app.get(route, expect=403, **named))["name"] == "DirectoryForbiddenError"
 
 
 async def test_more_roots_may_be_named(tmp_path: Path) -> None:
-    other = make_workspace(tmp_path / "other")
-    async with running_app(tmp_path, roots=f"{other}:{tmp_path / 'third'}") as app:
-        found = await app.get("/path", params={"directory": str(other)})
-        assert found["directory"] == str(other)
-        session = await app.post("/session", params={"directory": str(other)})
-        assert session["directory"] == str(other)
-        assert (await app.get(f"/session/{session['id']}"))["directory"] == str(other)
+    other = {"directory": str(make_workspace(tmp_path / "other"))}
+    async with running_app(tmp_path, roots=f"{other['directory']}:{tmp_path / 'third'}") as app:
+        session = await app.post("/session", params=other)
+        for found in (session, await app.get(f"/session/{session['id']}"), await app.get("/path", params=other)):
+            assert found["directory"] == other["directory"]
         await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
 
 
@@ -133,75 +113,38 @@ async def test_the_first_request_may_be_for_a_directory_beside_the_servers_own(t
     for name in ("inside", "sibling"):
         (top / name).mkdir()
     async with running_app(tmp_path, workspace=top / "inside") as app:
-        query = {"location[directory]": str(top / beside)} if route.startswith("/api") else {"directory": str(top / beside)}
-        async with app.client.stream("GET", route, params=query) as answer:
+        name = "location[directory]" if route.startswith("/api") else "directory"
+        async with app.client.stream("GET", route, params={name: str(top / beside)}) as answer:
             assert answer.status_code == 200
         await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
         async with user(app, "root", "admin") as root:
             assert (await root.get("/path", params={"directory": str(top / "sibling")}))["worktree"] == str(top)
 
 
-async def test_reopening_the_servers_own_directory_adds_no_root_again(app: RunningApp) -> None:
-    roots = app.services.instances.workspaces.roots
-    await app.get("/path")
-    before = list(roots)
-    for _ in range(3):
-        await app.post("/instance/dispose")
-        await app.get("/path")
-    assert roots == before and len(set(before)) == len(before)
+# Choosing one, from the top down.
 
 
-async def test_a_directory_that_is_out_of_use_leaves_no_lock(app: RunningApp) -> None:
-    before = alive(asyncio.Lock)
-    for number in range(20):
-        directory = app.directory / f"d{number}"
-        directory.mkdir()
-        await app.get("/agent", params={"directory": str(directory)})
-        await app.post("/instance/dispose", params={"directory": str(directory)})
-    assert alive(asyncio.Lock) < before + 20
-
-
-async def test_a_prompt_is_answered_in_its_sessions_directory(app: RunningApp) -> None:
-    inside = app.directory / "inside"
-    inside.mkdir()
-    session = await app.post("/session", params={"directory": str(inside)})
-    answer = await app.prompt(session["id"], "hi")
-    assert answer["info"]["path"] == {"cwd": str(inside), "root": str(app.directory)}
-    assert any(str(inside) in block for request in app.provider.requests for block in request.system)
-
-
-# Choosing a directory, from the top down.
-
-
-async def listed(app: RunningApp, directory: Path | str, expect: int = 200) -> Any:
-    return await app.get("/file", params={"directory": str(directory), "path": ""}, expect=expect)
-
-
-async def found(app: RunningApp, directory: Path | str, query: str = "") -> Any:
-    return await app.get("/find/file", params={"directory": str(directory), "query": query, "type": "directory"})
+async def folders(app: RunningApp, directory: Path | str, expect: int = 200) -> Any:
+    found = await app.get("/file", params={"directory": str(directory), "path": ""}, expect=expect)
+    return [(folder["name"], folder["absolute"]) for folder in found] if expect == 200 else None
 
 
 async def test_above_the_roots_only_what_leads_down_to_them_is_listed(tmp_path: Path) -> None:
-    other = make_workspace(tmp_path / "code" / "other")
-    (tmp_path / "code" / "hidden").mkdir()
+    other, own = make_workspace(tmp_path / "code" / "other"), make_workspace(tmp_path / "people" / "anna")
+    for name in ("code/hidden", "people/bert"):
+        (tmp_path / name).mkdir()
     async with running_app(tmp_path, roots=str(other)) as app:
-        assert [(folder["name"], folder["absolute"], folder["type"]) for folder in await listed(app, tmp_path)] == [
-            ("code", f"{tmp_path}/code", "directory"),
-            (app.directory.name, str(app.directory), "directory"),
-        ]
-        assert [folder["name"] for folder in await listed(app, tmp_path / "code")] == ["other"]
-        assert [folder["name"] for folder in await listed(app, "/")] == [tmp_path.parts[1]]
-        assert "a.txt" in [file["name"] for file in await listed(app, other)]
-        assert await found(app, tmp_path) == ["code/", "code/other/", f"{app.directory.name}/"]
-        assert await found(app, tmp_path, "oth") == ["code/other/"]
-        await listed(app, tmp_path / "code" / "hidden", expect=403)
+        at_top = [("code", f"{tmp_path}/code"), (app.directory.name, str(app.directory))]
+        assert await folders(app, tmp_path) == at_top
+        assert await folders(app, tmp_path / "code") == [("other", str(other))]
+        assert await folders(app, "/") == [(tmp_path.parts[1], f"/{tmp_path.parts[1]}")]
+        assert ("a.txt", f"{other}/a.txt") in await folders(app, other)
+        for query, found in {"": ["code/", "code/other/", f"{app.directory.name}/"], "oth": ["code/other/"]}.items():
+            wanted = {"directory": str(tmp_path), "query": query, "type": "directory"}
+            assert await app.get("/find/file", params=wanted) == found
+        await folders(app, tmp_path / "code" / "hidden", expect=403)
         await app.get("/path", params={"directory": str(tmp_path)}, expect=403)
-
-
-async def test_a_member_is_shown_the_way_to_their_own_roots_alone(tmp_path: Path) -> None:
-    own = make_workspace(tmp_path / "people" / "anna")
-    make_workspace(tmp_path / "people" / "bert")
-    async with running_app(tmp_path) as app, user(app, "anna", roots=[own]) as anna:
-        assert [folder["name"] for folder in await listed(anna, tmp_path)] == ["people"]
-        assert [folder["name"] for folder in await listed(anna, tmp_path / "people")] == ["anna"]
-        await listed(anna, app.directory, expect=403)
+        async with user(app, "anna", roots=[own]) as anna:
+            assert await folders(anna, tmp_path) == [("people", f"{tmp_path}/people")]
+            assert await folders(anna, tmp_path / "people") == [("anna", str(own))]
+            await folders(anna, app.directory, expect=403)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from running_app import NO_TOKENS, RunningApp
+from turns import call, say, texts
 
 from app import __version__
 from app.permissions.rules import evaluate
@@ -33,18 +34,19 @@ async def action(app: RunningApp, session: dict[str, Any], permission: str) -> s
     return evaluate(permission, "x", RULES.validate_python(rules)).action
 
 
-def texts(messages: list[dict[str, Any]]) -> list[list[str | None]]:
-    return [[part.get("text") for part in message["parts"]] for message in messages]
-
-
 def below(app: RunningApp, path: str) -> Path:
     directory = app.directory / path
     directory.mkdir(parents=True)
     return directory
 
 
-async def test_a_created_session_is_complete(app: RunningApp) -> None:
-    session = await app.post("/session")
+async def test_a_created_session_is_complete_and_two_events_tell_of_it(app: RunningApp) -> None:
+    async with app.events() as events:
+        session = await app.post("/session")
+        await events.until("session.updated")
+    whole = {**session, "path": "", "cost": 0, "tokens": NO_TOKENS}
+    told = [(event.type, event.properties["info"]) for event in events.seen[1:]]
+    assert told == [("session.created", whole), ("session.updated", whole)]
     assert re.fullmatch(r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}", session["id"])
     assert re.fullmatch(r"New session - \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", session["title"])
     assert re.fullmatch(r"[a-z]+-[a-z]+", session["slug"])
@@ -53,9 +55,9 @@ async def test_a_created_session_is_complete(app: RunningApp) -> None:
     assert session["time"]["created"] == session["time"]["updated"]
     assert set(session) == {"id", "slug", "projectID", "directory", "title", "version", "time"}, "as in OpenCode 1.1"
     assert (await app.post("/session", params={"directory": str(below(app, "src/below"))}))["path"] == "src/below"
-    assert await app.get(path_of(session)) == {**session, "path": "", "cost": 0, "tokens": NO_TOKENS}
-    newer = await app.client.post("/session", json={}, headers={"User-Agent": "opencode-client-python/0.2.0"})
-    assert newer.json()["path"] == "" and newer.json()["cost"] == 0, "a client that demands them gets them"
+    assert await app.get(path_of(session)) == whole
+    newer = await app.post("/session", {}, headers={"User-Agent": "opencode-client-python/0.2.0"})
+    assert (newer["path"], newer["cost"]) == ("", 0), "a client that demands them gets them"
     for options in ({}, {"content": b""}, {"content": b"{}", "headers": {"content-type": "application/json"}}):
         assert (await app.call("POST", "/session", **options))["title"].startswith("New session - "), "without a body"
 
@@ -73,14 +75,6 @@ async def test_a_session_is_created_with_what_is_named(app: RunningApp) -> None:
     assert [{key: each[key] for key in fields} for each in (session, forked)] == [fields, fields]
     changed = await app.call("PATCH", path_of(session), {"metadata": {"other": 2}})
     assert changed["metadata"] == {"other": 2} == (await app.get(path_of(session)))["metadata"]
-
-
-async def test_two_events_tell_of_a_new_session(app: RunningApp) -> None:
-    async with app.events() as events:
-        session = await app.create_session()
-        await events.until("session.updated")
-    told = [(event.type, event.properties["info"]) for event in events.seen[1:]]
-    assert told == [("session.created", session), ("session.updated", session)]
 
 
 async def test_renaming_and_archiving_do_not_touch(app: RunningApp) -> None:
@@ -115,25 +109,18 @@ async def test_a_session_below_another_has_its_rules_and_can_only_have_rights_ta
     assert "permission" not in await app.create_session(parentID="ses_of_nobody")
     await app.call("PATCH", path_of(child), {"permission": [rule("edit", "*", "allow"), rule("webfetch", "*", "ask")]})
     assert [await action(app, child, name) for name in ("edit", "webfetch")] == ["deny", "ask"]
-
-
-async def test_what_is_taken_from_a_session_is_taken_from_those_below_it(app: RunningApp) -> None:
-    top = await app.create_session()
-    child = await app.create_session(parentID=top["id"], permission=[rule("bash", "*", "allow")])
-    lowest = await app.create_session(parentID=child["id"])
+    lowest = await app.create_session(parentID=child["id"], permission=[rule("glob", "*", "allow")])
     async with app.events() as events:
-        await app.call("PATCH", path_of(top), {"permission": [rule("bash", "*", "deny")]})
-        await events.until("session.updated", count=3)
-    assert [await action(app, session, "bash") for session in (child, lowest)] == ["deny", "deny"]
+        await app.call("PATCH", path_of(parent), {"permission": [rule("glob", "*", "deny")]})
+        await events.until("session.updated", count=4)
+    assert [await action(app, session, "glob") for session in (child, lowest)] == ["deny", "deny"], "taken from all below it"
 
 
 # Listing.
 
 
 async def test_newest_created_come_first_whatever_was_updated_up_to_a_limit(app: RunningApp) -> None:
-    first = await app.create_session(title="1")
-    for title in ("2", "3"):
-        await app.create_session(title=title)
+    first, *_ = [await app.create_session(title=title) for title in "123"]
     await app.prompt(first["id"], "touched", noReply=True)
     assert await titles(app) == ["3", "2", "1"]
     counts = {"0": 1, "1": 1, "2": 2, "2.9": 2, "3": 3, "99999999999999999999": 3, "1e300": 3}
@@ -171,29 +158,24 @@ async def test_a_search_in_titles(app: RunningApp) -> None:
     assert {search: await titles(app, search=search) for search in found} == found
 
 
-async def test_children_newest_first(app: RunningApp) -> None:
-    parent = await app.create_session()
-    children = [(await app.create_session(parentID=parent["id"]))["id"] for _ in range(2)]
-    assert [session["id"] for session in await app.get(f"{path_of(parent)}/children")] == children[::-1]
-    for nothing in ("children", "todo", "diff", "message"):
-        assert await app.get(f"/session/{children[0]}/{nothing}") == []
-
-
 # Deleting and forks.
 
 
 async def test_a_deleted_session_is_gone_with_all_below_it(app: RunningApp) -> None:
     parent = await app.create_session()
-    child = await app.create_session(parentID=parent["id"])
-    await app.prompt(child["id"], "hi")
+    children = [await app.create_session(parentID=parent["id"]) for _ in range(2)]
+    assert [each["id"] for each in await app.get(f"{path_of(parent)}/children")] == [each["id"] for each in children[::-1]]
+    for nothing in ("children", "todo", "diff", "message"):
+        assert await app.get(f"{path_of(children[0])}/{nothing}") == []
+    await app.prompt(children[0]["id"], "hi")
     async with app.events() as events:
         assert await app.call("DELETE", path_of(parent)) is True
-        await events.until("session.deleted", count=2)
-    assert [event.properties["info"]["id"] for event in events.of_type("session.deleted")] == [child["id"], parent["id"]]
-    for session in (parent, child):
-        await app.get(path_of(session), expect=404)
-        await app.get(f"{path_of(session)}/message", expect=404)
-        await app.call("DELETE", path_of(session), expect=404)
+        await events.until("session.deleted", count=3)
+    deleted = [event.properties["info"]["id"] for event in events.of_type("session.deleted")]
+    assert set(deleted) == {each["id"] for each in (parent, *children)} and deleted[-1] == parent["id"]
+    for session in (parent, *children):
+        for method, path in (("GET", ""), ("GET", "/message"), ("DELETE", "")):
+            await app.call(method, f"{path_of(session)}{path}", expect=404)
     assert await app.get("/session") == []
 
 
@@ -218,7 +200,7 @@ async def test_a_fork_is_a_session_of_its_own_and_one_at_a_message_leaves_it_out
     original = await app.messages(session["id"])
     fork = await app.post(f"{path_of(session)}/fork")
     assert fork["title"] == "T (fork #1)" and "parentID" not in fork
-    assert texts(await app.messages(fork["id"])) == texts(original)
+    assert list(map(texts, await app.messages(fork["id"]))) == list(map(texts, original))
     await app.prompt(fork["id"], "three")
     assert await app.messages(session["id"]) == original
     part = await app.post(f"{path_of(session)}/fork", {"messageID": original[2]["info"]["id"]})
@@ -226,10 +208,9 @@ async def test_a_fork_is_a_session_of_its_own_and_one_at_a_message_leaves_it_out
 
 
 async def test_a_diff_is_of_the_session_or_of_one_prompt(app: RunningApp) -> None:
-    await app.call("PATCH", "/config", {"permission": "allow"})
-    session = await app.create_session()
+    session = await app.create_session(permission=[rule("edit", "*", "allow")])
     for name in ("one.txt", "two.txt"):
-        app.provider.add([{"tool": "write", "args": {"filePath": name, "content": "x\n"}}])
+        app.provider.add([call("write", filePath=name, content="x\n")], [say()])
         await app.prompt(session["id"], name)
     first = (await app.messages(session["id"]))[0]["info"]["id"]
     assert {diff["file"] for diff in await app.get(f"{path_of(session)}/diff")} == {"one.txt", "two.txt"}

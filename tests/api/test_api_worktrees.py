@@ -1,4 +1,4 @@
-"""Worktrees that the server makes of a repository: `/experimental/worktree`."""
+"""A project's directories: its checkouts, a directory that becomes a repository, and worktrees that the server makes."""
 
 import asyncio
 import os
@@ -13,11 +13,12 @@ import pytest
 from refused_commits import refused_commits
 from running_app import RunningApp, make_workspace, running_app
 from sandboxed import needs_sandbox
-from turns import until
+from turns import bash, say, tools, until
 from user_logins import user
 
 ALLOW = [{"permission": "*", "pattern": "*", "action": "allow"}]
 ROUTE = "/experimental/worktree"
+HOLDS = [[bash("touch begun; until test -e go; do sleep 0.02; done")], [say()]]
 
 
 def git(directory: Path | str, *args: str) -> str:
@@ -25,26 +26,32 @@ def git(directory: Path | str, *args: str) -> str:
     return subprocess.run(["git", *author, *args], cwd=directory, check=True, capture_output=True, text=True).stdout
 
 
-def bash(command: str) -> list[dict[str, Any]]:
-    return [{"tool": "bash", "args": {"command": command, "description": "d"}}]
-
-
-async def created(app: RunningApp, **wanted: str) -> dict[str, str]:
-    """With its files."""
+async def made(app: RunningApp, **wanted: str) -> tuple[Path, dict[str, Any]]:
+    """With its files; the query that names it."""
     async with app.events("/global/event") as events:
         worktree: dict[str, str] = await app.post(ROUTE, wanted)
         ready = await events.until("worktree.ready")
     assert ready.data["directory"] == worktree["directory"]
     assert ready.properties == {"name": worktree["name"], "branch": worktree["branch"]}
-    return worktree
+    assert worktree["branch"] == f"opencode/{worktree['name']}"
+    return Path(worktree["directory"]), {"params": {"directory": worktree["directory"]}}
 
 
 async def remove(app: RunningApp, directory: object, /, *, expect: int = 200, **query: Any) -> Any:
-    return await app.call("DELETE", ROUTE, {"directory": str(directory)}, expect=expect, params=query)
+    return await app.call("DELETE", ROUTE, {"directory": str(directory)}, expect=expect, **query)
 
 
 async def reset(app: RunningApp, directory: object, /, *, expect: int = 200, **query: Any) -> Any:
-    return await app.post(f"{ROUTE}/reset", {"directory": str(directory)}, expect=expect, params=query)
+    return await app.post(f"{ROUTE}/reset", {"directory": str(directory)}, expect=expect, **query)
+
+
+async def project(app: RunningApp, **query: Any) -> dict[str, Any]:
+    found: dict[str, Any] = await app.get("/project/current", **query)
+    return found
+
+
+async def directories(app: RunningApp) -> list[str]:
+    return [each["directory"] for each in await app.get(f"/project/{(await project(app))['id']}/directories")]
 
 
 @pytest.fixture
@@ -54,278 +61,297 @@ async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
         yield running
 
 
-class TestCreate:
-    async def test_it_has_the_files_of_head_on_a_branch_of_its_own(self, app: RunningApp) -> None:
-        (app.directory / "a.txt").write_text("changed since\n")
-        worktree = await created(app, name="My Feature / ../x!")
-        assert (worktree["name"], worktree["branch"]) == ("my-feature-x", "opencode/my-feature-x")
-        directory = Path(worktree["directory"])
-        assert directory.is_relative_to(app.data_dir.resolve()) and (directory / "a.txt").read_text() == "hello\nworld\n"
-        assert git(directory, "status", "--porcelain", "--branch") == "## opencode/my-feature-x\n"
-        assert sorted(path.name for path in directory.iterdir()) == [".git", "a.txt"], "no command ran"
-        assert await app.get(ROUTE) == [str(directory)]
-        project = await app.get("/project/current")
-        assert project["sandboxes"] == [str(directory)]
-        found = await app.get(f"/project/{project['id']}/directories")
-        assert found == [{"directory": str(app.directory)}, {"directory": str(directory)}]
-
-    async def test_names_are_made_where_none_or_a_taken_one_is_given(self, app: RunningApp) -> None:
-        git(app.directory, "branch", "opencode/taken")
-        first, second = await created(app), await created(app, name="/")
-        assert first["name"] != second["name"] and first["name"].count("-") == 1
-        again = await created(app, name="taken")
-        assert again["name"].startswith("taken-") and again["branch"] == f"opencode/{again['name']}"
-        assert len((await created(app, name="x" * 500))["name"]) == 64
-        assert len(await app.get(ROUTE)) == 4
-        found = await asyncio.gather(*(app.post(ROUTE, {"name": "same"}) for _ in range(3)))
-        assert len({worktree["directory"] for worktree in found}) == 3, "at one moment, too"
-
-    async def test_it_is_refused_without_a_repository_or_a_commit(self, tmp_path: Path) -> None:
-        plain = tmp_path / "plain"
-        plain.mkdir()
-        async with running_app(tmp_path, workspace=plain) as app:
-            assert (await app.post(ROUTE, {}, expect=400))["name"] == "WorktreeNotGitError"
-            assert await app.get(ROUTE) == []
-            for verb in (remove, reset):
-                await verb(app, plain, expect=400)
-            await app.post("/project/git/init")
-            assert (await app.post(ROUTE, {}, expect=400))["name"] == "WorktreeCreateFailedError"
-            assert await app.get(ROUTE) == []
-
-    async def test_files_that_cannot_be_checked_out_are_told_of(self, app: RunningApp) -> None:
-        blob = git(app.directory, "rev-parse", "HEAD:a.txt").strip()
-        (app.directory / ".git/objects" / blob[:2] / blob[2:]).unlink()
-        async with app.events("/global/event") as events:
-            worktree = await app.post(ROUTE, {"name": "x"})
-            failed = await events.until("worktree.failed")
-        assert failed.data["directory"] == worktree["directory"] and failed.properties["message"]
-        assert await remove(app, worktree["directory"]) is True
-
-    async def test_a_repositorys_configuration_runs_nothing(self, app: RunningApp, tmp_path: Path) -> None:
-        program = tmp_path / "program"
-        program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\ncat\n")
-        program.chmod(0o755)
-        hooks = app.directory / ".git/hooks"
-        hooks.mkdir()
-        for hook in ("post-checkout", "reference-transaction", "post-index-change"):
-            (hooks / hook).symlink_to(program)
-        for name in ("filter.x.smudge", "filter.x.clean", "filter.x.process", "core.fsmonitor"):
-            git(app.directory, "config", name, str(program))
-        (app.directory / ".git/info").mkdir()
-        (app.directory / ".git/info/attributes").write_text("* filter=x\n")
-        worktree = await created(app)
-        await reset(app, worktree["directory"])
-        await remove(app, worktree["directory"])
-        assert not (tmp_path / "ran").exists()
+# What a project has.
 
 
-class TestStartCommands:
-    async def test_the_projects_own_runs_then_the_requests(self, app: RunningApp) -> None:
-        project = await app.get("/project/current")
-        await app.call("PATCH", f"/project/{project['id']}", {"commands": {"start": "cat a.txt > own; false"}})
-        directory = Path((await created(app, startCommand="cp own given"))["directory"])
-        await until(lambda: (directory / "given").exists() and (directory / "given").read_text() == "hello\nworld\n")
-        assert not (app.directory / "own").exists()
-        (directory / "given").unlink()
-        await reset(app, directory)
-        await until(lambda: (directory / "own").exists())
-        assert not (directory / "given").exists()
-
-    @needs_sandbox
-    async def test_they_run_in_the_sandbox(self, app: RunningApp, tmp_path: Path) -> None:
-        (tmp_path / "secret").write_text("s")
-        command = f"cat {tmp_path}/secret {app.data_dir}/opensession.db > stolen; git log -1 > log; touch ended"
-        directory = Path((await created(app, startCommand=command))["directory"])
-        await until(lambda: (directory / "ended").exists())
-        assert (directory / "stolen").read_text() == "" and "first" in (directory / "log").read_text()
-
-    async def test_what_still_runs_ends_with_the_worktree(self, app: RunningApp) -> None:
-        seconds = f"600.{os.getpid()}"
-        directory = Path((await created(app, startCommand=f"touch begun; exec sleep {seconds}"))["directory"])
-        await until(lambda: (directory / "begun").exists() and runs(seconds))
-        await remove(app, directory)
-        await until(lambda: not runs(seconds))
-        assert not directory.exists()
+async def test_a_projects_directories_are_its_checkouts_of_which_members_are_told_those_in_their_roots(tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    main, other, plain = make_workspace(base / "main"), base / "other", base / "plain"
+    git(main, "worktree", "add", "-q", str(other))
+    plain.mkdir()
+    async with running_app(base, workspace=main, roots=str(base)) as app:
+        for directory in (other, plain):
+            await app.get("/path", params={"directory": str(directory)})
+        assert await directories(app) == [str(main), str(other)]
+        for none in ("unknown", "global"):
+            assert await app.get(f"/project/{none}/directories") == []
+        for root in (main, other):
+            async with user(app, root.name, roots=[root]) as member:
+                assert await directories(member) == [str(root)]
 
 
-def runs(word: str) -> bool:
-    return any(word in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+async def test_a_directory_becomes_a_repository_unless_it_is_one_or_a_session_works_there(tmp_path: Path) -> None:
+    base = tmp_path.resolve()
+    plain, own, repository = base / "plain", base / "own", make_workspace(base / "repository")
+    for directory in (plain, own, repository / "below"):
+        directory.mkdir()
+    async with running_app(base, workspace=plain, roots=f"{own}:{repository}", turns=HOLDS) as app:
+        session = await app.create_session(permission=ALLOW)
+        async with app.events() as events:
+            await app.prompt_async(session["id"], "Go")
+            await until(lambda: (plain / "begun").exists())
+            error = await app.post("/project/git/init", expect=409)
+            assert error["name"] == "DirectoryBusyError" and not (plain / ".git").exists()
+            (plain / "go").touch()
+            await events.until("session.idle")
+        assert (await app.get("/path"))["worktree"] == "/"
+        new = await app.post("/project/git/init")
+        assert (new["vcs"], new["worktree"]) == ("git", str(plain)) and not (plain / ".git/hooks").exists()
+        assert (await app.get("/path"))["worktree"] == str(plain)
+        before = await project(app, params={"directory": str(repository)})
+        for directory in (repository, repository / "below"):
+            after = await app.post("/project/git/init", params={"directory": str(directory)})
+            assert (after["id"], after["worktree"]) == (before["id"], before["worktree"])
+        assert not (repository / "below/.git").exists()
+        async with user(app, "anna", roots=[own]) as anna, user(app, "vera", "viewer") as viewer:
+            await viewer.post("/project/git/init", expect=403)
+            await anna.post("/project/git/init", expect=403, params={"directory": str(plain)})
+            assert (await anna.post("/project/git/init"))["vcs"] == "git"
 
 
-class TestReset:
-    async def test_it_is_the_default_branch_again_and_nothing_besides(self, app: RunningApp) -> None:
-        directory = Path((await created(app))["directory"])
-        (directory / ".gitignore").write_text("ignored\n")
-        git(directory, "add", "-A")
-        git(directory, "commit", "-qm", "mine")
-        for name in ("ignored", "untracked", "a.txt"):
-            (directory / name).write_text("mine\n")
-        make_workspace(directory / "nested")
-        (app.directory / "b.txt").write_text("of main\n")
-        git(app.directory, "add", "-A")
-        git(app.directory, "commit", "-qm", "more")
-        assert await reset(app, directory) is True
-        assert sorted(path.name for path in directory.iterdir()) == [".git", "a.txt", "b.txt"]
-        assert git(directory, "status", "--porcelain", "--branch") == "## opencode/" + directory.name + "\n"
-
-    async def test_there_must_be_a_default_branch(self, app: RunningApp) -> None:
-        directory = (await created(app))["directory"]
-        git(app.directory, "branch", "-M", "other")
-        error = await reset(app, directory, expect=400)
-        assert error["name"] == "WorktreeResetFailedError" and "default branch" in error["data"]["message"]
+# Worktrees that are made.
 
 
-class TestRemove:
-    async def test_it_goes_with_its_branch(self, app: RunningApp) -> None:
-        directory = Path((await created(app))["directory"])
-        (directory / "untracked").write_text("x")
-        assert await remove(app, directory) is True
-        assert not directory.exists() and await app.get(ROUTE) == []
-        assert git(app.directory, "branch", "--format=%(refname:short)") == "main\n"
-        assert (await app.get("/project/current"))["sandboxes"] == []
-        await app.get("/path", params={"directory": str(directory)}, expect=403)
-        assert await remove(app, directory) is True, "a second time too"
+async def test_a_worktree_has_the_files_of_head_on_a_branch_of_its_own(app: RunningApp) -> None:
+    (app.directory / "a.txt").write_text("changed since\n")
+    directory, _ = await made(app, name="My Feature / ../x!")
+    assert directory.name == "my-feature-x" and directory.is_relative_to(app.data_dir.resolve())
+    assert (directory / "a.txt").read_text() == "hello\nworld\n"
+    assert git(directory, "status", "--porcelain", "--branch") == "## opencode/my-feature-x\n"
+    assert sorted(path.name for path in directory.iterdir()) == [".git", "a.txt"], "no command ran"
+    assert await app.get(ROUTE) == (await project(app))["sandboxes"] == [str(directory)]
+    assert await directories(app) == [str(app.directory), str(directory)]
 
-    async def test_also_asked_for_in_itself_or_when_its_files_are_gone(self, app: RunningApp) -> None:
-        first, second = [Path((await created(app))["directory"]) for _ in range(2)]
-        await remove(app, first, directory=str(first))
-        shutil.rmtree(second)
+
+async def test_names_are_made_where_none_or_a_taken_one_is_given(app: RunningApp) -> None:
+    git(app.directory, "branch", "opencode/taken")
+    wanted: list[dict[str, str]] = [{}, {"name": "/"}, {"name": "taken"}, {"name": "x" * 500}]
+    first, second, again, long = [(await made(app, **each))[0].name for each in wanted]
+    assert first != second and first.count("-") == 1 and again.startswith("taken-") and len(long) == 64
+    found = await asyncio.gather(*(app.post(ROUTE, {"name": "same"}) for _ in range(3)))
+    assert len({worktree["directory"] for worktree in found}) == 3, "at one moment, too"
+
+
+async def test_none_is_made_without_a_repository_or_a_commit(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    async with running_app(tmp_path, workspace=plain) as app:
+        assert (await app.post(ROUTE, {}, expect=400))["name"] == "WorktreeNotGitError"
+        for verb in (remove, reset):
+            await verb(app, plain, expect=400)
+        await app.post("/project/git/init")
+        assert (await app.post(ROUTE, {}, expect=400))["name"] == "WorktreeCreateFailedError"
         assert await app.get(ROUTE) == []
-        await remove(app, second)
-        assert git(app.directory, "worktree", "list").count("\n") == 1
-        assert git(app.directory, "branch", "--format=%(refname:short)") == "main\n"
-
-    async def test_one_that_is_locked_or_that_the_database_refuses_to_forget_stays(self, app: RunningApp) -> None:
-        directory = (await created(app))["directory"]
-        git(app.directory, "worktree", "lock", directory)
-        error = await remove(app, directory, expect=400)
-        assert error["name"] == "WorktreeRemoveFailedError" and "locked" in error["data"]["message"]
-        assert (await app.get("/path", params={"directory": directory}))["worktree"] == directory
-        git(app.directory, "worktree", "unlock", directory)
-        with refused_commits() as commits:
-            commits.refuses = True
-            await remove(app, directory, expect=503)
-            assert (Path(directory) / "a.txt").exists()
-        assert await remove(app, directory) is True and not Path(directory).exists()
-
-    async def test_nothing_begins_in_one_that_is_being_removed(self, app: RunningApp) -> None:
-        directory = (await created(app))["directory"]
-        session = await app.post("/session", {}, params={"directory": directory})
-        project = (await app.get("/project/current"))["id"]
-        async with app.services.worktrees.locks.lock(f"worktrees {project}"):
-            async with app.events("/global/event") as events:
-                removal = asyncio.create_task(remove(app, directory))
-                await events.until("server.instance.disposed")
-            assert (await app.prompt(session["id"], "Go", expect=403))["name"] == "DirectoryForbiddenError"
-            assert Path(directory).exists()
-        assert await removal is True and not Path(directory).exists()
-
-    async def test_what_this_server_did_not_make_is_left_alone(self, app: RunningApp, tmp_path: Path) -> None:
-        own = Path((await created(app, name="own"))["directory"])
-        by_hand, clone = tmp_path.resolve() / "by-hand", tmp_path.resolve() / "clone"
-        git(app.directory, "worktree", "add", "-q", str(by_hand))
-        git(tmp_path, "clone", "-q", str(app.directory), str(clone))
-        foreign = own.parent / "foreign"
-        git(clone, "worktree", "add", "-q", str(foreign))
-        escapes = (own / "..", own / "../../..", own.parent, own / "a.txt", app.data_dir, tmp_path, "/", "", "own", f"{own}/.git")
-        for directory in (app.directory, by_hand, clone, foreign, *escapes):
-            assert (await remove(app, directory, expect=400))["name"] == "WorktreeRemoveFailedError", directory
-            assert (await reset(app, directory, expect=400))["name"] == "WorktreeResetFailedError", directory
-        for directory in (app.directory, by_hand, clone, foreign, own):
-            assert (directory / "a.txt").exists()
 
 
-class TestSessions:
-    async def test_a_turn_works_in_it_with_snapshots_and_a_revert(self, tmp_path: Path) -> None:
-        turns = [bash("echo changed > a.txt; echo new > b.txt; pwd"), [{"text": "Done."}]]
-        async with running_app(tmp_path, turns=turns) as app:
-            directory = Path((await created(app))["directory"])
-            query = {"directory": str(directory)}
-            session = await app.post("/session", {"permission": ALLOW}, params=query)
-            assert (session["directory"], session["projectID"]) == (str(directory), (await app.get("/project/current"))["id"])
-            answer = await app.prompt(session["id"], "Go")
-            messages = await app.messages(session["id"])
-            outputs = [part["state"]["output"] for message in messages for part in message["parts"] if part["type"] == "tool"]
-            assert str(directory) in outputs[0]
-            patch = next(part for message in messages for part in message["parts"] if part["type"] == "patch")
-            assert sorted(patch["files"]) == [str(directory / "a.txt"), str(directory / "b.txt")]
-            assert len(await app.get("/vcs/status", params=query)) == 2 and await app.get("/vcs/status") == []
-            await app.post(f"/session/{session['id']}/revert", {"messageID": messages[0]["info"]["id"]})
-            assert (directory / "a.txt").read_text() == "hello\nworld\n" and not (directory / "b.txt").exists()
-            assert answer["info"]["path"]["root"] == str(directory)
-
-    async def test_it_is_neither_removed_nor_reset_while_a_turn_works_in_it(self, tmp_path: Path) -> None:
-        wait = bash("touch begun; until test -e go; do sleep 0.02; done")
-        async with running_app(tmp_path, turns=[wait, [{"text": "Done."}]]) as app:
-            git(app.directory, "branch", "-M", "main")
-            directory, other = [Path((await created(app))["directory"]) for _ in range(2)]
-            (directory / "below").mkdir()
-            session = await app.post("/session", {"permission": ALLOW}, params={"directory": str(directory / "below")})
-            async with app.events("/global/event") as events:
-                await app.prompt_async(session["id"], "Go")
-                await until(lambda: (directory / "below/begun").exists())
-                for verb in (remove, reset):
-                    assert (await verb(app, directory, expect=409))["name"] == "DirectoryBusyError"
-                await reset(app, other)
-                await remove(app, other)
-                (directory / "below/go").touch()
-                await events.until("session.idle")
-            await remove(app, directory)
-
-    async def test_it_is_there_after_a_restart_of_the_server(self, tmp_path: Path) -> None:
-        async with running_app(tmp_path) as app:
-            directory = (await created(app))["directory"]
-        async with running_app(tmp_path) as app:
-            assert await app.get(ROUTE) == [directory]
-            assert (await app.get("/path", params={"directory": directory}))["worktree"] == directory
+async def test_files_that_cannot_be_checked_out_are_told_of(app: RunningApp) -> None:
+    blob = git(app.directory, "rev-parse", "HEAD:a.txt").strip()
+    (app.directory / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    async with app.events("/global/event") as events:
+        worktree = await app.post(ROUTE, {"name": "x"})
+        failed = await events.until("worktree.failed")
+    assert failed.data["directory"] == worktree["directory"] and failed.properties["message"]
+    assert await remove(app, worktree["directory"]) is True
 
 
-class TestUsers:
-    async def test_members_have_those_of_their_roots(self, tmp_path: Path) -> None:
-        own, foreign = make_workspace(tmp_path.resolve() / "own"), make_workspace(tmp_path.resolve() / "foreign")
-        async with running_app(tmp_path) as app:
-            async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[foreign]) as bert:
-                git(foreign, "commit", "-q", "--amend", "--allow-empty", "-m", "another project")
-                async with user(app, "root", "admin") as admin, user(app, "vera", "viewer") as viewer:
-                    directory = (await created(anna))["directory"]
-                    query = {"directory": directory}
-                    assert (await anna.get("/path", params=query))["directory"] == directory
-                    session = await anna.post("/session", {}, params=query)
-                    assert session["directory"] == directory
-                    await bert.get("/path", params=query, expect=403)
-                    assert await bert.get(ROUTE) == [] and await anna.get(ROUTE) == [directory]
-                    for verb in (remove, reset):
-                        await verb(bert, directory, expect=400)
-                        await verb(viewer, directory, expect=403, directory=str(own))
-                    await bert.post(ROUTE, {}, expect=403, params={"directory": str(own)})
-                    await admin.get("/path", params=query)
-                    await remove(anna, directory)
+async def test_a_repositorys_configuration_runs_nothing(app: RunningApp, tmp_path: Path) -> None:
+    program, own = tmp_path / "program", app.directory / ".git"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\ncat\n")
+    program.chmod(0o755)
+    for folder in ("hooks", "info"):
+        (own / folder).mkdir()
+    for hook in ("post-checkout", "reference-transaction", "post-index-change"):
+        (own / "hooks" / hook).symlink_to(program)
+    for name in ("filter.x.smudge", "filter.x.clean", "filter.x.process", "core.fsmonitor"):
+        git(app.directory, "config", name, str(program))
+    (own / "info/attributes").write_text("* filter=x\n")
+    directory, _ = await made(app)
+    await reset(app, directory)
+    await remove(app, directory)
+    assert not (tmp_path / "ran").exists()
 
-    async def test_one_repository_shared_by_two_checkouts_keeps_them_apart(self, tmp_path: Path) -> None:
-        own = make_workspace(tmp_path.resolve() / "own")
-        other = tmp_path.resolve() / "other"
-        git(own, "worktree", "add", "-q", str(other))
-        async with running_app(tmp_path) as app:
-            async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[other]) as bert:
-                of_anna, of_bert = (await created(anna))["directory"], (await created(bert))["directory"]
-                assert await anna.get(ROUTE) == [of_anna] and await bert.get(ROUTE) == [str(other), of_bert]
-                await bert.get("/path", params={"directory": of_anna}, expect=403)
-                for verb in (remove, reset):
-                    assert "no worktree" in (await verb(bert, of_anna, expect=400))["data"]["message"]
-                shutil.rmtree(of_anna)
-                await remove(bert, of_anna, expect=400)
-                assert "opencode/" in git(own, "branch")
-                of_anna = (await created(anna))["directory"]
-                nested = await anna.post(ROUTE, {}, params={"directory": of_anna})
-                await bert.get("/path", params={"directory": nested["directory"]}, expect=403)
-                await anna.get("/path", params={"directory": nested["directory"]})
 
-    async def test_a_checkout_around_the_roots_is_not_theirs_who_work_in_a_part_of_it(self, tmp_path: Path) -> None:
-        whole = make_workspace(tmp_path.resolve() / "whole")
-        part = whole / "part"
-        part.mkdir()
-        async with running_app(tmp_path) as app, user(app, "anna", roots=[part]) as anna:
-            assert "vcs" not in await anna.get("/project/current")
-            error = await anna.post(ROUTE, {}, expect=400)
-            assert error["name"] == "WorktreeNotGitError"
-            assert git(whole, "worktree", "list").count("\n") == 1
+async def test_the_projects_start_command_runs_then_the_requests_and_ends_with_the_worktree(app: RunningApp) -> None:
+    commands = {"commands": {"start": "cat a.txt > own; false"}}
+    await app.call("PATCH", f"/project/{(await project(app))['id']}", commands)
+    seconds = f"600.{os.getpid()}"
+    directory, _ = await made(app, startCommand=f"cp own given; exec sleep {seconds}")
+
+    def runs() -> bool:
+        return any(seconds in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
+
+    await until(lambda: runs() and (directory / "given").read_text() == "hello\nworld\n")
+    assert not (app.directory / "own").exists()
+    await reset(app, directory)
+    await until(lambda: (directory / "own").exists())
+    assert not (directory / "given").exists()
+    await remove(app, directory)
+    await until(lambda: not runs())
+    assert not directory.exists()
+
+
+@needs_sandbox
+async def test_start_commands_run_in_the_sandbox(app: RunningApp, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    command = f"cat {tmp_path}/secret {app.data_dir}/opensession.db > stolen; git log -1 > log; touch ended"
+    directory, _ = await made(app, startCommand=command)
+    await until(lambda: (directory / "ended").exists())
+    assert (directory / "stolen").read_text() == "" and "first" in (directory / "log").read_text()
+
+
+async def test_a_reset_makes_it_the_default_branch_and_nothing_besides(app: RunningApp) -> None:
+    directory, _ = await made(app)
+    (directory / ".gitignore").write_text("ignored\n")
+    git(directory, "add", "-A")
+    git(directory, "commit", "-qm", "mine")
+    for name in ("ignored", "untracked", "a.txt"):
+        (directory / name).write_text("mine\n")
+    make_workspace(directory / "nested")
+    (app.directory / "b.txt").write_text("of main\n")
+    git(app.directory, "add", "-A")
+    git(app.directory, "commit", "-qm", "more")
+    assert await reset(app, directory) is True
+    assert sorted(path.name for path in directory.iterdir()) == [".git", "a.txt", "b.txt"]
+    assert git(directory, "status", "--porcelain", "--branch") == f"## opencode/{directory.name}\n"
+    git(app.directory, "branch", "-M", "other")
+    error = await reset(app, directory, expect=400)
+    assert error["name"] == "WorktreeResetFailedError" and "default branch" in error["data"]["message"]
+
+
+# Removed.
+
+
+async def test_a_removed_one_goes_with_its_branch_also_asked_for_in_itself_or_when_its_files_are_gone(app: RunningApp) -> None:
+    (first, query), (second, inside), (third, _) = [await made(app) for _ in range(3)]
+    (first / "untracked").write_text("x")
+    assert await remove(app, first) is True
+    assert not first.exists()
+    await app.get("/path", expect=403, **query)
+    assert await remove(app, first) is True, "a second time too"
+    await remove(app, second, **inside)
+    shutil.rmtree(third)
+    assert await app.get(ROUTE) == []
+    await remove(app, third)
+    assert (await project(app))["sandboxes"] == []
+    assert git(app.directory, "worktree", "list").count("\n") == 1
+    assert git(app.directory, "branch", "--format=%(refname:short)") == "main\n"
+
+
+async def test_one_that_is_locked_or_that_the_database_refuses_to_forget_stays(app: RunningApp) -> None:
+    directory, query = await made(app)
+    git(app.directory, "worktree", "lock", str(directory))
+    error = await remove(app, directory, expect=400)
+    assert error["name"] == "WorktreeRemoveFailedError" and "locked" in error["data"]["message"]
+    assert (await app.get("/path", **query))["worktree"] == str(directory)
+    git(app.directory, "worktree", "unlock", str(directory))
+    with refused_commits() as commits:
+        commits.refuses = True
+        await remove(app, directory, expect=503)
+        assert (directory / "a.txt").exists()
+    assert await remove(app, directory) is True and not directory.exists()
+
+
+async def test_nothing_begins_in_one_that_is_being_removed(app: RunningApp) -> None:
+    directory, query = await made(app)
+    session = await app.post("/session", {}, **query)
+    async with app.services.worktrees.locks.lock(f"worktrees {(await project(app))['id']}"):
+        async with app.events("/global/event") as events:
+            removal = asyncio.create_task(remove(app, directory))
+            await events.until("server.instance.disposed")
+        assert (await app.prompt(session["id"], "Go", expect=403))["name"] == "DirectoryForbiddenError"
+        assert directory.exists()
+    assert await removal is True and not directory.exists()
+
+
+async def test_what_this_server_did_not_make_is_left_alone(app: RunningApp, tmp_path: Path) -> None:
+    own, _ = await made(app, name="own")
+    by_hand, clone, foreign = tmp_path.resolve() / "by-hand", tmp_path.resolve() / "clone", own.parent / "foreign"
+    git(app.directory, "worktree", "add", "-q", str(by_hand))
+    git(tmp_path, "clone", "-q", str(app.directory), str(clone))
+    git(clone, "worktree", "add", "-q", str(foreign))
+    escapes = (own / "..", own / "../../..", own.parent, own / "a.txt", app.data_dir, tmp_path, "/", "", "own", f"{own}/.git")
+    for directory in (app.directory, by_hand, clone, foreign, *escapes):
+        assert (await remove(app, directory, expect=400))["name"] == "WorktreeRemoveFailedError", directory
+        assert (await reset(app, directory, expect=400))["name"] == "WorktreeResetFailedError", directory
+    for directory in (app.directory, by_hand, clone, foreign, own):
+        assert (directory / "a.txt").exists()
+
+
+# Sessions and users in them.
+
+
+async def test_a_turn_works_in_it_with_snapshots_and_a_revert_also_after_a_restart_of_the_server(tmp_path: Path) -> None:
+    async with running_app(tmp_path) as app:
+        directory, query = await made(app)
+    turns = [[bash("echo changed > a.txt; echo new > b.txt; pwd")], [say()]]
+    async with running_app(tmp_path, turns=turns) as app:
+        assert await app.get(ROUTE) == [str(directory)]
+        session = await app.post("/session", {"permission": ALLOW}, **query)
+        assert (session["directory"], session["projectID"]) == (str(directory), (await project(app))["id"])
+        answer = await app.prompt(session["id"], "Go")
+        messages = await app.messages(session["id"])
+        assert answer["info"]["path"]["root"] == str(directory) in tools(messages)[0]["state"]["output"]
+        patch = next(part for message in messages for part in message["parts"] if part["type"] == "patch")
+        assert sorted(patch["files"]) == [str(directory / "a.txt"), str(directory / "b.txt")]
+        assert len(await app.get("/vcs/status", **query)) == 2 and await app.get("/vcs/status") == []
+        await app.post(f"/session/{session['id']}/revert", {"messageID": messages[0]["info"]["id"]})
+        assert (directory / "a.txt").read_text() == "hello\nworld\n" and not (directory / "b.txt").exists()
+
+
+async def test_it_is_neither_removed_nor_reset_while_a_turn_works_in_it(app: RunningApp) -> None:
+    app.provider.add(*HOLDS)
+    (directory, _), (other, _) = [await made(app) for _ in range(2)]
+    below = directory / "below"
+    below.mkdir()
+    session = await app.post("/session", {"permission": ALLOW}, params={"directory": str(below)})
+    async with app.events("/global/event") as events:
+        await app.prompt_async(session["id"], "Go")
+        await until(lambda: (below / "begun").exists())
+        for verb in (remove, reset):
+            assert (await verb(app, directory, expect=409))["name"] == "DirectoryBusyError"
+        await reset(app, other)
+        await remove(app, other)
+        (below / "go").touch()
+        await events.until("session.idle")
+    await remove(app, directory)
+
+
+async def test_members_have_those_of_their_roots(app: RunningApp, vera: RunningApp, root: RunningApp, tmp_path: Path) -> None:
+    own, foreign = make_workspace(tmp_path.resolve() / "own"), make_workspace(tmp_path.resolve() / "foreign")
+    git(foreign, "commit", "-q", "--amend", "--allow-empty", "-m", "another project")
+    async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[foreign]) as bert:
+        directory, query = await made(anna)
+        assert (await anna.get("/path", **query))["directory"] == str(directory)
+        assert (await anna.post("/session", {}, **query))["directory"] == str(directory)
+        await bert.get("/path", expect=403, **query)
+        assert await bert.get(ROUTE) == [] and await anna.get(ROUTE) == [str(directory)]
+        for verb in (remove, reset):
+            await verb(bert, directory, expect=400)
+            await verb(vera, directory, expect=403, params={"directory": str(own)})
+        await bert.post(ROUTE, {}, expect=403, params={"directory": str(own)})
+        await root.get("/path", **query)
+        await remove(anna, directory)
+    part = make_workspace(tmp_path.resolve() / "whole") / "part"
+    part.mkdir()
+    async with user(app, "carl", roots=[part]) as carl:
+        assert "vcs" not in await project(carl), "a checkout around the roots is not theirs"
+        assert (await carl.post(ROUTE, {}, expect=400))["name"] == "WorktreeNotGitError"
+        assert git(part, "worktree", "list").count("\n") == 1
+
+
+async def test_one_repository_shared_by_two_checkouts_keeps_them_apart(app: RunningApp, tmp_path: Path) -> None:
+    own, other = make_workspace(tmp_path.resolve() / "own"), tmp_path.resolve() / "other"
+    git(own, "worktree", "add", "-q", str(other))
+    async with user(app, "anna", roots=[own]) as anna, user(app, "bert", roots=[other]) as bert:
+        (of_anna, query), (of_bert, _) = await made(anna), await made(bert)
+        assert await anna.get(ROUTE) == [str(of_anna)] and await bert.get(ROUTE) == [str(other), str(of_bert)]
+        await bert.get("/path", expect=403, **query)
+        for verb in (remove, reset):
+            assert "no worktree" in (await verb(bert, of_anna, expect=400))["data"]["message"]
+        shutil.rmtree(of_anna)
+        await remove(bert, of_anna, expect=400)
+        assert "opencode/" in git(own, "branch")
+        _, query = await made(anna)
+        nested = {"params": {"directory": (await anna.post(ROUTE, {}, **query))["directory"]}}
+        await bert.get("/path", expect=403, **nested)
+        await anna.get("/path", **nested)

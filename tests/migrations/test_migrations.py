@@ -33,21 +33,25 @@ def engine(tmp_path: Path) -> Engine:
     return make_engine(f"sqlite:///{tmp_path / 'opensession.db'}")
 
 
-def scripts() -> ScriptDirectory:
-    config = Config()
-    config.set_main_option("script_location", str(migrations_dir()))
-    return ScriptDirectory.from_config(config)
-
-
 SESSION = "session (id, project_id, directory, title_folded, updated, body)"
-SESSION_1 = "'ses_1', 'p', '/d', 't', 1, '{}'"
+SESSION_1 = (SESSION, "'ses_1', 'p', '/d', 't', 1, '{}'")
+JOURNAL = "event_journal (seq, directory, time, payload, bytes)"
+ASK = "pending_ask (id, kind, session_id, directory, body)"
+DAMAGED = "CAST(x'7bff7d' AS TEXT)"
 
 
 def put(engine: Engine, *rows: tuple[str, str]) -> None:
     """Each the table with its columns, and the values."""
     with engine.begin() as connection:
         for into, values in rows:
-            connection.execute(text(f"INSERT INTO {into} VALUES ({values})"))
+            connection.exec_driver_sql(f"INSERT INTO {into} VALUES ({values})")
+
+
+def values_of(engine: Engine, statement: str) -> list[Any]:
+    """Its rows, or what is in their only column."""
+    with engine.begin() as connection:
+        rows = connection.execute(text(statement)).all()
+    return [row[0] if len(row) == 1 else tuple(row) for row in rows]
 
 
 def schema(path: Path) -> list[tuple[str, str]]:
@@ -55,84 +59,71 @@ def schema(path: Path) -> list[tuple[str, str]]:
         return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
 
 
-def test_from_nothing_they_make_exactly_the_declared_tables(engine: Engine) -> None:
-    upgrade_to(engine, HEAD)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        differences = [difference for difference in compare_metadata(context, METADATA) if not is_of_text_index(difference)]
-        assert differences == []
-        tables = {name for name in inspect(connection).get_table_names() if not name.startswith(FTS)}
-        assert tables == {*METADATA.tables, "alembic_version"}
-
-
-def test_a_new_database_is_made_with_what_they_make(engine: Engine, tmp_path: Path) -> None:
-    upgrade(engine)
-    migrated = make_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
-    upgrade_to(migrated, HEAD)
-    assert database_schema(engine) == database_schema(migrated)
-
-
 def is_of_text_index(difference: Any) -> bool:
     """The tables of FTS5 are made without SQLAlchemy."""
     return difference[0] == "remove_table" and difference[1].name.startswith(FTS)
 
 
+def test_they_lead_from_nothing_to_exactly_the_declared_tables_which_a_new_database_has_too(
+    engine: Engine, tmp_path: Path
+) -> None:
+    migrated = make_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+    upgrade_to(migrated, HEAD)
+    with migrated.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert [difference for difference in compare_metadata(context, METADATA) if not is_of_text_index(difference)] == []
+        tables = {name for name in inspect(connection).get_table_names() if not name.startswith(FTS)}
+    assert tables == {*METADATA.tables, "alembic_version"}
+    upgrade(engine)
+    assert database_schema(engine) == database_schema(migrated)
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()))
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
 def test_sequences_are_never_given_twice_and_the_counters_are_there(engine: Engine) -> None:
     """SQLite reuses the number of a deleted last row unless AUTOINCREMENT says otherwise; autogenerate does not see that."""
     upgrade(engine)
-    counted = {"session", "message", "part", "pending_ask", "queued_prompt"}
-    with engine.connect() as connection:
-        rows = connection.execute(text("SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'"))
-        assert set(rows.scalars()) == counted
-        counters = dict(connection.execute(text("SELECT name, value FROM counter")).all())
+    counted = values_of(engine, "SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'")
+    assert set(counted) == {"session", "message", "part", "pending_ask", "queued_prompt"}
+    counters = dict(values_of(engine, "SELECT name, value FROM counter"))
     assert counters.keys() == {"journal", "identity"} and counters["journal"] == 0 != counters["identity"]
-
-
-def test_head_names_the_newest_revision() -> None:
-    assert scripts().get_heads() == [HEAD]
 
 
 def test_what_is_stored_survives_every_revision(engine: Engine) -> None:
     """A session with a share and a prompt that changed a file, as revision 0001 held it."""
     upgrade_to(engine, "0001")
+    message = "message (session_id, id, role, open, boundary, body)"
+    summary = '{"role":"user","summary":{"title":"T","diffs":[{"file":"a"}]}}'
     put(
         engine,
-        (SESSION, SESSION_1),
+        SESSION_1,
         ("share (session_id, id, secret, created)", "'ses_1', 'abc', 'unused', 2"),
         ("session_diff (session_id, body)", "'ses_1', '[]'"),
+        (message, f"'ses_1', 'msg_1', 'user', false, false, '{summary}'"),
+        (message, """'ses_1', 'msg_2', 'user', false, false, '{"role":"user","summary":{"diffs":[]}}'"""),
     )
-    with engine.begin() as connection:
-        for message, summary in (("msg_1", {"title": "T", "diffs": [{"file": "a"}]}), ("msg_2", {"diffs": []})):
-            row = {"id": message, "body": json.dumps({"role": "user", "summary": summary}, separators=(",", ":"))}
-            columns = "session_id, id, role, open, boundary, body"
-            connection.execute(text(f"INSERT INTO message ({columns}) VALUES ('ses_1', :id, 'user', false, false, :body)"), row)
     upgrade(engine)
-    with engine.begin() as connection:
-        without = '{"role":"user","summary":{"title":"T","diffs":[]}}'
-        assert connection.execute(text("SELECT live_body FROM message ORDER BY seq")).scalars().all() == [without, None]
-        assert connection.execute(text("SELECT diff_basis FROM session")).scalar_one() == UNKNOWN_BASIS
-        assert connection.execute(text("SELECT * FROM share")).all() == [("ses_1", "abc", 2)]
-        connection.execute(text("DELETE FROM session"))
-        assert connection.execute(text("SELECT * FROM share")).all() == []
+    without = '{"role":"user","summary":{"title":"T","diffs":[]}}'
+    assert values_of(engine, "SELECT live_body FROM message ORDER BY seq") == [without, None]
+    assert values_of(engine, "SELECT diff_basis FROM session") == [UNKNOWN_BASIS]
+    assert values_of(engine, "SELECT * FROM share") == [("ses_1", "abc", 2)]
+    values_of(engine, "DELETE FROM session RETURNING id")
+    assert values_of(engine, "SELECT * FROM share") == []
 
 
 def test_snapshots_and_reverts_of_an_older_database_get_columns(engine: Engine) -> None:
     upgrade_to(engine, "0006")
     put_steps_and_reverts(engine)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE part SET body = CAST(x'7bff7d' AS TEXT) WHERE id = 'prt_5'"))
+    values_of(engine, f"UPDATE part SET body = {DAMAGED} WHERE id = 'prt_5' RETURNING id")
     upgrade(engine)
     check_steps_and_reverts(engine)
 
 
 def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> None:
     upgrade_to(engine, "0007")
-    put(
-        engine,
-        (SESSION, SESSION_1),
-        ("pending_ask (id, kind, session_id, directory, body)", "'a', 'question', 'ses_1', '/', '{}'"),
-        ("run_lease (session_id, owner, generation, heartbeat)", "'ses_1', 'gone', 7, 1"),
-    )
+    lease = ("run_lease (session_id, owner, generation, heartbeat)", "'ses_1', 'gone', 7, 1")
+    put(engine, SESSION_1, (ASK, "'a', 'question', 'ses_1', '/', '{}'"), lease)
     upgrade(engine)
     with engine.begin() as connection:
         assert work_rows.is_pending(connection, "a")
@@ -143,20 +134,19 @@ def test_requests_and_leases_of_an_older_database_are_kept(engine: Engine) -> No
 def test_what_was_stored_before_there_were_users_is_nobodys(engine: Engine) -> None:
     """Its events too: none of the users may be sent them but those who see everything."""
     upgrade_to(engine, "0010")
-    put(engine, (SESSION, SESSION_1), ("event_journal (seq, directory, time, payload, bytes)", "1, '/d', 1, '{}', 2"))
+    put(engine, SESSION_1, (JOURNAL, "1, '/d', 1, '{}', 2"))
     upgrade(engine)
+    assert values_of(engine, "SELECT owner FROM event_journal") == [""]
     with engine.begin() as connection:
         assert session_rows.owners(connection, ["ses_1"]) == {"ses_1": ""}
-        assert connection.execute(text("SELECT owner FROM event_journal")).scalars().all() == [""]
         assert journal_rows.events_after(connection, 0, None, 1000, "anna") == ([], True)
 
 
 def test_an_older_database_takes_webhooks(engine: Engine) -> None:
     """They begin behind the events that it has; with a webhook goes the log of its deliveries."""
     upgrade_to(engine, "0013")
-    with engine.begin() as connection:
-        connection.execute(text("INSERT INTO event_journal (seq, directory, time, payload, bytes) VALUES (1, '/d', 1, '{}', 2)"))
-        connection.execute(text("UPDATE counter SET value = 1 WHERE name = 'journal'"))
+    put(engine, (JOURNAL, "1, '/d', 1, '{}', 2"))
+    values_of(engine, "UPDATE counter SET value = 1 WHERE name = 'journal' RETURNING name")
     upgrade(engine)
     row = {"id": "whk_1", "owner": "", "role": "admin", "url": "", "events": "[]", "secret": "", "id_key": "", "created": 1}
     delivery = {"message_id": "evt_1", "type": "t", "time": 1, "attempt": 1, "milliseconds": 1, "status": 204, "error": None}
@@ -166,63 +156,54 @@ def test_an_older_database_takes_webhooks(engine: Engine) -> None:
         page = journal_rows.journal_page(connection, 1, None, None, 1000)
         assert (page.upto, page.is_last, page.is_gap, list(page.rows)) == (1, True, False, [])
         assert len(webhook_rows.deliveries(connection, "whk_1", 10)) == 1 and webhook_rows.remove(connection, "whk_1")
-        assert connection.execute(text("SELECT count(*) FROM webhook_delivery")).scalar_one() == 0
+    assert values_of(engine, "SELECT count(*) FROM webhook_delivery") == [0]
 
 
 def test_approvals_wider_than_a_folder_are_dropped(engine: Engine) -> None:
     """They are asked for again; a request that waits offers them no more."""
     upgrade_to(engine, "0017")
     kept = ["/srv/data/*", "/srv/data", "/srv/a*/*"]
+    approvals = [("external_directory", pattern) for pattern in (*kept, "/srv/data*", "/home/u*", "/*")]
     request = {"id": "per_1", "permission": "external_directory", "always": ["/srv/data*", "/srv/data/*"]}
-    put(engine, (SESSION, SESSION_1))
-    with engine.begin() as connection:
-        for pattern in [*kept, "/srv/data*", "/home/u*", "/*"]:
-            row = {"pattern": pattern}
-            connection.execute(text("INSERT INTO permission_approval VALUES ('p', 'external_directory', :pattern, 'ses_1')"), row)
-        connection.execute(text("INSERT INTO permission_approval VALUES ('p', 'bash', 'ls /x*', 'ses_1')"))
-        waiting = "pending_ask (id, kind, session_id, directory, body)"
-        row = {"body": json.dumps(request)}
-        connection.execute(text(f"INSERT INTO {waiting} VALUES ('per_1', 'permission', 'ses_1', '/', :body)"), row)
-        damaged = "CAST(x'7bff7d' AS TEXT)"
-        connection.execute(text(f"INSERT INTO {waiting} VALUES ('per_2', 'permission', 'ses_1', '/', {damaged})"))
+    put(
+        engine,
+        SESSION_1,
+        *(("permission_approval", f"'p', '{kind}', '{pattern}', 'ses_1'") for kind, pattern in [*approvals, ("bash", "ls /x*")]),
+        (ASK, f"'per_1', 'permission', 'ses_1', '/', '{json.dumps(request)}'"),
+        (ASK, f"'per_2', 'permission', 'ses_1', '/', {DAMAGED}"),
+    )
     upgrade(engine)
     with engine.begin() as connection:
         found = {(permission, pattern) for permission, pattern in directory_rows.approvals(connection, "p")}
-        assert found == {("bash", "ls /x*"), *(("external_directory", pattern) for pattern in kept)}
-        body = json.loads(connection.execute(text("SELECT body FROM pending_ask WHERE id = 'per_1'")).scalar_one())
-        assert body == {**request, "always": ["/srv/data/*"]}
+    assert found == {("bash", "ls /x*"), *(("external_directory", pattern) for pattern in kept)}
+    [body] = values_of(engine, "SELECT body FROM pending_ask WHERE id = 'per_1'")
+    assert json.loads(body) == {**request, "always": ["/srv/data/*"]}
 
 
 def test_events_of_an_older_journal_get_their_type_and_session(engine: Engine) -> None:
     upgrade_to(engine, "0018")
     put_events(engine)
-    with engine.begin() as connection:
-        damaged = (
-            "INSERT INTO event_journal (seq, directory, time, payload, bytes) VALUES (99, '/d', 1, CAST(x'7bff' AS TEXT), 2)"
-        )
-        connection.execute(text(damaged))
+    put(engine, (JOURNAL, f"99, '/d', 1, {DAMAGED}, 2"))
     upgrade(engine)
-    with engine.begin() as connection:
-        (stored,) = connection.execute(text("DELETE FROM event_journal WHERE seq = 99 RETURNING type, session_id")).all()
-        assert stored == ("", None), "a damaged one stays as it is"
+    stored = values_of(engine, "DELETE FROM event_journal WHERE seq = 99 RETURNING type, session_id")
+    assert stored == [("", None)], "a damaged one stays as it is"
     check_events(engine)
 
 
 def test_a_second_upgrade_changes_nothing(engine: Engine, tmp_path: Path) -> None:
     upgrade(engine)
     before = schema(tmp_path / "opensession.db")
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE counter SET value = 7"))
+    values_of(engine, "UPDATE counter SET value = 7 RETURNING name")
     upgrade(engine)
     assert schema(tmp_path / "opensession.db") == before
+    assert values_of(engine, "SELECT value FROM counter WHERE name = 'journal'") == [7]
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT value FROM counter WHERE name = 'journal'")).scalar_one() == 7
         assert revision(connection) == HEAD
 
 
 def test_an_upgrade_that_fails_leaves_nothing_half_made(engine: Engine, tmp_path: Path) -> None:
     with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE part (unexpected TEXT)"))
+        connection.exec_driver_sql("CREATE TABLE part (unexpected TEXT)")
     with pytest.raises(Exception, match="part"):
         upgrade(engine)
     assert [name for name, _ in schema(tmp_path / "opensession.db")] == ["part"]
@@ -235,10 +216,8 @@ def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
         "engine = make_engine(sys.argv[1]); print('ready', flush=True); sys.stdin.readline(); upgrade(engine)"
     )
     command = [sys.executable, "-c", code, f"sqlite:///{path}"]
-    both = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    both = [subprocess.Popen(command, cwd=ROOT, text=True, **pipes) for _ in range(2)]
     for process in both:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
     for process in both:
@@ -248,8 +227,7 @@ def test_two_processes_at_once_migrate_once(tmp_path: Path) -> None:
     errors = [process.communicate(timeout=180)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], errors
     assert "counter" in dict(schema(path))
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+    assert values_of(make_engine(f"sqlite:///{path}"), "SELECT version_num FROM alembic_version") == [HEAD]
 
 
 COMMANDS = ["serve --port 0", "migrate", "doctor", "stats", "user list", "session list", "prune --older-than 1d", "run Hi"]

@@ -11,18 +11,36 @@ A gap is a line of text:
 `[]` stands for the items of a list, `{}` for the values of a map.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 Json = dict[str, Any]
 Way = Literal["sent", "answered"]
 
+TESTS = Path(__file__).parents[1]
+DESCRIPTIONS = {"1.1.34": "opencode_api.json", "1.18.33": "opencode_api_1.18.33.json"}
+"""By version of OpenCode: the one is that version's without its prose."""
+
 METHODS = ("get", "post", "put", "patch", "delete")
 SCALARS = ("string", "boolean", "number", "null")
 DISCRIMINATORS = ("type", "role", "name", "status")
 ANYTHING: Json = {}
+
+
+@cache
+def described(version: str) -> Json:
+    return dict(json.loads((TESTS / "wire" / DESCRIPTIONS[version]).read_text()))
+
+
+def rows_of(page: str, heading: str) -> dict[str, str]:
+    """The first two columns of a table below a heading of one of the docs' pages."""
+    text = (TESTS.parent / "docs" / page).read_text().partition(f"# {heading}\n")[2]
+    return dict(re.findall(r"^\| `(.+?)` \| (.+?) \|$", re.split(r"\n##", text)[0], re.MULTILINE))
 
 
 def nameless(path: str) -> str:

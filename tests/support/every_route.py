@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute
+from fastapi.routing import APIRoute, iter_route_contexts
 
 from app import main
 
@@ -14,20 +13,17 @@ Route = tuple[str, str]
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
 
 
-def every_route(app: FastAPI) -> list[Route]:
+def api_routes(app: FastAPI) -> Iterator[APIRoute]:
+    """Those of included routers too."""
     main.load_all()
-    found = list(_api_routes(app.routes))
+    found = (context.original_route for context in iter_route_contexts(app.routes))
+    yield from (route for route in found if isinstance(route, APIRoute))
+
+
+def every_route(app: FastAPI) -> list[Route]:
+    found = [(method, route.path_format) for route in api_routes(app) for method in sorted(route.methods)]
     assert len(found) > 50
     return found
-
-
-def _api_routes(routes: list[BaseRoute]) -> Iterator[Route]:
-    """Those of included routers too."""
-    for route in routes:
-        if isinstance(route, APIRoute):
-            yield from ((method, route.path_format) for method in sorted(route.methods))
-        elif hasattr(route, "original_router"):
-            yield from _api_routes(route.original_router.routes)
 
 
 def unknown(path: str) -> str:

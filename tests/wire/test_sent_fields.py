@@ -9,31 +9,25 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from api_parity import Json, content, nameless, operations, query_names
-from described_bodies import example, fitting_bodies, spoiled_bodies
-from fastapi import FastAPI
+from api_parity import ANYTHING, DESCRIPTIONS, TESTS, Json, content, described, nameless, operations, query_names, rows_of, shapes
+from every_route import api_routes
 from fastapi.dependencies.models import Dependant
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from running_app import RunningApp, running_app
-from starlette.routing import BaseRoute
 
-from app import main
 from app.project.config.keys import UNUSED, unused_keys
 from app.project.location import Location
 from app.schema import config
 from app.schema.config import Config
 from app.schema.session import CreateInput
 
-ROOT = Path(__file__).parents[2]
-DESCRIPTIONS = {"1.1.34": "opencode_api.json", "1.18.33": "opencode_api_1.18.33.json"}
-SECTION = "## What is sent and changes nothing"
+ROOT = TESTS.parent
 PATH_VALUES = {"sessionID": "ses_1", "messageID": "msg_1", "ptyID": "pty_1", "integrationID": "anthropic"}
 
 # Parts, errors and icons are kept and shown as they are sent, a toast is passed on; what is refused is refused by any value.
@@ -50,26 +44,10 @@ OLD_NAMES = {"maxSteps"}
 """Taken for the new ones where they are read."""
 
 
-@pytest.fixture(scope="module", params=DESCRIPTIONS)
-def theirs(request: pytest.FixtureRequest) -> Json:
-    return described(str(request.param))
-
-
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[RunningApp]:
     async with running_app(tmp_path) as running:
         yield running
-
-
-@cache
-def described(version: str) -> Json:
-    return dict(json.loads((Path(__file__).parent / DESCRIPTIONS[version]).read_text()))
-
-
-def listed() -> dict[str, str]:
-    """What the page says changes nothing, with the reasons; `*` stands for any text."""
-    page = (ROOT / "docs" / "compatibility-descriptions.md").read_text()
-    return dict(re.findall(r"^\| `(.+?)` \| (.+?) \|$", page.partition(f"{SECTION}\n")[2].partition("\n## ")[0], re.MULTILINE))
 
 
 def filled(path: str) -> str:
@@ -88,10 +66,11 @@ async def test_what_is_sent_is_used_refused_or_listed(app: RunningApp) -> None:
         for api in map(described, DESCRIPTIONS)
         for line in (*await dropped_fields(app, api), *unused_fields(api), *await unused_parameters(app, api))
     ]
-    rows = {row: re.compile(re.escape(row).replace(r"\*", ".*")) for row in listed()}
+    listed = rows_of("compatibility-descriptions.md", "What is sent and changes nothing")
+    rows = {row: re.compile(re.escape(row).replace(r"\*", ".*")) for row in listed}  # `*` stands for any text
     assert [line for line in found if not any(row.fullmatch(line) for row in rows.values())] == [], "use them, or list them"
     assert [name for name, row in rows.items() if not any(map(row.fullmatch, found))] == [], "delete the rows of these"
-    assert all(len(reason) > 20 for reason in listed().values())
+    assert all(len(reason) > 20 for reason in listed.values())
 
 
 # Bodies.
@@ -165,19 +144,6 @@ def is_used(field: str) -> bool:
 # Query parameters.
 
 
-def api_routes(routes: list[BaseRoute]) -> Iterator[APIRoute]:
-    for route in routes:
-        if isinstance(route, APIRoute):
-            yield route
-        elif hasattr(route, "original_router"):
-            yield from api_routes(route.original_router.routes)
-
-
-def routes_of(app: FastAPI) -> dict[tuple[str, str], APIRoute]:
-    main.load_all()
-    return {(method, nameless(route.path_format)): route for route in api_routes(app.routes) for method in route.methods}
-
-
 def used_parameters(dependant: Dependant) -> Iterator[str]:
     """The query parameters that the functions of a route use, by the names that clients send."""
     assert dependant.call
@@ -194,7 +160,7 @@ def used_parameters(dependant: Dependant) -> Iterator[str]:
 
 
 async def unused_parameters(app: RunningApp, api: Json) -> list[str]:
-    routes = routes_of(app.fastapi)
+    routes = {(method, nameless(each.path_format)): each for each in api_routes(app.fastapi) for method in each.methods}
     return [
         f"{method} {operation['path']} ?{name}"
         for (method, path), operation in operations(api).items()
@@ -218,19 +184,17 @@ async def test_a_query_parameter_that_is_not_used_is_found(app: RunningApp) -> N
 # The configuration.
 
 
-def test_every_key_of_opencodes_configuration_is_accepted(theirs: Json) -> None:
+@pytest.mark.parametrize("version", DESCRIPTIONS)
+def test_every_key_of_opencodes_configuration_is_accepted(version: str) -> None:
     """With each value that it is described to have: a file that OpenCode reads is no error here."""
-    schema = theirs["components"]["schemas"]["Config"]
-    bodies = [body for key, body in fitting_bodies(theirs, schema) if last_name(key) != "color" or "msg_1" not in str(body)]
-    assert [refusal for body in bodies if (refusal := refused(body))] == []
-
-
-def refused(body: Json) -> str | None:
-    try:
-        Config.model_validate(body)
-    except ValidationError as error:
-        return str(error)
-    return None
+    api, refusals = described(version), []
+    for key, body in fitting_bodies(api, api["components"]["schemas"]["Config"]):
+        try:
+            Config.model_validate(body)
+        except ValidationError as error:
+            if last_name(key) != "color" or "msg_1" not in str(body):
+                refusals.append(str(error))
+    assert refusals == []
 
 
 def test_every_key_of_the_configuration_is_used_or_named_as_unused() -> None:
@@ -251,22 +215,84 @@ def named_as_unused() -> set[str]:
     return {word for path in [*paths, *keys] for word in re.findall(r"[\w$]+", path)}
 
 
-def test_the_page_shows_the_keys_that_change_nothing() -> None:
-    page = (ROOT / "docs" / "compatibility.md").read_text().partition("### Keys of the configuration that change nothing\n")[2]
-    rows = dict(re.findall(r"^\| `(.+?)` \| (.+?) \|$", page.partition("\n## ")[0].partition("\n### ")[0], re.MULTILINE))
-    assert rows == UNUSED
-
-
-def test_a_key_that_changes_nothing_is_named_with_its_place() -> None:
-    given = {
-        "references": {"docs": "../docs"},
-        "compaction": {"auto": True},
-        "provider": {"own": {"options": {"headerTimeout": 1}}},
-    }
+def test_a_key_that_changes_nothing_is_named_with_its_place_and_shown_on_the_page() -> None:
+    assert rows_of("compatibility.md", "Keys of the configuration that change nothing") == UNUSED
+    own = {"options": {"headerTimeout": 1}}
+    given = {"references": {"docs": "../docs"}, "compaction": {"auto": True}, "provider": {"own": own}}
     assert unused_keys(given) == {
         "provider.own.options.headerTimeout": UNUSED["provider.*.options.headerTimeout"],
         "references": UNUSED["references"],
     }
+
+
+# Bodies made from a description, field by field. A field's name is its way from the top: `parts[].text`, `[]` for an item of a
+# list, `{}` for a value of a map.
+
+Wrap = Callable[[Any], Any]
+"""Puts a value into the place of the body that it is for."""
+
+_EXAMPLES = {"string": "msg_1", "integer": 1, "number": 1, "boolean": True, "null": None}
+_WRONG = {"object": {"no": "such"}, "array": ["none"], "string": "none"}
+
+
+def spoiled_bodies(api: Json, schema: Json) -> Iterator[tuple[str, Any]]:
+    """By field: as described but for this one, whose value is of a type that it cannot have. Not of fields that take any."""
+    for name, inner, wrap in _fields(api, schema, "", lambda value: value, set()):
+        alternatives = shapes(api, inner)
+        types = {shape.get("type", "string") for shape in alternatives}
+        wrong = [value for kind, value in _WRONG.items() if kind not in types]
+        if wrong and ANYTHING not in alternatives:
+            yield name, wrap(wrong[0])
+
+
+def fitting_bodies(api: Json, schema: Json) -> Iterator[tuple[str, Any]]:
+    """By field: one for each shape and each value that it is described to have."""
+    for name, inner, wrap in _fields(api, schema, "", lambda value: value, set()):
+        for shape in shapes(api, inner):
+            for value in shape.get("enum") or [example(api, shape)]:
+                yield name, wrap(value)
+
+
+def _fields(api: Json, schema: Json, name: str, wrap: Wrap, seen: set[str]) -> Iterator[tuple[str, Json, Wrap]]:
+    """Those of a shape that is in several places, in the first one."""
+    for shape in shapes(api, schema):
+        signature = json.dumps(shape, sort_keys=True)
+        if signature not in seen:
+            seen.add(signature)
+            for inner_name, inner_schema, inner_wrap in _inside(api, shape, name, wrap):
+                yield inner_name, inner_schema, inner_wrap
+                yield from _fields(api, inner_schema, inner_name, inner_wrap, seen)
+
+
+def _inside(api: Json, shape: Json, name: str, wrap: Wrap) -> Iterator[tuple[str, Json, Wrap]]:
+    """The fields, items or values of one shape, each with the least that it needs beside it."""
+    if shape.get("type") == "array":
+        yield f"{name}[]", shape.get("items", ANYTHING), lambda value: wrap([value])
+    if shape.get("type") == "object":
+        least = example(api, shape)
+        for field, schema in shape.get("properties", {}).items():
+            yield f"{name}.{field}".lstrip("."), schema, lambda value, field=field: wrap({**least, field: value})
+        if isinstance(values := shape.get("additionalProperties"), dict):
+            yield f"{name}{{}}", values, lambda value: wrap({**least, "key": value})
+
+
+def example(api: Json, schema: Json) -> Any:
+    """A value of the schema's first shape: an object has what it requires, a list one item."""
+    shape = shapes(api, schema)[0]
+    match shape.get("type", "string"):
+        case _ if "const" in shape or "enum" in shape:
+            return shape["const"] if "const" in shape else shape["enum"][0]
+        case "array":
+            return [example(api, item) for item in shape.get("prefixItems") or [shape.get("items", ANYTHING)]]
+        case "object":
+            return {name: example(api, shape["properties"][name]) for name in shape.get("required", ())}
+        case kind:
+            return _of_pattern(shape["pattern"]) if "pattern" in shape else _EXAMPLES[kind]
+
+
+def _of_pattern(pattern: str) -> str:
+    """An id begins with its pattern; the other one is of colours."""
+    return "#ffcc00" if pattern.startswith("^#") else pattern.strip("^$") + "_1"
 
 
 def test_an_example_of_each_type_is_of_it() -> None:
