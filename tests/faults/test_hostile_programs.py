@@ -12,12 +12,7 @@ from sandboxed import needs_sandbox
 from turns import call, say, until
 
 SECRET = "5eCr3T-of-the-server"
-SECRETS = (
-    "OPENSESSION_SECRET_KEY",
-    "opensession_tokens",
-    "OPENCODE_SERVER_PASSWORD",
-    "ANTHROPIC_API_TOKEN",
-)
+SECRETS = ("OPENSESSION_SECRET_KEY", "opensession_tokens", "OPENCODE_SERVER_PASSWORD", "ANTHROPIC_API_TOKEN")
 COMMAND = ["sh", "./program.sh", "$FILE"]
 GIVEN = {"GIVEN": "{env:OPENSESSION_SECRET_KEY}", "BASH_ENV": "./program.sh", "LD_PRELOAD": "./nothing.so"}
 

@@ -11,13 +11,7 @@ from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
 from prompted_model import play
-from replica_turns import (
-    eventually,
-    messages,
-    new_session,
-    request,
-    streaming,
-)
+from replica_turns import eventually, messages, new_session, request, streaming
 from replicas import Replicas
 from turns import bash, say, texts
 
