@@ -21,7 +21,19 @@ from killable import Client
 from long_form import LONG, SLACK
 from mcp_servers import over_http, plain, visit
 from prompted_model import play
-from replica_turns import asked, eventually, idle_everywhere, let_go, messages, new_session, ran, request, tool_running, waits
+from replica_turns import (
+    QUESTION,
+    asked,
+    eventually,
+    idle_everywhere,
+    let_go,
+    messages,
+    new_session,
+    ran,
+    request,
+    tool_running,
+    waits,
+)
 from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
 
@@ -33,8 +45,6 @@ MOST_PROMPTS = 99
 ABORTED_WITHIN = 2.0 * SLACK
 SEEN_WITHIN = 2.0 * SLACK
 CONNECTED = {"status": "connected"}
-OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
-QUESTION = call("question", questions=[{"question": "Which?", "header": "Which", "options": OPTIONS}])
 SO_BE_IT = [say("Half of it, and the rest.")]
 
 
