@@ -16,7 +16,7 @@ import pytest
 from figures import Figure
 from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
-from hostile_repositories import beside, flip
+from hostile_repositories import flipping
 from long_form import LONG
 from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
@@ -157,11 +157,10 @@ async def test_the_kernels_settings_cannot_be_opened(ground: Ground) -> None:
 async def test_an_mcp_server_sees_nothing_of_others_by_its_words(ground: Ground, figure: Figure) -> None:
     late = await late_root(ground)
     words = {**outer_words(ground), "late root": str(late), "late file": f"{late}/f.txt"}
-    links = {f"link to {name}": str(link(ground, number, word)) for number, (name, word) in enumerate(words.items())}
-    cases = {**words, **links}
+    cases = words | {f"link to {name}": str(link(ground, number, word)) for number, (name, word) in enumerate(words.items())}
     said = await asyncio.gather(*(seen_by_mcp(ground, name, ["/bin/sh", "-c", SHOW, "x", word]) for name, word in cases.items()))
     assert {name: leaks(text) for name, text in zip(cases, said, strict=True) if leaks(text)} == {}
-    figure(f"{len(words) + len(links)} words of MCP servers: 0 texts or names of others")
+    figure(f"{len(cases)} words of MCP servers: 0 texts or names of others")
 
 
 async def test_an_mcp_server_is_no_program_of_others(ground: Ground) -> None:
@@ -178,14 +177,11 @@ async def test_words_that_lead_elsewhere_when_it_starts_are_refused(ground: Grou
     """A link that is exchanged between the look at it and the start."""
     own = make_repository(ground.root / "own", "mine")
     word = ground.root / "word"
-    states = tuple(link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert)))
+    states = [link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert))]
     word.symlink_to(own)
-    said: list[str] = []
-
-    async def start() -> None:
-        said.append(await seen_by_mcp(ground, f"try {len(said)}", ["/bin/sh", "-c", SHOW, "x", str(word)], 0.3))
-
-    await beside(lambda: flip(word, states, 2), start, TRIES)
+    command = ["/bin/sh", "-c", SHOW, "x", str(word)]
+    with flipping(word, *states):
+        said = [await seen_by_mcp(ground, f"try {number}", command, 0.3) for number in range(TRIES)]
     assert leaks("".join(said)) == []
 
 
@@ -254,16 +250,13 @@ async def test_commands_reach_no_root_of_others(ground: Ground) -> None:
 async def test_a_link_that_comes_and_goes_opens_nothing(ground: Ground) -> None:
     """A user's own line opens what it names, if that is theirs."""
     own, word = make_repository(ground.root / "own", "mine"), ground.root / "word"
-    states = tuple(link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert)))
+    states = [link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert))]
     word.symlink_to(own)
     place = ground.root / "place"
     place.mkdir()
-    session, said = await started(ground.anna, place), list[str]()
-
-    async def look() -> None:
-        said.append(await shell(ground, place, f"cat {word}/f.txt; ls {word}; touch {word}/made", session))
-
-    await beside(lambda: flip(word, states, 2), look, TRIES)
+    session, command = await started(ground.anna, place), f"cat {word}/f.txt; ls {word}; touch {word}/made"
+    with flipping(word, *states):
+        said = [await shell(ground, place, command, session) for _ in range(TRIES)]
     assert leaks("".join(said)) == [] and ground.changed() == []
 
 
@@ -275,12 +268,8 @@ async def test_a_member_without_roots_reaches_no_root_of_others(tmp_path: Path, 
         hugo = make_repository(pool / "hugo", "canary-of-victim")
         await add_user(ground.app, "hugo", roots=[hugo])
         session = await started(zoe, pool)
-        commands = (
-            "cat hug?/f.txt; ls -a h*",
-            "find . -name 'f*' | xargs cat",
-            "git init -q; git add -A; git diff --cached; git status",
-        )
-        for command in commands:
+        into_git = "git init -q; git add -A; git diff --cached; git status"
+        for command in ("cat hug?/f.txt; ls -a h*", "find . -name 'f*' | xargs cat", into_git):
             assert leaks(await shell(ground, pool, command, session, zoe)) == [], command
         config = {"mcp": {"x": {"type": "local", "command": ["/bin/sh", "-c", SHOW, "x", str(pool)]}}}
         (pool / "opencode.json").write_text(json.dumps(config))
@@ -345,8 +334,7 @@ async def test_a_command_does_not_make_another_repository_the_projects(tmp_path:
 async def started(app: RunningApp, directory: Path) -> str:
     response = await app.client.post("/session", json={}, headers=at(directory))
     assert response.status_code == 200, response.text
-    session: str = response.json()["id"]
-    return session
+    return str(response.json()["id"])
 
 
 async def shell(ground: Ground, directory: Path, command: str, session: str = "", app: RunningApp | None = None) -> str:
