@@ -1,6 +1,5 @@
 """Several servers on one PostgreSQL, one Redis, one data directory and one workspace, each in a process that a test may end."""
 
-import asyncio
 import json
 import os
 import signal
@@ -137,15 +136,10 @@ class Replicas:
         """For each replica one of each kind of `parts` that goes on at another when its own is gone."""
         urls = [replica.url for replica in self.all]
         made = [Follower([*urls[at:], *urls[:at]], kind) for at in range(len(urls)) for kind in parts or ("full",)]
-        tasks = [asyncio.create_task(follower.follow()) for follower in made]
-        try:
-            await asyncio.gather(*(follower.connected() for follower in made))
+        async with AsyncExitStack() as stack:
+            for follower in made:
+                await stack.enter_async_context(follower.following())
             yield made
-        finally:
-            for task in tasks:
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [error for error in ended if not isinstance(error, asyncio.CancelledError)] == []
 
 
 @contextmanager
