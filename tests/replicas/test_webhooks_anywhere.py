@@ -115,10 +115,7 @@ async def test_a_webhook_that_is_changed_through_another_server_is_changed(
     patched: Any = await clients[1].http.patch(f"/webhook/{webhook_id}", json={"events": ["session.idle"]})
     assert patched.json()["events"] == ["session.idle"]
     async with asyncio.timeout(60):
-        while True:
-            session = await new_session(clients[2])
-            await clients[2].prompt(session)
+        while not any(each.type == "session.idle" for each in receiver.received):
+            await clients[2].prompt(await new_session(clients[2]))
             await asyncio.sleep(0.1)
-            if any(each.type == "session.idle" for each in receiver.received):
-                break
     assert await clients[2].delete(f"/webhook/{webhook_id}")
