@@ -24,8 +24,8 @@ def program(directory: Path, name: str) -> None:
     path.chmod(0o755)
 
 
-def configure(directory: Path, **config: Any) -> None:
-    (directory / "opencode.json").write_text(json.dumps(config))
+def configured(**config: Any) -> Callable[[Path], object]:
+    return lambda directory: (directory / "opencode.json").write_text(json.dumps(config))
 
 
 def prettier(directory: Path) -> None:
@@ -38,18 +38,12 @@ def ruff(directory: Path) -> None:
     program(directory, ".venv/bin/ruff")
 
 
-WAYS: dict[str, Callable[[Path], None]] = {
-    "a configured server": lambda directory: configure(
-        directory, lsp={"x": {"command": COMMAND, "extensions": [".md"], "env": GIVEN}}
-    ),
-    "a known server's command": lambda directory: configure(
-        directory, lsp={"pyright": {"command": ["./program.sh"], "extensions": [".md"], "env": GIVEN}}
-    ),
+WAYS: dict[str, Callable[[Path], object]] = {
+    "a configured server": configured(lsp={"x": {"command": COMMAND, "extensions": [".md"], "env": GIVEN}}),
+    "a known server's command": configured(lsp={"pyright": {"command": COMMAND[1:2], "extensions": [".md"], "env": GIVEN}}),
     "a server in node_modules": lambda directory: program(directory, "node_modules/.bin/pyright-langserver"),
     "a server in .venv": lambda directory: program(directory, ".venv/bin/basedpyright-langserver"),
-    "a configured formatter": lambda directory: configure(
-        directory, formatter={"x": {"command": COMMAND, "extensions": [".md"], "environment": GIVEN}}
-    ),
+    "a configured formatter": configured(formatter={"x": {"command": COMMAND, "extensions": [".md"], "environment": GIVEN}}),
     "prettier in node_modules": prettier,
     "ruff in .venv": ruff,
     "uv, which is tried": lambda directory: program(directory, ".venv/bin/uv"),

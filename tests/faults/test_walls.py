@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -83,40 +84,25 @@ def variables_of(ground: Ground) -> dict[str, dict[str, str]]:
     }
 
 
-needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
-
-
-@needs_compiler
-async def test_variables_of_mcp_servers_are_obeyed_inside_alone(ground: Ground) -> None:
-    """Those of a project's configuration, which a member or a repository writes, and those that an admin adds."""
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
+async def test_variables_of_mcp_servers_and_terminals_are_obeyed_inside_alone(ground: Ground) -> None:
+    """Those of a project's configuration, which a member or a repository writes, what an admin adds, and terminals."""
     async with user(ground.app, "adam", "admin") as adam:
-        for name, variables in variables_of(ground).items():
-            for is_added in (False, True):
-                place = ground.root / f"{name} {is_added}"
-                place.mkdir()
-                server = {"type": "local", "command": ["/bin/sh", "-c", PRINT], "environment": variables}
-                if is_added:
-                    answer = await adam.client.post("/mcp", json={"name": "x", "config": server}, headers=at(place))
-                    assert answer.status_code == 200
-                else:
-                    (place / "opencode.json").write_text(json.dumps({"mcp": {"x": server}}))
-                    await ground.get(place, "/mcp")
-                await begun(place, variables)
-                assert ground.changed() == [], name
-                await ground.app.client.post("/instance/dispose", headers=at(place))
-
-
-@needs_compiler
-async def test_variables_of_terminals_are_obeyed_inside_alone(ground: Ground) -> None:
-    for name, variables in variables_of(ground).items():
-        place = ground.root / name
-        place.mkdir()
-        wanted = {"command": "/bin/sh", "args": ["-c", PRINT], "env": variables}
-        status, text = await ground.ask("POST", place, "/pty", wanted)
-        assert status == 200, text
-        await begun(place, variables)
-        await ground.ask("DELETE", place, f"/pty/{json.loads(text)['id']}")
-        assert ground.changed() == [], name
+        for (name, variables), way in product(variables_of(ground).items(), ("configured", "added", "terminal")):
+            place = ground.root / f"{name} {way}"
+            place.mkdir()
+            server = {"type": "local", "command": ["/bin/sh", "-c", PRINT], "environment": variables}
+            if way == "configured":
+                (place / "opencode.json").write_text(json.dumps({"mcp": {"x": server}}))
+                await ground.get(place, "/mcp")
+            else:
+                terminal = {"command": "/bin/sh", "args": ["-c", PRINT], "env": variables}
+                path, body = ("/mcp", {"name": "x", "config": server}) if way == "added" else ("/pty", terminal)
+                answer = await (adam if way == "added" else ground.anna).client.post(path, json=body, headers=at(place))
+                assert answer.status_code == 200, answer.text
+            await begun(place, variables)
+            assert ground.changed() == [], (name, way)
+            await ground.app.client.post("/instance/dispose", headers=at(place))
 
 
 async def begun(place: Path, variables: Mapping[str, str]) -> None:
@@ -163,8 +149,11 @@ async def test_an_mcp_server_sees_nothing_of_others_by_its_words(ground: Ground,
     figure(f"{len(cases)} words of MCP servers: 0 texts or names of others")
 
 
-async def test_an_mcp_server_is_no_program_of_others(ground: Ground) -> None:
+async def test_an_mcp_server_sees_what_is_its_users_and_is_no_program_of_others(ground: Ground) -> None:
     """Its program's directory is shown: not where that is another's."""
+    own = make_repository(ground.root / "own", "mine")
+    for word in (own, own / "f.txt", link(ground, "own", str(own))):
+        assert "mine 2" in await seen_by_mcp(ground, f"{word.parent.name} {word.name}", ["/bin/sh", "-c", SHOW, "x", str(word)])
     for number, target in enumerate((ground.bert / "tool", ground.base / "home" / "tool", ground.base / "data" / "tool")):
         shutil.copy("/bin/sh", target)
         ground.before = ground.around()
@@ -183,13 +172,6 @@ async def test_words_that_lead_elsewhere_when_it_starts_are_refused(ground: Grou
     with flipping(word, *states):
         said = [await seen_by_mcp(ground, f"try {number}", command, 0.3) for number in range(TRIES)]
     assert leaks("".join(said)) == []
-
-
-async def test_an_mcp_server_sees_what_is_its_users(ground: Ground) -> None:
-    own = make_repository(ground.root / "own", "mine")
-    for word in (own, own / "f.txt", link(ground, "own", str(own))):
-        said = await seen_by_mcp(ground, f"{word.parent.name} {word.name}", ["/bin/sh", "-c", SHOW, "x", str(word)])
-        assert "mine 2" in said
 
 
 SHOW = '{ ls -ad "$1" "$1"/* "$1"/*/*; cat "$1" "$1"/*.txt "$1"/HEAD "$1"/*/*.txt; } > seen.txt 2>&1; echo shown > shown.txt'
@@ -353,7 +335,7 @@ async def shell(ground: Ground, directory: Path, command: str, session: str = ""
 ORDINARY = 12345
 PYTHONS = (sys.executable, "/usr/bin/python3")
 AS_ORDINARY = ("setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin")
-SAME = "variables_of_terminals or by_its_words or elsewhere_when or comes_and_goes or never_was or another_members"
+SAME = "variables_of or by_its_words or elsewhere_when or comes_and_goes or never_was or another_members"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the tests above were run by one")
