@@ -10,21 +10,12 @@ import pytest
 from figures import Figure
 from killable import Client
 from long_form import SLACK
-from postgres import PostgresServer
-from redis_server import RedisServer
 from replica_turns import new_session
-from replicas import COUNT, Replicas, running_replicas
+from replicas import Replicas
 from webhook_receiver import Receiver, webhook_receiver
 
-ALLOWED = {"OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES": "true"}
 SESSIONS = 12
 TAKEN_OVER_WITHIN = 10.0 * SLACK
-
-
-@pytest.fixture(scope="module")
-def replicas(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis: RedisServer) -> Iterator[Replicas]:
-    with running_replicas(tmp_path_factory.mktemp("webhooks"), postgres, redis, own=[ALLOWED] * COUNT) as running:
-        yield running
 
 
 @pytest.fixture

@@ -80,6 +80,7 @@ class Replicas:
             OPENSESSION_DATABASE_URL=url,
             OPENSESSION_REDIS_URL=redis.url,
             OPENSESSION_SHUTDOWN_SECONDS=str(GRACE_SECONDS),
+            OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES="true",
             PYTHONPATH=str(ROOT),
         )
         self.all = [Replica(name, directory, self.workspace, dict(environment)) for name in "abcdefgh"[:COUNT]]
