@@ -119,7 +119,7 @@ TARGETS = ("victim", "victim/HEAD", "roots/bert/.git", "home")
 
 async def test_worktrees_change_nothing_through_links(ground: Ground, figure: Figure) -> None:
     """Each is made, has a link put into its repository, and is reset and removed; then one is made through the link."""
-    cases = [(place, target) for place in WORKTREE_PLACES for target in TARGETS][:: 1 if LONG else 3]
+    cases = [(place, target) for place in WORKTREE_PLACES for target in TARGETS][:: 1 if LONG else 5]
     for place, target in cases:
         repo = ground.repository()
         worktree = await made(ground, repo)

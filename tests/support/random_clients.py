@@ -84,7 +84,7 @@ class RandomClients:
         actions, weights = list(_ACTIONS), list(_ACTIONS.values())
         while time.monotonic() < stop:
             (action,) = rng.choices(actions, weights)
-            await action(self, rng)
+            await action(self, rng, rng.choice(self._places))
             await asyncio.sleep(rng.random() ** 2 * 0.1)
 
     async def _call(self, method: str, session: str, path: str = "", body: Any = None) -> httpx2.Response | None:
@@ -115,12 +115,9 @@ class RandomClients:
             self.log.facts.append(("session", session))
             self._places[place : place + 1] = [session]
 
-    def _session(self, rng: random.Random) -> str:
-        return rng.choice(self._places)
-
-    def _message(self, rng: random.Random, session: str, role: str | None = None) -> KnownMessage | None:
+    def _message(self, rng: random.Random, session: str) -> KnownMessage | None:
         known = self._fold.sessions.get(session)
-        messages = [message for message in known.messages.values() if role in (None, message.info["role"])] if known else []
+        messages = list(known.messages.values()) if known else []
         return rng.choice(messages[-6:]) if messages else None
 
     def _part(self, rng: random.Random, message: KnownMessage | None, *kinds: str) -> dict[str, Any] | None:
@@ -149,57 +146,50 @@ class RandomClients:
         elif answer["info"]["role"] != "assistant" or "completed" not in answer["info"]["time"]:
             self.log.wrong.append(f"{prompt} was answered with {answer}")
 
-    async def _prompt(self, rng: random.Random) -> None:
-        await self._send(self._session(rng), "message", self._prompt_body(rng))
+    async def _prompt(self, rng: random.Random, session: str) -> None:
+        way = rng.choices(["message", "prompt_async", "keep"], [5, 5, 3])[0]
+        body = {**self._prompt_body(rng), **({"noReply": True} if way == "keep" else {})}
+        await self._send(session, way.replace("keep", "message"), body)
 
-    async def _prompt_and_leave(self, rng: random.Random) -> None:
+    async def _prompt_and_leave(self, rng: random.Random, session: str) -> None:
         """The client hangs up before the answer."""
-        session, body = self._session(rng), self._prompt_body(rng)
+        body = self._prompt_body(rng)
         try:
             async with asyncio.timeout(rng.random() * 0.3):
                 await self._send(session, "message", body)
         except TimeoutError:
             self.log.history.setdefault(session, []).append(f"hung up on {body['messageID']}")
 
-    async def _prompt_async(self, rng: random.Random) -> None:
-        await self._send(self._session(rng), "prompt_async", self._prompt_body(rng))
-
-    async def _prompts_at_once(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _prompts_at_once(self, rng: random.Random, session: str) -> None:
         bodies = [self._prompt_body(rng) for _ in range(3)]
         await asyncio.gather(*(self._send(session, "prompt_async", body) for body in bodies))
 
-    async def _keep(self, rng: random.Random) -> None:
-        await self._send(self._session(rng), "message", {**self._prompt_body(rng), "noReply": True})
-
-    async def _prompt_twice(self, rng: random.Random) -> None:
-        session, body = self._session(rng), self._prompt_body(rng)
+    async def _prompt_twice(self, rng: random.Random, session: str) -> None:
+        body = self._prompt_body(rng)
         self.log.sent_twice.add(body["messageID"])
         way = rng.choice(["message", "prompt_async"])
         await asyncio.gather(*(self._send(session, way, body) for _ in range(2)))
 
-    async def _prompt_then_abort(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _prompt_then_abort(self, rng: random.Random, session: str) -> None:
         await self._send(session, "prompt_async", self._prompt_body(rng))
         await asyncio.sleep(rng.random() ** 2 * 0.2)
         await self._call("POST", session, "/abort")
 
-    async def _prompt_then_delete(self, rng: random.Random) -> None:
+    async def _prompt_then_delete(self, rng: random.Random, session: str) -> None:
         """The message, right after its prompt was accepted."""
-        session, body = self._session(rng), self._prompt_body(rng)
+        body = self._prompt_body(rng)
         await self._send(session, "prompt_async", body)
         await self._remove_message(session, body["messageID"])
 
     # What is done to a session.
 
-    async def _simple(self, rng: random.Random) -> None:
+    async def _simple(self, rng: random.Random, session: str) -> None:
         """What nothing is remembered of."""
         method, path = rng.choice([*[("POST", "/abort"), ("POST", "/unrevert")] * 6, ("POST", "/share"), ("DELETE", "/share")])
-        await self._call(method, self._session(rng), path)
+        await self._call(method, session, path)
 
-    async def _fork(self, rng: random.Random) -> None:
-        place = rng.randrange(SESSIONS)
-        session, message = self._places[place], self._message(rng, self._places[place])
+    async def _fork(self, rng: random.Random, session: str) -> None:
+        place, message = self._places.index(session), self._message(rng, session)
         body = {"messageID": message.info["id"]} if message and rng.random() < 0.5 else {}
         response = await self._call("POST", session, "/fork", body)
         if response is not None:
@@ -208,8 +198,7 @@ class RandomClients:
             self.log.facts.append(("session", forked))
             self._places[place] = forked
 
-    async def _revert(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _revert(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         part = self._part(rng, message, "text", "tool") if rng.random() < 0.3 else None
         if message is not None:
@@ -218,24 +207,22 @@ class RandomClients:
                 self.log.cut.add(message.info["time"]["created"])
             await self._call("POST", session, "/revert", body)
 
-    async def _summarize(self, rng: random.Random) -> None:
-        await self._call("POST", self._session(rng), "/summarize", MODEL)
+    async def _summarize(self, rng: random.Random, session: str) -> None:
+        await self._call("POST", session, "/summarize", MODEL)
 
-    async def _shell(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _shell(self, rng: random.Random, session: str) -> None:
         body = {"agent": "build", "command": f"echo shell {rng.random()}"}
         response = await self._call("POST", session, "/shell", body)
         if response is not None:
             self.log.facts.append(("message", session, response.json()["info"]["id"]))
 
-    async def _rename(self, rng: random.Random) -> None:
-        session, title = self._session(rng), f"Title {rng.random()}"
+    async def _rename(self, rng: random.Random, session: str) -> None:
+        title = f"Title {rng.random()}"
         if await self._call("PATCH", session, "", {"title": title}):
             self.log.facts.append(("title", session, title))
 
-    async def _delete_session(self, rng: random.Random) -> None:
-        place = rng.randrange(SESSIONS)
-        session = self._places[place]
+    async def _delete_session(self, rng: random.Random, session: str) -> None:
+        place = self._places.index(session)
         self.log.doomed.add(session)
         if await self._call("DELETE", session):
             self.log.deleted.add(session)
@@ -243,8 +230,7 @@ class RandomClients:
 
     # What is done to messages and parts.
 
-    async def _delete_message(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _delete_message(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         if message is not None:
             await self._remove_message(session, message.info["id"])
@@ -253,8 +239,7 @@ class RandomClients:
         if await self._call("DELETE", session, f"/message/{message}"):
             self.log.removed.append((session, message))
 
-    async def _delete_part(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _delete_part(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         part = self._part(rng, message, "text", "reasoning")
         if message is None or part is None:
@@ -262,8 +247,7 @@ class RandomClients:
         if await self._call("DELETE", session, f"/message/{message.info['id']}/part/{part['id']}"):
             self.log.removed.append((session, part["id"]))
 
-    async def _patch_part(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _patch_part(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         part = self._part(rng, message, "text")
         if message is not None and part is not None:
@@ -273,8 +257,7 @@ class RandomClients:
             if await self._call("PATCH", session, f"/message/{message.info['id']}/part/{part['id']}", body):
                 self.log.facts.append(("part", part["id"], text))
 
-    async def _read(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _read(self, rng: random.Random, session: str) -> None:
         response = await self._call("GET", session, "/message" + rng.choice(["", "?limit=5"]))
         if response is not None:
             self.log.pages.append((session, [message["info"]["id"] for message in response.json()]))
@@ -285,9 +268,9 @@ class RandomClients:
         """The clients may all wait for turns that wait for an answer."""
         while True:
             await asyncio.sleep(0.3)
-            await self._reply(rng)
+            await self._reply(rng, "")
 
-    async def _reply(self, rng: random.Random) -> None:
+    async def _reply(self, rng: random.Random, _session: str) -> None:
         """At times two answers at one moment."""
         if not self._fold.waiting:
             return
@@ -305,12 +288,10 @@ class RandomClients:
             self.log.replies[request] += 1
 
 
-_ACTIONS: dict[Callable[[RandomClients, random.Random], Awaitable[None]], int] = {
-    RandomClients._prompt: 5,
+_ACTIONS: dict[Callable[[RandomClients, random.Random, str], Awaitable[None]], int] = {
+    RandomClients._prompt: 13,
     RandomClients._prompt_and_leave: 2,
-    RandomClients._prompt_async: 5,
     RandomClients._prompts_at_once: 2,
-    RandomClients._keep: 3,
     RandomClients._prompt_twice: 2,
     RandomClients._prompt_then_abort: 3,
     RandomClients._prompt_then_delete: 2,
