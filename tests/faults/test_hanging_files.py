@@ -75,10 +75,12 @@ async def test_another_user_is_served(app: RunningApp, tmp_path: Path, pipes: li
         # Each directory some times at once; nobody expects an answer.
         requests = (http.get(PIPES[name], params={"directory": str(each)}, headers=bearer(anna)) for each in asked)
         waiting = [asyncio.create_task(request) for request in requests]
-        await asyncio.sleep(1)
-        await assert_serves(http, mine, bearer(bert))
-        for task in waiting:
-            task.cancel()
+        try:
+            await asyncio.sleep(1)
+            await assert_serves(http, mine, bearer(bert))
+        finally:
+            for task in waiting:
+                task.cancel()
 
 
 async def test_the_health_check_says_that_no_thread_is_free(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
