@@ -316,7 +316,7 @@ async def revert_and_kill(servers: Servers, client: Client, path: str, body: dic
 
 
 async def test_a_revert_that_was_cut_off_is_undone(tmp_path: Path, figure: Figure) -> None:
-    servers, half_done = Servers(tmp_path), []
+    servers, half_done = Servers(tmp_path), list[int]()
     servers.configure({"permission": {"external_directory": "allow"}})
     make, change = (bash(f"for i in $(seq 0 {FILES - 1}); do echo {word} $i > f$i.txt; done") for word in ("original", "changed"))
     servers.play([[make], [say("Made.")], [change], [say("Changed.")]])

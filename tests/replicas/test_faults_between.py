@@ -147,7 +147,7 @@ async def test_a_replica_that_is_frozen_within_a_transaction_does_not_hold_the_o
     assert max(held_up) <= HELD_UP_WITHIN
 
 
-LATE_ROUNDS = 6 if LONG else 3
+LATE_ROUNDS = 6
 
 
 async def shown(followers: Sequence[Follower], text: str) -> None:
