@@ -77,19 +77,12 @@ async def abort_at_random(app: RunningApp, rng: random.Random, slowest: list[flo
     assert took < WITHIN, f"the abort of {kind} after {moment:.3f} s took {took:.1f} s"
     slowest.append(took)
     await asyncio.gather(*others)
-    await still_to_come(app, session, prompts)
-    return session
-
-
-async def still_to_come(app: RunningApp, session: str, prompts: list[asyncio.Task[dict[str, Any] | None]]) -> None:
-    """A prompt may have arrived after the abort: it runs, and is aborted too."""
-    while True:
+    while True:  # a prompt may have arrived after the abort: it runs, and is aborted too
         done, left = await asyncio.wait(prompts, timeout=0.05)
         for prompt in done:
-            prompted = prompt.result()
-            assert prompted is None or prompted["info"]["role"] == "assistant"
+            assert (prompted := prompt.result()) is None or prompted["info"]["role"] == "assistant"
         if not left:
-            return
+            return session
         await app.post(f"/session/{session}/abort")
 
 

@@ -90,8 +90,8 @@ def prompts_of(messages: list[Message]) -> dict[str, str]:
     return {message["info"]["id"]: texts(message)[0] for message in messages if message["info"]["role"] == "user"}
 
 
-def all_texts(messages: list[Message]) -> list[str]:
-    return [text for message in messages for text in texts(message)]
+async def all_texts(app: RunningApp, session: str) -> list[str]:
+    return [text for message in await app.messages(session) for text in texts(message)]
 
 
 def expected(prompts: list[str]) -> list[str]:
@@ -109,17 +109,11 @@ async def in_pages(app: RunningApp, session: str, size: int) -> list[Message]:
         query["before"] = response.headers["x-next-cursor"]
 
 
-def wrong_replies(messages: list[Message], answers: list[Message]) -> int:
-    prompts = prompts_of(messages)
-    return sum(texts(answer)[-1:] != [f"answer to {prompts.get(answer['info']['parentID'])}"] for answer in answers)
-
-
 async def out_of_order(app: RunningApp, session: str, prompts: list[str]) -> int:
-    messages = await app.messages(session)
-    paged = await in_pages(app, session, 3)
     asked = [conversation(request) for request in app.provider.requests if request.session_id == session]
     unlike = [history for history in asked if history != expected(prompts)[: len(history)]]
-    return (all_texts(messages) != expected(prompts)) + (paged != messages) + len(unlike)
+    is_paged_otherwise = await in_pages(app, session, 3) != await app.messages(session)
+    return (await all_texts(app, session) != expected(prompts)) + is_paged_otherwise + len(unlike)
 
 
 async def goes_back(app: RunningApp, jumping: JumpingClock, session: str, prompts: list[str]) -> int:
@@ -131,9 +125,8 @@ async def goes_back(app: RunningApp, jumping: JumpingClock, session: str, prompt
     jumping.jump()
     await app.post(f"/session/{session}/revert", {"messageID": at})
     await ask(app, jumping, session, "again", 0)
-    left = all_texts(await app.messages(session))
-    forked = all_texts(await app.messages(fork["id"]))
-    return (forked != expected(prompts[:middle])) + (left != expected([*prompts[:middle], "again"]))
+    is_wrong = await all_texts(app, fork["id"]) != expected(prompts[:middle])
+    return is_wrong + (await all_texts(app, session) != expected([*prompts[:middle], "again"]))
 
 
 async def a_round(base: Path, jumping: JumpingClock, restart: Callable[[], None]) -> tuple[int, int, set[str]]:
@@ -150,7 +143,9 @@ async def a_round(base: Path, jumping: JumpingClock, restart: Callable[[], None]
             answers.append(await ask(app, jumping, session, prompts[n], n))
         messages = await app.messages(session)
         misplaced = await out_of_order(app, session, prompts) + await goes_back(app, jumping, session, prompts)
-    return wrong_replies(messages, answers), misplaced, {message["info"]["id"][4] for message in messages}
+    asked = prompts_of(messages)
+    wrong = sum(texts(answer)[-1:] != [f"answer to {asked.get(answer['info']['parentID'])}"] for answer in answers)
+    return wrong, misplaced, {message["info"]["id"][4] for message in messages}
 
 
 async def test_the_clock_jumps(tmp_path: Path, figure: Any, new_process: Callable[[], None]) -> None:

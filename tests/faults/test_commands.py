@@ -8,18 +8,47 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from command_tricks import FORBIDDEN, ORDINARY
 from figures import Figure
 from long_form import LONG
-from path_tricks import FILE_TOOLS, GUARDED_EDITS, GUARDED_READS, OUTSIDE
 from running_app import RunningApp, running_app
-from trick_ground import SECRET, Location, model_for
+from trick_ground import COMMANDS, SECRET, TRICKS, Location, model_for
 from turns import bash, pending, say, talking, tools, until
 
 from app.providers.scripted import Call, ScriptedProvider
 
 EACH_COMMAND, EACH_CALL = (1, 1) if LONG else (16, 4)
 """The short form takes one of so many."""
+ATTEMPTED = list(enumerate(COMMANDS))[::EACH_COMMAND]
+
+CHANGE = {"oldString": "SECRET", "newString": "changed"}
+EDITING: dict[str, dict[str, Any]] = {"write": {"content": "changed"}, "edit": CHANGE, "multiedit": {"edits": [CHANGE]}}
+
+
+def patches(kind: str) -> list[tuple[str, dict[str, Any]]]:
+    return [("apply_patch", {"patchText": f"*** Begin Patch\n{change}\n*** End Patch"}) for change in TRICKS[kind]]
+
+
+FILE_TOOLS: list[tuple[str, dict[str, Any]]] = [
+    *(
+        (tool, {**args, "path" if tool == "grep" else "filePath": path})
+        for path in TRICKS["FILES"]
+        for tool, args in {"read": {}, **EDITING, "grep": {"pattern": "SECRET"}}.items()
+    ),
+    *(
+        (tool, {**args, "path": path})
+        for path in TRICKS["FOLDERS"]
+        for tool, args in {"glob": {"pattern": "**/secret"}, "grep": {"pattern": "SECRET"}, "list": {}}.items()
+    ),
+    *(("write", {"filePath": path, "content": "made"}) for path in TRICKS["NEW"]),
+    *patches("PATCHES"),
+    *(("bash", {"command": "cp a.txt new; cat secret", "workdir": path, "description": "x"}) for path in TRICKS["WORKDIRS"]),
+]
+"""Calls of tools that would read, change or make a file outside the project."""
+GUARDED_READS = [("read", {"filePath": path}) for path in TRICKS["KEYS"]]
+GUARDED_EDITS = [
+    *((tool, {**args, "filePath": path}) for path in TRICKS["KEYS"] for tool, args in EDITING.items()),
+    *patches("KEY_PATCHES"),
+]
 
 
 @asynccontextmanager
@@ -41,12 +70,6 @@ async def say_no(app: RunningApp, place: Location) -> None:
         await asyncio.sleep(0.005)
 
 
-def tricks() -> list[tuple[int, str]]:
-    """Numbered."""
-    groups = [*FORBIDDEN.values(), *OUTSIDE.values()]
-    return list(enumerate(command for commands in groups for command in commands))[::EACH_COMMAND]
-
-
 def rules(action: str) -> dict[str, Any]:
     return {"bash": {"*": "allow", "touch *": action}, "external_directory": action}
 
@@ -55,7 +78,7 @@ def rules(action: str) -> dict[str, Any]:
 async def test_no_command_gets_past_a_rule(place: Location, figure: Figure, action: str) -> None:
     refused = 0
     async with serving(place, rules(action)) as app:
-        attempts = [place.attempt(number, command) for number, command in tricks()]
+        attempts = [place.attempt(number, command) for number, command in ATTEMPTED]
         for attempt in attempts:
             state = await place.run(app, attempt)
             assert state["status"] == "error", (attempt.command, state)
@@ -69,7 +92,7 @@ async def test_no_command_gets_past_a_rule(place: Location, figure: Figure, acti
 async def test_each_of_the_commands_would_run_if_it_were_allowed(place: Location, figure: Figure) -> None:
     ran, missing, idle = 0, 0, []
     async with serving(place, {"*": "allow"}) as app:
-        for number, command in tricks():
+        for number, command in ATTEMPTED:
             place.put_back()
             attempt = place.attempt(number, command)
             output = (await place.run(app, attempt)).get("output", "")
@@ -85,29 +108,23 @@ async def test_each_of_the_commands_would_run_if_it_were_allowed(place: Location
 
 async def test_ordinary_commands_run_beside_the_rules(place: Location, figure: Figure) -> None:
     async with serving(place, rules("deny")) as app:
-        attempts = [place.attempt(number, command) for number, command in enumerate(ORDINARY)]
-        for attempt in attempts:
-            state = await place.run(app, attempt)
-            assert state["status"] == "completed" and not state["asked"], (attempt.command, state)
-    left = [attempt.command for attempt in attempts if not place.has_run(attempt)]
-    figure(f"{len(attempts)} ordinary commands beside the same rules: {len(attempts) - len(left)} run, none asked about")
-    assert left == []
+        ran = await place.run_all(app, TRICKS["ORDINARY"])
+    figure(f"{ran} ordinary commands beside the same rules: all run, none asked about")
 
 
 @pytest.mark.parametrize("action", ["deny", "ask"])
 @pytest.mark.parametrize(
-    ("calls", "permission"),
+    ("calls", "guarded", "pattern"),
     [
-        pytest.param(FILE_TOOLS, {"external_directory": "ACTION"}, id="outside"),
-        pytest.param(GUARDED_READS, {"read": {"*.env": "ACTION"}}, id="reads"),
-        pytest.param(GUARDED_EDITS, {"edit": {"*.env": "ACTION"}}, id="edits"),
+        pytest.param(FILE_TOOLS, "external_directory", "*", id="outside"),
+        pytest.param(GUARDED_READS, "read", "*.env", id="reads"),
+        pytest.param(GUARDED_EDITS, "edit", "*.env", id="edits"),
     ],
 )
 async def test_no_tool_reaches_a_file_that_a_rule_is_about(
-    place: Location, figure: Figure, calls: list[Any], permission: dict[str, Any], action: str
+    place: Location, figure: Figure, calls: list[Any], guarded: str, pattern: str, action: str
 ) -> None:
-    allowed = {"*": "allow", **json.loads(json.dumps(permission).replace("ACTION", action))}
-    async with serving(place, allowed) as app:
+    async with serving(place, {"*": "allow", guarded: {pattern: action}}) as app:
         before = place.contents()
         for tool, args in calls[::EACH_CALL]:
             text = json.dumps(args).replace("OUT", str(place.base / "outside")).replace("WORKSPACE", str(place.workspace))
@@ -143,7 +160,7 @@ async def test_a_link_put_in_place_while_permission_was_asked_leads_nowhere(plac
     tool = name.split()[0]
     read = [{"tool": "read", "args": {"filePath": "src/b.txt"}}]
     turns = [*([read] if permission == "edit" else []), [{"tool": tool, "args": args}], [say()]]
-    before = place.contents()
+    before = place.contents("outside")
     async with talking(place.base, turns=turns, title="T") as (app, session):
         turn = asyncio.create_task(app.prompt(session, "Go on", model=model_for(tool)))
         request = await pending(app)
@@ -152,9 +169,7 @@ async def test_a_link_put_in_place_while_permission_was_asked_leads_nowhere(plac
         await app.post(f"/permission/{request['id']}/reply", {"reply": "once"})
         await turn
         called = tools(await app.messages(session))[-1]
-    outside = {path: text for path, text in place.contents().items() if path.startswith(str(place.base / "outside"))}
-    assert outside == {path: text for path, text in before.items() if path in outside}
-    assert SECRET not in called["state"].get("output", "")
+    assert place.contents("outside") == before and SECRET not in called["state"].get("output", "")
 
 
 async def test_a_link_that_another_call_makes_meanwhile_leads_nowhere(place: Location) -> None:

@@ -27,11 +27,6 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
         yield servers
 
 
-async def raw(client: Client, path: str, body: Any) -> tuple[int, Any]:
-    response = await client.http.post(path, json=body)
-    return response.status_code, response.json()
-
-
 async def messages(client: Client, session: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = await client.get(f"/session/{session}/message")
     return found
@@ -50,11 +45,10 @@ async def test_a_full_disk_loses_nothing_and_work_goes_on_after_it(servers: Serv
         await client.condition(f"/session/{cut}/message", lambda found: "shown" in str(found))
         filler = fill(servers.data)
 
-        refused = [await raw(client, path, body) for path, body in writes(kept)]
+        refused = [await client.http.post(path, json=body) for path, body in writes(kept)]
         (servers.workspace / "go").touch()
         answer = await answering
-        assert [status for status, _ in refused] == [503] * len(refused), refused
-        assert {body["name"] for _, body in refused} == {"StorageError"}
+        assert {(response.status_code, response.json()["name"]) for response in refused} == {(503, "StorageError")}
         assert answer["name"] == "NoAnswerError", answer
         assert await messages(client, kept) == before
         assert {listed["id"] for listed in await client.get("/session")} == {kept, cut, other}
@@ -96,51 +90,34 @@ async def test_a_tool_whose_call_does_not_fit_on_the_disk_is_not_run(servers: Se
 
 def writes(session: str) -> list[tuple[str, Any]]:
     parts = {"parts": [{"type": "text", "text": "x" * 100_000}]}
+    creating = [("/session", {"title": "x" * 20_000})] * 3
     return [
-        (f"/session/{session}/message", parts),
-        (f"/session/{session}/prompt_async", parts),
-        *[("/session", {"title": "x" * 20_000})] * 3,
+        *[(f"/session/{session}/{way}", parts) for way in ("message", "prompt_async")],
+        *creating,
         (f"/session/{session}/fork", {}),
     ]
 
 
-@pytest.mark.parametrize("of_nobody", ["read-only file system", "not a directory"])
+@pytest.mark.parametrize("kind", ["read-only file system", "not a directory"])
 async def test_a_data_directory_that_cannot_be_written_is_reported_at_the_start(
-    tmp_path: Path, figure: Figure, of_nobody: str
+    tmp_path: Path, figure: Figure, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    data = tmp_path / "data"
-    if of_nobody == "not a directory":
+    data, home = tmp_path / "data", tmp_path / "home"
+    home.mkdir()
+    if kind == "not a directory":
         data.write_text("")
-        failed = serve(tmp_path, data)
     else:
-        failed = read_only(tmp_path, data)
+        data.mkdir()
+        if os.geteuid():
+            data.chmod(0o500)
+        elif subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", data], capture_output=True, check=False).returncode:
+            pytest.skip("a read-only disk can be mounted by root alone")
+        else:
+            request.addfinalizer(lambda: subprocess.run(["umount", "-l", data], check=True))
+    environment = clean_environment(home, OPENSESSION_DATA_DIR=str(data), PYTHONPATH=str(ROOT))
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(free_port())]
+    failed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert failed.returncode == 1
     (line,) = failed.stderr.strip().splitlines()
     assert str(data) in line and "cannot be written" in line and "OPENSESSION_DATA_DIR" in line
-    figure(f"{of_nobody}: {line.replace(str(data), 'DIR')}")
-
-
-def read_only(base: Path, data: Path) -> subprocess.CompletedProcess[str]:
-    data.mkdir()
-    if os.geteuid():
-        data.chmod(0o500)
-        return serve(base, data)
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", data], capture_output=True, check=False).returncode:
-        pytest.skip("a read-only disk can be mounted by root alone")
-    try:
-        return serve(base, data)
-    finally:
-        subprocess.run(["umount", "-l", data], check=True)
-
-
-def serve(base: Path, data: Path) -> subprocess.CompletedProcess[str]:
-    (base / "home").mkdir()
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", "serve", "--port", str(free_port())],
-        cwd=base,
-        env=clean_environment(base / "home", OPENSESSION_DATA_DIR=str(data), PYTHONPATH=str(ROOT)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    figure(f"{kind}: {line.replace(str(data), 'DIR')}")

@@ -1,5 +1,4 @@
-"""Every route against every kind of Host, Origin and content type: no foreign host is served, no page of an unlisted origin may
-write or read, no request that a page may send without asking changes anything. Every write leaves one line in the audit log."""
+"""Every route is asked for what is not there: every write leaves one line in the audit log, whatever becomes of it."""
 
 import json
 from pathlib import Path
@@ -8,16 +7,11 @@ from typing import Any
 from every_route import WRITING, every_route, unknown
 from running_app import running_app
 
-Case = tuple[str, str, str, str | None, str | None]
-"""Method, path, Host, Origin, content type."""
-
 
 async def test_every_write_leaves_one_line(tmp_path: Path, figure: Any) -> None:
-    """Whatever becomes of it: here every route is asked for what is not there."""
-    missing, doubled, routes = [], [], []
+    missing, doubled, routes, lines = [], [], [], list[str]()
     async with running_app(tmp_path) as app:
         log = app.data_dir / "audit.log"
-        lines: list[str] = []
         for method, path in every_route(app.fastapi):
             async with app.client.stream(method, unknown(path), json={} if method in WRITING else None) as response:
                 pass

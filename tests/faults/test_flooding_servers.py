@@ -11,7 +11,7 @@ import pytest
 from figures import Figure
 from flood import Chunks, Flood, bomb, flooding, repeated, sse
 from long_form import LONG
-from real_server import MIB, RealServer, real_server
+from real_server import MIB, RealServer, peak_memory, real_server
 from turns import assert_finished, configured, talking
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
@@ -43,18 +43,9 @@ def flood() -> Iterator[Flood]:
         yield flood
 
 
-def peak(server: RealServer) -> int:
-    """The most memory that the process has ever had, in bytes."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-
 def config(flood: Flood, wire: str) -> dict[str, Any]:
-    provider = {
-        "npm": FORMATS[wire][0],
-        "options": {"baseURL": flood.url, "apiKey": "k"},
-        "models": {"main": {"tool_call": True}},
-    }
+    options = {"baseURL": flood.url, "apiKey": "k"}
+    provider = {"npm": FORMATS[wire][0], "options": options, "models": {"main": {"tool_call": True}}}
     return {"model": "fake/main", "small_model": "fake/main", "permission": "allow", "provider": {"fake": provider}}
 
 
@@ -75,7 +66,7 @@ def peak_of_a_small_answer(server: RealServer, flood: Flood, wire: str) -> int:
     flood.sends(lambda: FORMATS[wire][1]("text", 1))
     with httpx2.Client(base_url=server.url, timeout=120) as http:
         assert prompt(http, http.post("/session", json={}).json()["id"])["parts"]
-    return peak(server)
+    return peak_memory(server.process)
 
 
 def prompt(http: httpx2.Client, session: str) -> dict[str, Any]:
@@ -98,7 +89,7 @@ def test_a_provider_that_sends_too_much(server: RealServer, flood: Flood, figure
     before = peak_of_a_small_answer(server, flood, wire)
     send(flood, wire, kind)
     error = answer_of(server)["info"]["error"]
-    took = peak(server) - before
+    took = peak_memory(server.process) - before
     assert error["name"] == "APIError" and len(json.dumps(error)) < 200_000
     assert took < MOST, f"{took / MIB:.0f} MiB"
     assert not server.tracebacks()
@@ -123,9 +114,9 @@ def test_answers_that_grow_a_conversation_without_end(
     made = config(flood, "chat")
     made["provider"]["fake"]["models"]["main"] |= limit
     (server.workspace / "opencode.json").write_text(json.dumps(made))
-    before = peak(server)
+    before = peak_memory(server.process)
     assert answer_of(server)["info"]["error"]
-    took = peak(server) - before
+    took = peak_memory(server.process) - before
     assert took < MOST + SDK + 50 * MIB and flood.asked < 40
     figure(f"a conversation that grows by 3 MiB a step: {took / MIB:.0f} MiB, {flood.asked} requests")
 
@@ -147,9 +138,9 @@ def test_an_mcp_server_that_sends_too_much(server: RealServer, flood: Flood, fig
         case _:
             entry = {"type": "local", "command": ["head", "-c", str(FLOOD), "/dev/zero"]}
     (server.workspace / "opencode.json").write_text(json.dumps({"mcp": {"one": entry}}))
-    before = peak(server)
+    before = peak_memory(server.process)
     status = httpx2.get(f"{server.url}/mcp", timeout=120).json()["one"]
-    took = peak(server) - before
+    took = peak_memory(server.process) - before
     assert status["status"] == "failed", status
     assert took < MOST, f"{took / MIB:.0f} MiB"
     figure(f"MCP, {kind}: {took / MIB:.0f} MiB of {FLOOD / MIB:.0f}")

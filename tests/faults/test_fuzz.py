@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +24,8 @@ MOST_DESCRIPTORS = 40
 """Both: the database's caches and connections are filled, git and rg are at work."""
 
 # An event stream does not end by itself; a shell command and a terminal would run what the fuzzer makes up.
-LEFT_OUT = {
-    "event.subscribe",
-    "global.event",
-    "session.shell",
-    "pty.create",
-    "v2.pty.create",
-    "v2.event.subscribe",
-    "tui.control.next",
-    "session.editorFile",
-}
+LEFT_OUT = {"event.subscribe", "global.event", "session.shell", "pty.create", "v2.pty.create", "v2.event.subscribe"}
+LEFT_OUT |= {"tui.control.next", "session.editorFile"}
 
 SCHEMA = schemathesis.openapi.from_path(ROOT / "openapi.yaml", config=schemathesis.Config())
 OPERATIONS = {
@@ -68,20 +59,13 @@ enough_examples = settings(
 )
 
 
-@dataclass
-class Tally:
-    cases: int = 0
-    memory: int = 0
-    descriptors: int = 0
-
-
-tally = Tally()
+tally = {"cases": 0, "memory": 0, "descriptors": 0}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     with real_server(tmp_path_factory.mktemp("fuzzed")) as running:
-        tally.memory, tally.descriptors = running.memory, running.descriptors
+        tally.update(memory=running.memory, descriptors=running.descriptors)
         yield running
 
 
@@ -89,16 +73,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 def known(server: RealServer) -> dict[str, str]:
     """The ids of a session with one message, as path parameters."""
     with httpx2.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
-        created = client.post("/session", json={})
-        assert created.status_code == 200, created.text
-        session = created.json()
+        session = client.post("/session", json={}).raise_for_status().json()
         prompt = {"noReply": True, "parts": [{"type": "text", "text": "known"}]}
         message = client.post(f"/session/{session['id']}/message", json=prompt).json()
     return {"sessionID": session["id"], "messageID": message["info"]["id"], "partID": message["parts"][0]["id"]}
 
 
 def check(status: int, content: bytes, sent: str) -> None:
-    tally.cases += 1
+    tally["cases"] += 1
     text = content.decode(errors="replace")
     assert status < 500, f"{sent}: {status} {text[:500]}"
     assert "Traceback (most recent call last)" not in text, sent
@@ -109,34 +91,31 @@ def check(status: int, content: bytes, sent: str) -> None:
         assert is_named or is_tagged, f"{sent}: {text[:500]}"
 
 
-def path_parameters(name: str, known: dict[str, str]) -> dict[str, str]:
-    return {parameter: value for parameter, value in known.items() if f"{{{parameter}}}" in OPERATIONS[name].path}
-
-
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_generated_requests(name: str, mode: GenerationMode, server: RealServer, known: dict[str, str]) -> None:
-    operation = OPERATIONS[name]
-    anywhere = operation.as_strategy(generation_mode=mode)
-    here = operation.as_strategy(
-        generation_mode=mode, path_parameters=path_parameters(name, known), query={"directory": str(server.workspace)}
-    )
+def test_generated_requests(name: str, server: RealServer, known: dict[str, str]) -> None:
+    """As the description wants them, and otherwise."""
+    operation, query = OPERATIONS[name], {"directory": str(server.workspace)}
+    path = {parameter: value for parameter, value in known.items() if f"{{{parameter}}}" in operation.path}
+    for mode in (GenerationMode.NEGATIVE, GenerationMode.POSITIVE):  # the latter deletes what is known
+        anywhere = operation.as_strategy(generation_mode=mode)
+        here = operation.as_strategy(generation_mode=mode, path_parameters=path, query=query)
 
-    @enough_examples
-    @given(st.one_of(here, anywhere))
-    def run(case: schemathesis.Case) -> None:
-        response = case.call(base_url=server.url, timeout=ANSWER_SECONDS)
-        check(response.status_code, response.content, case.as_curl_command())
+        @enough_examples
+        @given(st.one_of(here, anywhere))
+        def run(case: schemathesis.Case) -> None:
+            response = case.call(base_url=server.url, timeout=ANSWER_SECONDS)
+            check(response.status_code, response.content, case.as_curl_command())
 
-    # Some operations have nothing that could be wrong in a generated way.
-    with suppress(Unsatisfiable) if mode.is_negative else nullcontext():
-        run()
+        # Some operations have nothing that could be wrong in a generated way.
+        with suppress(Unsatisfiable) if mode.is_negative else nullcontext():
+            run()
 
 
 @pytest.mark.parametrize("name", WITH_BODY)
 def test_malformed_bodies(name: str, server: RealServer, known: dict[str, str]) -> None:
     operation = OPERATIONS[name]
-    path = operation.path.format_map({**dict.fromkeys(parameters_of(operation), "unknown"), **known})
+    unknown = dict.fromkeys((parameter.name for parameter in operation.path_parameters), "unknown")
+    path = operation.path.format_map({**unknown, **known})
     with httpx2.Client(base_url=server.url, timeout=ANSWER_SECONDS) as client:
         for described, body in MALFORMED.items():
             for content_type in ("application/json", "text/plain"):
@@ -144,13 +123,9 @@ def test_malformed_bodies(name: str, server: RealServer, known: dict[str, str]) 
                 check(response.status_code, response.content, f"{name}: {described} as {content_type}")
 
 
-def parameters_of(operation: Any) -> list[str]:
-    return [parameter.name for parameter in operation.path_parameters]
-
-
 def test_the_server_is_well_after_all_that(server: RealServer, figure: Any) -> None:
     assert httpx2.get(f"{server.url}/global/health", timeout=ANSWER_SECONDS).json()["healthy"] is True
-    grown, opened = (server.memory - tally.memory) / MIB, server.descriptors - tally.descriptors
-    figure(f"{tally.cases} requests: 0 5xx, {len(server.tracebacks())} tracebacks, +{grown:.0f} MiB, +{opened} open files")
+    grown, opened = (server.memory - tally["memory"]) / MIB, server.descriptors - tally["descriptors"]
+    figure(f"{tally['cases']} requests: 0 5xx, {len(server.tracebacks())} tracebacks, +{grown:.0f} MiB, +{opened} open files")
     assert server.tracebacks() == []
     assert grown < MOST_MIB and opened < MOST_DESCRIPTORS

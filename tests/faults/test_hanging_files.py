@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -43,22 +43,10 @@ def pipes() -> Iterator[list[Path]]:
 
 def with_pipe(directory: Path, name: str, pipes: list[Path]) -> Path:
     (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).unlink(missing_ok=True)
     os.mkfifo(directory / name)
     pipes.append(directory / name)
     return directory
-
-
-@contextmanager
-def asked(http: httpx2.AsyncClient, path: str, directories: list[Path], token: str | None) -> Iterator[None]:
-    """Each directory some times at once; nobody expects an answer."""
-    headers = bearer(token) if token else {}
-    requests = [http.get(path, params={"directory": str(each)}, headers=headers) for each in directories for _ in range(3)]
-    waiting = [asyncio.create_task(request) for request in requests]
-    try:
-        yield
-    finally:
-        for task in waiting:
-            task.cancel()
 
 
 async def assert_serves(http: httpx2.AsyncClient, directory: Path, headers: dict[str, str]) -> None:
@@ -79,15 +67,20 @@ async def test_another_user_is_served(app: RunningApp, tmp_path: Path, pipes: li
     theirs = [with_pipe(tmp_path / "anna" / str(at), name, pipes) for at in range(DIRECTORIES)]
     anna = await add_user(app, "anna", roots=[tmp_path / "anna"])
     bert = await add_user(app, "bert", roots=[tmp_path / "bert"])
-    limits = httpx2.Limits(max_connections=None)
-    async with listening(app) as port, httpx2.AsyncClient(base_url=url(port), timeout=SOON, limits=limits) as http:
-        with asked(http, PIPES[name], theirs, anna):
+    limits, asked = httpx2.Limits(max_connections=None), [each for each in theirs for _ in range(3)]
+    async with (
+        listening(app) as port,
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=SOON, limits=limits) as http,
+    ):
+        # Each directory some times at once; nobody expects an answer.
+        requests = (http.get(PIPES[name], params={"directory": str(each)}, headers=bearer(anna)) for each in asked)
+        waiting = [asyncio.create_task(request) for request in requests]
+        try:
             await asyncio.sleep(1)
             await assert_serves(http, mine, bearer(bert))
-
-
-def url(port: int) -> str:
-    return f"http://127.0.0.1:{port}"
+        finally:
+            for task in waiting:
+                task.cancel()
 
 
 async def test_the_health_check_says_that_no_thread_is_free(app: RunningApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,11 +105,9 @@ async def test_a_server_ends_when_it_is_told_to(tmp_path: Path, pipes: list[Path
     async with servers.start() as client:
         sessions = [(await client.post(f"/session?directory={each}"))["id"] for each in directories]
         for each in directories:
-            (each / name).unlink(missing_ok=True)
             with_pipe(each, name, pipes)
         prompts = [asyncio.create_task(client.prompt(session)) for session in sessions]
-        for directory in directories:
-            prompts.append(asyncio.create_task(client.post(f"/session?directory={directory}")))
+        prompts += [asyncio.create_task(client.post(f"/session?directory={directory}")) for directory in directories]
         await asyncio.sleep(1)
         began = time.monotonic()
         client.process.send_signal(signal.SIGTERM)

@@ -58,6 +58,7 @@ FOR_EVER = {
     "hangs for ever": Case([threading.Event()], error="APIError"),
     "cut off by an error for ever": Case([Refusal(503)], error="APIError"),
 }
+LONG_PAUSES = [pytest.param(name, marks=pytest.mark.skipif(not LONG, reason="takes minutes: make faults")) for name in FOR_EVER]
 
 
 def config(model: ModelServer) -> dict[str, Any]:
@@ -68,8 +69,9 @@ def config(model: ModelServer) -> dict[str, Any]:
     return {**made, "permission": {"*": "allow", "doom_loop": "allow"}}
 
 
-async def outcome(tmp_path: Path, case: Case, patience: float = 60.0) -> tuple[dict[str, Any], int, float]:
-    """The answer, how often the model was asked, and the seconds it took."""
+@pytest.mark.parametrize("name", [*CASES, *LONG_PAUSES])
+async def test_a_turn_ends(tmp_path: Path, figure: Figure, name: str) -> None:
+    case, patience = (CASES | FOR_EVER)[name], 900.0 if name in FOR_EVER else 60.0
     with model_server() as model:
         model.play(*case.first)
         model.otherwise = case.otherwise
@@ -84,25 +86,8 @@ async def outcome(tmp_path: Path, case: Case, patience: float = 60.0) -> tuple[d
             assert texts(await app.prompt(session, "And now?"))[-1] == "Now I behave."
         for step in (step for turn in (*case.first, case.otherwise) for step in turn if isinstance(step, threading.Event)):
             step.set()
-    return answer, calls, took
-
-
-@pytest.mark.parametrize("name", CASES)
-async def test_a_turn_ends(tmp_path: Path, figure: Figure, name: str) -> None:
-    case = CASES[name]
-    answer, calls, took = await outcome(tmp_path, case)
     error = answer["info"].get("error", {}).get("name")
     assert error == case.error, answer["info"]
-    if case.answer is not None:
-        assert "".join(texts(answer)) == case.answer
+    assert case.answer in (None, "".join(texts(answer)))
     assert calls <= MOST_CALLS
     figure(f"{name}: {error or 'an answer'} after {calls} calls, {took:.1f} s")
-
-
-@pytest.mark.skipif(not LONG, reason="takes minutes: make faults")
-@pytest.mark.parametrize("name", FOR_EVER)
-async def test_a_turn_ends_when_the_pauses_are_long(tmp_path: Path, figure: Figure, name: str) -> None:
-    answer, calls, took = await outcome(tmp_path, FOR_EVER[name], patience=900.0)
-    assert answer["info"]["error"]["name"] == FOR_EVER[name].error
-    assert calls <= MOST_CALLS
-    figure(f"{name}: a stored error after {calls} calls, {took:.0f} s")

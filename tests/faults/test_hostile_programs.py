@@ -12,12 +12,7 @@ from sandboxed import needs_sandbox
 from turns import call, say, until
 
 SECRET = "5eCr3T-of-the-server"
-SECRETS = (
-    "OPENSESSION_SECRET_KEY",
-    "opensession_tokens",
-    "OPENCODE_SERVER_PASSWORD",
-    "ANTHROPIC_API_TOKEN",
-)
+SECRETS = ("OPENSESSION_SECRET_KEY", "opensession_tokens", "OPENCODE_SERVER_PASSWORD", "ANTHROPIC_API_TOKEN")
 COMMAND = ["sh", "./program.sh", "$FILE"]
 GIVEN = {"GIVEN": "{env:OPENSESSION_SECRET_KEY}", "BASH_ENV": "./program.sh", "LD_PRELOAD": "./nothing.so"}
 
@@ -29,8 +24,8 @@ def program(directory: Path, name: str) -> None:
     path.chmod(0o755)
 
 
-def configure(directory: Path, **config: Any) -> None:
-    (directory / "opencode.json").write_text(json.dumps(config))
+def configured(**config: Any) -> Callable[[Path], object]:
+    return lambda directory: (directory / "opencode.json").write_text(json.dumps(config))
 
 
 def prettier(directory: Path) -> None:
@@ -43,54 +38,49 @@ def ruff(directory: Path) -> None:
     program(directory, ".venv/bin/ruff")
 
 
-WAYS: dict[str, Callable[[Path], None]] = {
-    "a configured server": lambda directory: configure(
-        directory, lsp={"x": {"command": COMMAND, "extensions": [".md"], "env": GIVEN}}
-    ),
-    "a known server's command": lambda directory: configure(
-        directory, lsp={"pyright": {"command": ["./program.sh"], "extensions": [".md"], "env": GIVEN}}
-    ),
+WAYS: dict[str, Callable[[Path], object]] = {
+    "a configured server": configured(lsp={"x": {"command": COMMAND, "extensions": [".md"], "env": GIVEN}}),
+    "a known server's command": configured(lsp={"pyright": {"command": COMMAND[1:2], "extensions": [".md"], "env": GIVEN}}),
     "a server in node_modules": lambda directory: program(directory, "node_modules/.bin/pyright-langserver"),
     "a server in .venv": lambda directory: program(directory, ".venv/bin/basedpyright-langserver"),
-    "a configured formatter": lambda directory: configure(
-        directory, formatter={"x": {"command": COMMAND, "extensions": [".md"], "environment": GIVEN}}
-    ),
+    "a configured formatter": configured(formatter={"x": {"command": COMMAND, "extensions": [".md"], "environment": GIVEN}}),
     "prettier in node_modules": prettier,
     "ruff in .venv": ruff,
     "uv, which is tried": lambda directory: program(directory, ".venv/bin/uv"),
 }
 
 
-async def look_and_write(app: RunningApp, seen: Path) -> str:
+async def look_and_write(app: RunningApp, directory: Path) -> str:
     """What the program has seen."""
+    seen, here = directory / "seen.txt", {"x-opencode-directory": str(directory)}
     for path in ("/config", "/formatter", "/lsp", "/file?path=.", "/find/symbol?query=x", "/vcs", "/experimental/tool/ids"):
-        await app.get(path)
+        await app.get(path, headers=here)
     assert not seen.exists()
-    await app.prompt((await app.create_session())["id"], "Go")
+    session = await app.post("/session", {"title": "T"}, headers=here)
+    await app.prompt(session["id"], "Go")
     await until(lambda: seen.exists() and "the end" in seen.read_text(), "the program")
     return seen.read_text()
 
 
 @pytest.mark.parametrize("sandbox", [pytest.param("require", marks=needs_sandbox), "off"])
-@pytest.mark.parametrize("way", WAYS)
 async def test_it_is_given_no_secret_and_in_the_sandbox_reaches_nothing_outside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, sandbox: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: str
 ) -> None:
     for name in SECRETS:
         monkeypatch.setenv(name, SECRET)
-    outside, directory = tmp_path / "outside", make_workspace(tmp_path / "workspace")
+    outside, projects = tmp_path / "outside", tmp_path / "projects"
     outside.mkdir()
     (outside / "key").write_text(SECRET)
-    tries = (
-        f"cat /proc/[0-9]*/environ {outside}/key {tmp_path}/data/* >> seen.txt 2>&1\ntouch {outside}/ran; cp seen.txt {outside}/"
-    )
-    program = f"#!/bin/sh\nenv >> seen.txt\n{tries if sandbox == 'require' else ''}\necho the end >> seen.txt\n"
-    (directory / "program.sh").write_text(program)
-    (directory / "program.sh").chmod(0o755)
-    WAYS[way](directory)
-    turns = [[call("write", filePath=f"a.{ending}", content="x = 1\n")] for ending in ("py", "md")]
-    auth = ("opencode", SECRET)
-    async with running_app(tmp_path, workspace=directory, turns=[*turns, [say()]], auth=auth, sandbox=sandbox) as app:
-        seen = await look_and_write(app, directory / "seen.txt")
-    assert "PATH=" in seen and SECRET not in seen
-    assert [path.name for path in outside.iterdir()] == ["key"]
+    reads = f"cat /proc/[0-9]*/environ {outside}/key {tmp_path}/data/* >> seen.txt 2>&1"
+    tries = f"{reads}\ntouch {outside}/ran; cp seen.txt {outside}/" if sandbox == "require" else ""
+    turn = [[call("write", filePath=f"a.{ending}", content="x = 1\n")] for ending in ("py", "md")]
+    auth, turns = ("opencode", SECRET), [*turn, [say()]] * len(WAYS)
+    async with running_app(tmp_path, turns=turns, auth=auth, sandbox=sandbox, roots=str(projects)) as app:
+        for number, (way, put) in enumerate(WAYS.items()):
+            directory = make_workspace(projects / str(number))
+            (directory / "program.sh").write_text(f"#!/bin/sh\nenv >> seen.txt\n{tries}\necho the end >> seen.txt\n")
+            (directory / "program.sh").chmod(0o755)
+            put(directory)
+            seen = await look_and_write(app, directory)
+            assert "PATH=" in seen and SECRET not in seen, way
+            assert [path.name for path in outside.iterdir()] == ["key"], way

@@ -6,18 +6,19 @@ import json
 import os
 import shutil
 import subprocess
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import product
 from pathlib import Path
 
 import pytest
 from figures import Figure
+from hostile_repositories import flipping
 from killable import Client, Servers
 from long_form import LONG
 from obstacles import LINKS, SECRET, put
+from real_server import peak_memory
 from running_app import RunningApp, make_workspace, running_app
 from turns import assert_finished, bash, call, say
 from user_logins import user
@@ -27,16 +28,15 @@ MOST_SECONDS = 10.0
 MOST_MEMORY = 100 * 2**20
 """More than before: a file that is read has at most one MiB."""
 FILES = [
-    "opencode.json",
-    "opencode.jsonc",
-    "AGENTS.md",
-    ".opencode/opencode.json",
-    ".opencode/command/x.md",
-    ".opencode/agent/x.md",
-    ".opencode/mode/x.md",
-    ".opencode/skill/x/SKILL.md",
-    ".claude/skills/y/SKILL.md",
-    "sub/AGENTS.md",
+    *(
+        "opencode.json",
+        "opencode.jsonc",
+        "AGENTS.md",
+        ".opencode/opencode.json",
+        ".opencode/command/x.md",
+        ".opencode/agent/x.md",
+    ),
+    *(".opencode/mode/x.md", ".opencode/skill/x/SKILL.md", ".claude/skills/y/SKILL.md", "sub/AGENTS.md"),
 ]
 TOPS = sorted({Path(name).parts[0] for name in FILES})
 SKILL = f"---\nname: x\ndescription: {SECRET}\n---\n{SECRET}"
@@ -127,28 +127,6 @@ async def test_what_a_member_changes_is_written_to_their_own_file(tmp_path: Path
             (project / "opencode.json").unlink()
 
 
-@contextmanager
-def exchanging(place: Path, honest: Path, theirs: Path) -> Iterator[None]:
-    """`place` leads to what is honest and to another's in turn."""
-    over = threading.Event()
-
-    def exchange() -> None:
-        while not over.is_set():
-            for target in (honest, theirs):
-                new = place.with_name("exchanged")
-                new.symlink_to(target)
-                new.replace(place)
-                os.utime(place.parent)
-
-    thread = threading.Thread(target=exchange)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 @pytest.mark.parametrize("place", [".opencode/command/x.md", ".opencode/agent", ".opencode", "AGENTS.md", "."])
 async def test_nor_do_links_that_are_exchanged_all_the_time(tmp_path: Path, place: str, figure: Figure) -> None:
     async with anna(tmp_path) as (app, project, (theirs, *_)):
@@ -159,8 +137,12 @@ async def test_nor_do_links_that_are_exchanged_all_the_time(tmp_path: Path, plac
         if place == ".":
             project.rename(project.with_name("moved"))
         target.parent.mkdir(parents=True, exist_ok=True)
+        to_honest, to_theirs = tmp_path / "to honest", tmp_path / "to theirs"
+        to_honest.symlink_to(honest / place)
+        to_theirs.symlink_to(theirs / place)
+        target.symlink_to(honest / place)
         looks, end = 0, time.monotonic() + FLIP_SECONDS
-        with exchanging(target, honest / place, theirs / place):
+        with flipping(target, to_honest, to_theirs):
             while looks < LEAST_LOOKS or time.monotonic() < end:
                 looks += 1
                 assert SECRET not in await seen(app, project)
@@ -229,11 +211,6 @@ async def test_a_directory_that_does_not_open_holds_up_no_start(tmp_path: Path) 
         await client.ended(MOST_SECONDS)
 
 
-def peak(client: Client) -> int:
-    status = Path(f"/proc/{client.process.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-
 @pytest.mark.parametrize("kind", ["endless", "huge", "fifo"])
 async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, figure: Figure) -> None:
     servers = Servers(tmp_path)
@@ -241,7 +218,7 @@ async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, fi
     async with servers.start() as client:
         session = await client.session()
         await client.prompt(session, "Hi")
-        before = peak(client)
+        before = peak_memory(client.process)
         (servers.workspace / ".git/info").mkdir()
         (servers.workspace / ".git/info/exclude").write_text("*")  # what lies in the project itself is snapshots' business
         for name in [*FILES, *GIT_FILES, named]:
@@ -263,8 +240,9 @@ async def test_files_without_an_end_take_no_memory(tmp_path: Path, kind: str, fi
         assert (await client.prompt(session, "Hi"))["info"].get("error") is None
         (servers.workspace / "opencode.json").write_text(json.dumps({"username": f"{{file:{named}}}"}))
         await client.http.get("/config")
-        figure(f"{kind} in place of {len(FILES) + len(GIT_FILES) + 2} files: {(peak(client) - before) / 2**20:.0f} MiB more")
-        assert peak(client) - before < MOST_MEMORY
+        more = peak_memory(client.process) - before
+        figure(f"{kind} in place of {len(FILES) + len(GIT_FILES) + 2} files: {more / 2**20:.0f} MiB more")
+        assert more < MOST_MEMORY
     assert str(servers.workspace / "AGENTS.md") in servers.log
 
 

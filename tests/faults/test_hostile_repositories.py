@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +15,7 @@ import pytest
 from figures import Figure
 from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
-from hostile_repositories import LEADING_OUT, RUNNING, Attack, beside, configure, flip
+from hostile_repositories import LEADING_OUT, RUNNING, configure, flipping, put_away
 from long_form import LONG
 from running_app import RunningApp, text_part
 from sandboxed import needs_sandbox
@@ -43,35 +43,26 @@ async def walled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         yield made
 
 
-async def test_a_repository_that_is_only_looked_at_runs_nothing(ground: Ground, figure: Figure) -> None:
-    await looked_at(ground, RUNNING)
-    assert ground.marks() == [] and ground.changed() == []
-    figure(f"{len(RUNNING)} kinds of repositories that name programs were looked at: 0 ran")
-
-
-async def test_a_repository_leads_nowhere(ground: Ground, figure: Figure) -> None:
-    found = await looked_at(ground, LEADING_OUT)
-    assert found == {} and ground.changed() == []
-    figure(f"{len(LEADING_OUT)} kinds of repositories that lead out were looked at: 0 texts or names of others in the answers")
-
-
-async def looked_at(ground: Ground, attacks: Mapping[str, Attack]) -> dict[str, list[str]]:
-    """What came out, by attack: on a repository that nobody has opened, and on one that is in use; the short form takes turns."""
+async def test_a_repository_that_is_only_looked_at_runs_nothing_and_leads_nowhere(ground: Ground, figure: Figure) -> None:
+    """One that nobody has opened, and one that is in use; the short form takes turns."""
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(name: str, attack: Attack, is_open: bool) -> tuple[str, list[str]]:
+    async def looked_at(name: str, is_open: bool) -> str:
         async with turn:
             repo = ground.repository()
             if is_open:
                 assert "main" in await ground.get(repo, "/vcs")
-            attack(ground, repo)
-            places = [place for place in (repo, repo / "sub") if place.is_dir()]
-            said = [await ground.read(place) for place in places]
-            return f"{name}{' while it is open' * is_open}", leaks("".join(said))
+            (RUNNING | LEADING_OUT)[name](ground, repo)
+            return "".join([await ground.read(place) for place in (repo, repo / "sub") if place.is_dir()])
 
-    cases = [(name, attack, is_open) for name, attack in attacks.items() for is_open in (False, True)]
-    tried = await asyncio.gather(*(one(*case) for number, case in enumerate(cases) if LONG or number % 4 in (0, 3)))
-    return {name: found for name, found in tried if found}
+    for attacks in (RUNNING, LEADING_OUT):
+        cases = [(name, is_open) for name in attacks for is_open in (False, True)]
+        tried = [case for number, case in enumerate(cases) if LONG or number % 4 in (0, 3)]
+        said = await asyncio.gather(*(looked_at(*case) for case in tried))
+        found = {case: leaks(text) for case, text in zip(tried, said, strict=True) if leaks(text)}
+        assert found == {} and ground.marks() == [] and ground.changed() == []
+    figure(f"{len(RUNNING)} kinds of repositories that name programs were looked at: 0 ran")
+    figure(f"{len(LEADING_OUT)} kinds of repositories that lead out: 0 texts or names of others in the answers")
 
 
 CERTAIN = ("names core.fsmonitor", "filter.evil.clean", "textconv", "external diff", "names diff.external", "config.worktree",
@@ -97,27 +88,23 @@ async def test_filters_that_come_and_go_run_nowhere_outside(walled: Ground) -> N
     shutil.copy(repo / ".git" / "config", plain)
     RUNNING["all filters"](walled, repo)
     shutil.copy(repo / ".git" / "config", evil)
-    await beside(lambda: flip(repo / ".git" / "config", (plain, evil), 2), lambda: walled.read(repo), TRIES)
+    with flipping(repo / ".git" / "config", plain, evil):
+        for _ in range(TRIES):
+            await walled.read(repo)
     assert list(walled.outside.iterdir()) == [] and walled.changed() == []
 
 
-@pytest.mark.parametrize("target", ["roots/bert/.git", "data/kept/.git", "roots/bert/.git/worktrees/linked"])
-async def test_a_git_directory_that_comes_and_goes_shows_nothing(walled: Ground, target: str) -> None:
-    repo = walled.repository()
-    own, link, git_dir = repo.parent / "own", repo.parent / "link", repo / ".git"
-    git_dir.rename(own)
-    link.symlink_to(walled.base / target)
-    git_dir.symlink_to(own)
-    states = tuple(repo.parent / name for name in ("to own", "to other"))
-    states[0].symlink_to(own)
-    states[1].symlink_to(walled.base / target)
-    answers: list[str] = []
-
-    async def read() -> None:
-        answers.append(await walled.read(repo))
-
-    await beside(lambda: flip(git_dir, states, 2), read, TRIES)
-    assert leaks("".join(answers)) == [] and walled.changed() == []
+async def test_a_git_directory_that_comes_and_goes_shows_nothing(walled: Ground) -> None:
+    for target in ("roots/bert/.git", "data/kept/.git", "roots/bert/.git/worktrees/linked"):
+        repo = walled.repository()
+        own, other, git_dir = (Path(f"{repo}-{name}") for name in ("to own", "to other", "git"))
+        (repo / ".git").rename(git_dir)
+        own.symlink_to(git_dir)
+        other.symlink_to(walled.base / target)
+        (repo / ".git").symlink_to(git_dir)
+        with flipping(repo / ".git", own, other):
+            answers = [await walled.read(repo) for _ in range(TRIES)]
+        assert leaks("".join(answers)) == [] and walled.changed() == [], target
 
 
 # Worktrees.
@@ -132,7 +119,7 @@ TARGETS = ("victim", "victim/HEAD", "roots/bert/.git", "home")
 
 async def test_worktrees_change_nothing_through_links(ground: Ground, figure: Figure) -> None:
     """Each is made, has a link put into its repository, and is reset and removed; then one is made through the link."""
-    cases = [(place, target) for place in WORKTREE_PLACES for target in TARGETS][:: 1 if LONG else 3]
+    cases = [(place, target) for place in WORKTREE_PLACES for target in TARGETS][:: 1 if LONG else 5]
     for place, target in cases:
         repo = ground.repository()
         worktree = await made(ground, repo)
@@ -154,22 +141,21 @@ async def test_worktrees_of_another_repository_change_nothing(ground: Ground) ->
         for name, value in settings:
             git(worktree, "config", "--file", ".git/config", name, value)
 
-    def named(worktree: Path, target: str) -> None:
+    def other(worktree: Path, target: str, *, is_link: bool = False) -> None:
         (worktree / ".git").unlink()
-        (worktree / ".git").write_text(f"gitdir: {ground.base / target}\n")
-
-    def linked(worktree: Path, target: str) -> None:
-        (worktree / ".git").unlink()
-        (worktree / ".git").symlink_to(ground.base / target)
+        if is_link:
+            (worktree / ".git").symlink_to(ground.base / target)
+        else:
+            (worktree / ".git").write_text(f"gitdir: {ground.base / target}\n")
 
     home, evil = str(ground.base / "home"), ("filter.evil.smudge", f"touch {ground.outside}/ran-smudge")
     changes: list[Callable[[Path, Path], None]] = [
         lambda worktree, repo: own(worktree, repo, ("core.worktree", home)),
         lambda worktree, repo: own(worktree, repo, ("core.worktree", str(ground.bert)), evil),
-        lambda worktree, repo: named(worktree, "roots/bert/.git"),
-        lambda worktree, repo: named(worktree, "roots/bert/.git/worktrees/linked"),
-        lambda worktree, repo: linked(worktree, "roots/bert/.git"),
-        lambda worktree, repo: linked(worktree, "roots/bert/linked/.git"),
+        lambda worktree, repo: other(worktree, "roots/bert/.git"),
+        lambda worktree, repo: other(worktree, "roots/bert/.git/worktrees/linked"),
+        lambda worktree, repo: other(worktree, "roots/bert/.git", is_link=True),
+        lambda worktree, repo: other(worktree, "roots/bert/linked/.git", is_link=True),
         lambda worktree, repo: git(repo, "config", "core.worktree", home) and None,
         lambda worktree, repo: configure(repo, "core.worktree", home),
     ]
@@ -234,25 +220,21 @@ async def used(ground: Ground, repo: Path, worktree: Path) -> None:
     await ground.ask("POST", repo, WORKTREES, {"name": "again"})
 
 
-def put_away(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
-
-
-@pytest.mark.parametrize("kind", ["link", "dangling", "gitfile", "fifo", "to a folder"])
-async def test_a_repository_is_made_where_there_is_nothing(ground: Ground, kind: str) -> None:
-    place = ground.root / "place"
-    place.mkdir()
-    entry, target = place / ".git", ground.victim / "deep"
-    if kind == "fifo":
-        os.mkfifo(entry)
-    elif kind == "gitfile":
-        entry.write_text(f"gitdir: {target}\n")
-    else:
-        entry.symlink_to(target if kind == "to a folder" else ground.victim / kind)
-    status, _ = await ground.ask("POST", place, "/project/git/init")
-    assert status >= 400 and ground.changed() == []
+async def test_a_repository_is_made_where_there_is_nothing(ground: Ground) -> None:
+    deep = ground.victim / "deep"
+    made: dict[str, Callable[[Path], object]] = {
+        "link": lambda entry: entry.symlink_to(ground.victim / "link"),
+        "dangling": lambda entry: entry.symlink_to(ground.victim / "dangling"),
+        "gitfile": lambda entry: entry.write_text(f"gitdir: {deep}\n"),
+        "fifo": os.mkfifo,
+        "to a folder": lambda entry: entry.symlink_to(deep),
+    }
+    for kind, make in made.items():
+        place = ground.root / kind
+        place.mkdir()
+        make(place / ".git")
+        status, _ = await ground.ask("POST", place, "/project/git/init")
+        assert status >= 400 and ground.changed() == [], kind
 
 
 # Files that never end.

@@ -19,11 +19,9 @@ KILLED_AT = ROOT / "tests" / "support" / "killed_at.py"
 
 
 def fill(directory: Path, what: str, *names: str) -> Path:
-    for name in ("opensession.db", *names):
-        path = directory / name
+    for path in (directory / name for name in names):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(what)
-    (directory / "opensession.db").unlink()
     engine = make_engine(f"sqlite:///{directory / 'opensession.db'}")
     upgrade(engine)
     engine.dispose()

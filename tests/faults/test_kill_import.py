@@ -11,11 +11,9 @@ from typing import Any
 
 import httpx2
 import orjson
-import pytest
 from figures import Figure
 from killable import PATIENCE, Client, Servers
 from long_form import LONG
-from postgres import PostgresServer, migrated
 from sqlalchemy import Engine, func, select, text
 
 from app.record import tables
@@ -40,15 +38,9 @@ def message(session_id: str, number: int) -> dict[str, Any]:
 
 
 def history(session_id: str, messages: int, **fields: str) -> dict[str, Any]:
-    info: dict[str, Any] = {
-        "id": session_id,
-        "title": "Kept",
-        "version": "1",
-        "projectID": "p",
-        "directory": "/",
-        "time": {"created": 1, "updated": 2},
-    }
-    return {"info": {**info, **fields}, "messages": [message(session_id, number) for number in range(messages)]}
+    info = {"id": session_id, "title": "Kept", "version": "1", "projectID": "p", "directory": "/", **fields}
+    stored = [message(session_id, number) for number in range(messages)]
+    return {"info": {**info, "time": {"created": 1, "updated": 2}}, "messages": stored}
 
 
 DOCUMENT = orjson.dumps({**history(SESSION, MESSAGES), "children": [history(CHILD, 10, parentID=SESSION)]})
@@ -89,59 +81,41 @@ async def kill_while_it_writes(client: Client, engine: Engine, data: Path, numbe
 
 def stored(engine: Engine, number: int) -> dict[str, int]:
     """The rows of a document's sessions, by table."""
+    mine = f"{SESSION}{number}x"
     with engine.connect() as connection:
+        count = select(func.count())
         found = {
-            table.name: connection.execute(
-                select(func.count()).select_from(table).where(table.c.session_id.startswith(f"{SESSION}{number}x"))
-            ).scalar_one()
+            table.name: connection.scalar(count.select_from(table).where(table.c.session_id.startswith(mine)))
             for table in _WITH_SESSION
         }
-        of_session = tables.SESSION.c.id.startswith(f"{SESSION}{number}x")
+        found["session"] = connection.scalar(count.where(tables.SESSION.c.id.startswith(mine)))
         announced = text("SELECT count(*) FROM event_journal WHERE payload LIKE :created")
-        created = {"created": f'%"session.created"%{SESSION}{number}x%'}
-        return {
-            **found,
-            "session": connection.execute(select(func.count()).where(of_session)).scalar_one(),
-            "event_journal": connection.execute(announced, created).scalar_one(),
-        }
+        found["event_journal"] = connection.scalar(announced, {"created": f'%"session.created"%{mine}%'})
+    return {name: number or 0 for name, number in found.items()}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_killed_import_is_whole_or_nothing(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest, figure: Figure
-) -> None:
-    settings = {}
-    if kind == "postgresql":
-        postgres: PostgresServer = request.getfixturevalue("postgres")
-        settings = {"OPENSESSION_DATABASE_URL": migrated(postgres)}
+async def test_a_killed_import_is_whole_or_nothing(database: dict[str, str], tmp_path: Path, figure: Figure) -> None:
+    settings = {f"OPENSESSION_{name.upper()}": value for name, value in database.items()}
     servers, chance = Servers(tmp_path, **settings), random.Random(7)
-    engine = make_engine(settings.get("OPENSESSION_DATABASE_URL", f"sqlite:///{servers.data / 'opensession.db'}"))
+    engine = make_engine(database.get("database_url", f"sqlite:///{servers.data / 'opensession.db'}"))
     for number in range(KILLS):
         async with servers.start() as client:
             await kill_while_it_writes(client, engine, servers.data, number, chance)
     async with servers.start() as client:
         left = [stored(engine, number) for number in range(KILLS)]
         answers = [await send(client.http, number) for number in range(KILLS)]
-        for number in range(KILLS):
-            await has_all(client.http, number)
+        for number in range(KILLS):  # what is exported is what was sent
+            expected = orjson.loads(document(number))
+            exported = await client.get(f"/session/{SESSION}{number}x/export?children=true")
+            assert exported["messages"] == expected["messages"]
+            assert [each["messages"] for each in exported["children"]] == [each["messages"] for each in expected["children"]]
     whole = stored(engine, 0)
-    assert (
-        whole["session"] == whole["event_journal"] == 2
-        and whole["message"] == MESSAGES + 10
-        and whole["part"] == 3 * (MESSAGES + 10)
-    )
+    assert whole["session"] == whole["event_journal"] == 2
+    assert (whole["message"], whole["part"]) == (MESSAGES + 10, 3 * (MESSAGES + 10))
     assert [stored(engine, number) for number in range(KILLS)] == [whole] * KILLS, "nothing twice"
     nothing = dict.fromkeys(whole, 0)
     assert [answer.status_code for answer in answers] == [200 if each == nothing else 409 for each in left]
     assert all(each in (nothing, whole) for each in left), left
     assert nothing in left, "one was killed before its commit"
     engine.dispose()
-    figure(f"{KILLS} imports killed while they were stored ({kind}): {left.count(nothing)} left nothing, 0 a part")
-
-
-async def has_all(http: httpx2.AsyncClient, number: int) -> None:
-    """What is exported is what was sent."""
-    expected = orjson.loads(document(number))
-    exported = (await http.get(f"/session/{SESSION}{number}x/export", params={"children": "true"})).json()
-    assert exported["messages"] == expected["messages"]
-    assert [each["messages"] for each in exported["children"]] == [each["messages"] for each in expected["children"]]
+    figure(f"{KILLS} imports killed while they were stored ({engine.dialect.name}): {left.count(nothing)} left nothing, 0 a part")

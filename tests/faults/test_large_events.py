@@ -1,18 +1,16 @@
 """Large events: a fast reader hears them all, and what a server keeps in memory for a replay does not grow with the replay."""
 
 import asyncio
-import json
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import httpx2
+from follower import Follower
 from long_form import LONG
-from real_server import MIB, RealServer, real_server
+from real_server import MIB, RealServer, forget_peak, peak_memory, real_server
+from turns import until
 
 IMAGE_BYTES = 8_500_000
 COPIES, COPY_BYTES = (20, 2_000_000) if LONG else (6, 2_000_000)
@@ -36,78 +34,26 @@ async def tell(client: httpx2.AsyncClient, session_id: str, *parts: dict[str, st
     await post(client, f"/session/{session_id}/message", {"noReply": True, "parts": list(parts)})
 
 
-@asynccontextmanager
-async def reading(client: httpx2.AsyncClient, **headers: str) -> AsyncIterator[AsyncIterator[tuple[int | None, dict[str, Any]]]]:
-    """(id, event) of every frame, as they come."""
-
-    async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[int | None, dict[str, Any]]]:
-        number = None
-        async for line in lines:
-            if line.startswith("id:"):
-                number = int(line[3:])
-            elif line.startswith("data:"):
-                yield number, json.loads(line[5:])
-                number = None
-
-    async with asyncio.timeout(100), client.stream("GET", "/event", headers=headers) as response:
-        yield events(response.aiter_lines())
-
-
-async def until_created(events: AsyncIterator[tuple[int | None, dict[str, Any]]], title: str) -> list[dict[str, Any]]:
-    """The events up to that of a session with this title; fails when the stream ends before it."""
-    seen = []
-    async for _, event in events:
-        seen.append(event)
-        if event["type"] == "session.created" and event["properties"]["info"]["title"] == title:
-            return seen
-    raise AssertionError(f"cut off after {[event['type'] for event in seen]}")
-
-
-class Peak:
-    """The most memory that a server takes while a block runs, beyond what it took before."""
-
-    def __init__(self, server: RealServer) -> None:
-        self._server, self._before = server, server.memory
-        self.grown = 0
-        self._stop = Event()
-
-    def watch(self) -> None:
-        while not self._stop.wait(0.005):
-            self.grown = max(self.grown, self._server.memory - self._before)
-
-    def stop(self) -> None:
-        self._stop.set()
-
-
-@contextmanager
-def memory_peak(server: RealServer) -> Iterator[Peak]:
-    peak = Peak(server)
-    watching = Thread(target=peak.watch)
-    watching.start()
-    try:
-        yield peak
-    finally:
-        peak.stop()
-        watching.join()
+def has_heard(follower: Follower, title: str) -> bool:
+    made = (heard.event["properties"]["info"] for heard in follower.events[-30:] if heard.event["type"] == "session.created")
+    return any(info["title"] == title for info in made)
 
 
 async def test_a_fast_reader_hears_what_is_announced_in_one_go(tmp_path: Path, figure: Any) -> None:
     with real_server(tmp_path) as server:
-        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client, reading(client) as events:
-            assert (await anext(events))[1]["type"] == "server.connected"
+        follower = Follower([server.url])
+        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client, follower.following():
             session = (await post(client, "/session", {"title": "T"}))["id"]
             began = time.monotonic()
-            listening = asyncio.create_task(until_created(events, "marker"))
-            await tell(client, session, image(IMAGE_BYTES))
-            for _ in range(COPIES):
-                await tell(client, session, image(COPY_BYTES))
+            for size in (IMAGE_BYTES, *COPIES * [COPY_BYTES]):
+                await tell(client, session, image(size))
             forked = (await post(client, f"/session/{session}/fork"))["id"]
             await post(client, "/session", {"title": "marker"})
-            seen = await listening
+            await until(lambda: has_heard(follower, "marker"), "the end")
             taken = time.monotonic() - began
-        assert not server.tracebacks()
+        assert not server.tracebacks() and follower.connections == 1
     sizes: dict[str, list[int]] = {session: [], forked: []}
-    for event in seen:
+    for event in (heard.event for heard in follower.events):
         if event["type"] == "message.part.updated" and event["properties"]["part"]["type"] == "file":
             part = event["properties"]["part"]
             sizes[part["sessionID"]].append(len(part["url"]) - len(image(0)["url"]))
@@ -124,18 +70,11 @@ async def fill_journal(server: RealServer) -> None:
 
 async def replay(server: RealServer, marker: str, *, pause: float = 0.0) -> list[int]:
     """The ids of all events from the first on, up to a session that is created while the client reads."""
-    async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client, reading(client, **{"last-event-id": "0"}) as events:
-        assert (await anext(events))[1]["type"] == "server.connected"
-        announcing = asyncio.create_task(announce_more(server, marker))
-        ids = []
-        async for number, event in events:
-            if number is not None:
-                ids.append(number)
-                await asyncio.sleep(pause)
-            if event["type"] == "session.created" and event["properties"]["info"]["title"] == marker:
-                break
-        await announcing
-    return ids
+    async with Follower([server.url], start=0, pause=pause).following() as follower:
+        await announce_more(server, marker)
+        await until(lambda: has_heard(follower, marker), "the end")
+    assert follower.connections == 1
+    return [heard.id for heard in follower.events]
 
 
 async def announce_more(server: RealServer, marker: str) -> None:
@@ -145,31 +84,32 @@ async def announce_more(server: RealServer, marker: str) -> None:
         await post(client, "/session", {"title": marker})
 
 
-def ask_and_read_nothing(server: RealServer) -> socket.socket:
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.connect(("127.0.0.1", server.port))
-    client.sendall(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: 0\r\n\r\n")
-    return client
+async def read_nothing(server: RealServer) -> None:
+    """Of what was asked for."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: 0\r\n\r\n")
+        await announce_more(server, "third")
+        await asyncio.sleep(1)
 
 
 async def test_a_replay_costs_little_memory_however_long_it_is(tmp_path: Path, figure: Any) -> None:
     with real_server(tmp_path) as server:
         await fill_journal(server)
-        with memory_peak(server) as reader:
-            ids = await replay(server, "first")
-        with memory_peak(server) as slow_reader:
-            slow_ids = await replay(server, "second", pause=0.02)
-        with memory_peak(server) as nobody:
-            with ask_and_read_nothing(server):
-                await announce_more(server, "third")
-                await asyncio.sleep(1)
+        grown = []
+        for reads in (replay(server, "first"), replay(server, "second", pause=0.02), read_nothing(server)):
+            forget_peak(server.process)
+            before = server.memory
+            seen = await reads
+            grown.append(peak_memory(server.process) - before)
+            if seen is not None:
+                ids = seen
+                assert ids == list(range(ids[0], ids[0] + len(ids))) and ids[0] <= 2
         assert not server.tracebacks()
-    for seen in (ids, slow_ids):
-        assert seen == list(range(seen[0], seen[0] + len(seen))) and seen[0] <= 2
+    reader, slow_reader, nobody = (each / MIB for each in grown)
     figure(
-        f"replay of {MISSED * MISSED_BYTES / 1e6:.0f} MB: +{reader.grown / MIB:.0f} MiB for a client that reads, "
-        f"+{slow_reader.grown / MIB:.0f} MiB for one that pauses, +{nobody.grown / MIB:.0f} MiB for one that never reads; "
-        f"{len(ids)} events, none missed, none twice"
+        f"replay of {MISSED * MISSED_BYTES / 1e6:.0f} MB: +{reader:.0f} MiB for a client that reads, +{slow_reader:.0f} MiB for "
+        f"one that pauses, +{nobody:.0f} MiB for one that never reads; {len(ids)} events, none missed, none twice"
     )
-    assert max(reader.grown, slow_reader.grown, nobody.grown) <= MOST_FOR_A_REPLAY
+    assert max(grown) <= MOST_FOR_A_REPLAY

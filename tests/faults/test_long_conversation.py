@@ -1,17 +1,16 @@
 """A conversation of hundreds of turns in a small window: it is pruned and compacted on its own, and its last turn costs no more
 than its first ones."""
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import psutil
 from database_meter import Spent, metered
 from long_form import LONG
-from running_app import RunningApp, make_workspace, running_app
+from running_app import RunningApp, running_app
+from turns import configured, tools
 
 from app.providers.base import ModelRequest, UserTurn
 from app.providers.scripted import Call, Say, ScriptedProvider, ScriptedTurn, SetUsage
@@ -20,16 +19,9 @@ from app.turn.context.window import estimate_request
 
 TURNS = 300 if LONG else 100
 WINDOW = 32_000
-CONFIG = {
-    "model": "acme/small",
-    "small_model": "acme/title",
-    "provider": {
-        "acme": {
-            "npm": "scripted",
-            "models": {"small": {"limit": {"context": WINDOW, "output": 4_000}}, "title": {"name": "Titles"}},
-        }
-    },
-}
+MODELS = {"small": {"limit": {"context": WINDOW, "output": 4_000}}, "title": {"name": "Titles"}}
+PROVIDERS = {"acme": {"npm": "scripted", "models": MODELS}}
+CONFIG = {"model": "acme/small", "small_model": "acme/title", "provider": PROVIDERS}
 FILE = "\n".join(f"line {number}: {'lorem ipsum ' * 5}" for number in range(88))
 PROMPT = "Read it again. " + "Please look for the place where it is decided. " * 6
 PATIENCE = 300.0
@@ -88,25 +80,20 @@ class Diary:
 
 
 async def test_a_turn_at_the_end_costs_no_more_than_one_at_the_start(tmp_path: Path, figure: Callable[[str], None]) -> None:
-    directory = make_workspace(tmp_path / "workspace")
-    (directory / "opencode.json").write_text(json.dumps(CONFIG))
-    (directory / "long.txt").write_text(FILE)
+    (configured(tmp_path, CONFIG) / "long.txt").write_text(FILE)
     reader = Reader()
     with metered() as spent:
-        async with running_app(
-            tmp_path, workspace=directory, provider=ScriptedProvider(otherwise=reader), patience=PATIENCE
-        ) as app:
+        async with running_app(tmp_path, provider=ScriptedProvider(otherwise=reader), patience=PATIENCE) as app:
             session = str((await app.create_session())["id"])
             diary = Diary(spent)
             for _ in range(TURNS):
                 await diary.turn(app, session, reader)
             messages = await app.messages(session)
     first, last = diary.cycle(0), diary.cycle(reader.summaries - 1)
-    outputs = _outputs(messages)
+    outputs = [part["state"] for part in tools(messages)]
     pruned = sum("compacted" in state["time"] for state in outputs)
-    figure(
-        f"{TURNS} turns, {sum(len(state['output']) for state in outputs) / 1e6:.2f} MB of tool output, {len(messages)} messages"
-    )
+    size = sum(len(state["output"]) for state in outputs) / 1e6
+    figure(f"{TURNS} turns, {size:.2f} MB of tool output, {len(messages)} messages")
     figure(f"{reader.summaries} summaries, {pruned} outputs pruned, the longest request {reader.longest} of {WINDOW} tokens")
     figure(f"a turn at the start: {_told(first)}")
     figure(f"a turn at the end:   {_told(last)}")
@@ -117,10 +104,6 @@ async def test_a_turn_at_the_end_costs_no_more_than_one_at_the_start(tmp_path: P
     assert last["KB read"] < 1.2 * first["KB read"]
     assert last["SQLite instructions"] < (1.3 if LONG else 2) * first["SQLite instructions"]
     assert last["MB resident"] < first["MB resident"] + 15
-
-
-def _outputs(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [part["state"] for message in messages for part in message["parts"] if part["type"] == "tool"]
 
 
 def _told(costs: dict[str, float]) -> str:

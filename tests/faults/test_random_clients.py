@@ -43,7 +43,7 @@ SHOWN = 60
 class Outcome:
     """Of one run: `reads` by session, the folds of the streams, seconds until all was idle."""
 
-    client_log: ClientLog
+    log: ClientLog
     reads: dict[str, "Read"]
     folds: dict[str, EventFold]
     idle_after: float
@@ -81,7 +81,7 @@ async def test_nothing_is_lost_while_the_database_refuses_commits(tmp_path: Path
     assert keyword_server.REFUSED in log
     check(outcome, log, seed)
     assert after == outcome.reads
-    figure(f"{summary(outcome, seed)}; {log.count(f'{keyword_server.REFUSED}')} refusals in the log")
+    figure(f"{summary(outcome, seed)}; {log.count(keyword_server.REFUSED)} refusals in the log")
 
 
 def keyword(directory: Path, **environment: str) -> Any:
@@ -109,7 +109,7 @@ async def run(server: RunningServer, seed: int, refusals: Path | None = None) ->
         (await http.post("/session", json={"title": THE_END})).raise_for_status()
         await asyncio.gather(*(ended(fold) for fold in folds.values()))
         reads = {session["id"]: await read(http, session["id"]) for session in (await http.get("/session")).json()}
-        return Outcome(clients.client_log, reads, folds, idle_after, statuses, waiting)
+        return Outcome(clients.log, reads, folds, idle_after, statuses, waiting)
 
 
 STREAMS = {"whole parts": "", "deltas": "?parts=delta"}
@@ -157,15 +157,15 @@ def check(outcome: Outcome, log: str, seed: int) -> None:
         wrong.setdefault(session, []).extend(lines)
 
     refused = keyword_server.REFUSED in log
-    note("", *outcome.client_log.wrong, *tracebacks(log), *no_more(outcome, FINISHED_WITHIN if refused else IDLE_WITHIN))
+    note("", *outcome.log.wrong, *tracebacks(log), *no_more(outcome, FINISHED_WITHIN if refused else IDLE_WITHIN))
     for name, fold in outcome.folds.items():
         note("", *(f"{name}: {line}" for line in fold.wrong))
-        for part in fold.returned.keys() - outcome.client_log.patched:
+        for part in fold.returned.keys() - outcome.log.patched:
             note(fold.returned[part], f"{name}: {part} is told of after it was removed")
         for session, found in outcome.reads.items():
             note(session, *(f"{name}: {line}" for line in differences(found, fold.sessions.get(session))))
     for session, found in outcome.reads.items():
-        note(session, *open_records(found.messages, outcome.client_log.cut), *unanswered(found, session, outcome))
+        note(session, *open_records(found.messages, outcome.log.cut), *unanswered(found, session, outcome))
     note("", *lost(outcome), *wrongly_ordered(outcome), *wrongly_failed(outcome, refused))
     if any(wrong.values()):
         pytest.fail(report(wrong, outcome, seed), pytrace=False)
@@ -176,7 +176,7 @@ def report(wrong: dict[str, list[str]], outcome: Outcome, seed: int) -> str:
     lines = [f"{session or 'server'}: {line[:1500]}" for session, found in wrong.items() for line in dict.fromkeys(found)]
     session = next((session for session, found in wrong.items() if session and found), "")
     fold = outcome.folds["whole parts"]
-    clients, stream = outcome.client_log.history.get(session, []), fold.history.get(session, [])
+    clients, stream = outcome.log.history.get(session, []), fold.history.get(session, [])
     history = [f"What clients did with {session}:", *clients[-SHOWN:], f"What the stream told of {session}:", *stream[-SHOWN:]]
     return "\n".join([f"OPENSESSION_SEED={seed}: {len(lines)} findings", *lines[:SHOWN], *(history if session else [])])
 
@@ -185,10 +185,8 @@ def tracebacks(log: str) -> list[str]:
     """Errors in the log but for refusals and what follows from them, each in short."""
     blocks = re.split(r"(?m)^(?=\d{4}-\d\d-\d\d )", log)
     errors = [block for block in blocks if re.search(r"^Traceback|^\S+ \S+ ERROR (?!client:)", block, re.MULTILINE)]
-    follows = (
-        re.compile(rf"{keyword_server.REFUSED}|got no answer that could be stored") if keyword_server.REFUSED in log else None
-    )
-    return [in_short(block) for block in errors if follows is None or not follows.search(block)]
+    follows = rf"{keyword_server.REFUSED}|got no answer that could be stored" if keyword_server.REFUSED in log else "$^"
+    return [in_short(block) for block in errors if not re.search(follows, block)]
 
 
 def in_short(error: str) -> str:
@@ -201,13 +199,10 @@ def in_short(error: str) -> str:
 def no_more(outcome: Outcome, within: float) -> list[str]:
     """Nothing runs or waits in the end."""
     late = [f"idle after {outcome.idle_after:.1f} s"] if outcome.idle_after > within else []
-    streams = [
-        f"{name}: {session} is {known.status}"
-        for name, fold in outcome.folds.items()
-        for session, known in fold.sessions.items()
-        if known.status != "idle"
-    ]
-    folded = [f"{name}: {request} waits" for name, fold in outcome.folds.items() for request in fold.waiting]
+    folds = outcome.folds.items()
+    known = [(name, *each) for name, fold in folds for each in fold.sessions.items()]
+    streams = [f"{name}: {session} is {each.status}" for name, session, each in known if each.status != "idle"]
+    folded = [f"{name}: {request} waits" for name, fold in folds for request in fold.waiting]
     return [*late, *streams, *folded, *(f"{kept} is left" for kept in (*outcome.statuses, *outcome.waiting))]
 
 
@@ -259,7 +254,7 @@ def unanswered(found: Read, session: str, outcome: Outcome) -> list[str]:
     if known is None:
         return []
     announced, problems, there = list(known.announced), [], set(ids(found.messages))
-    for prompt in outcome.client_log.prompts:
+    for prompt in outcome.log.prompts:
         if prompt.session != session or prompt.id in known.removed:
             continue
         if prompt.id not in there:
@@ -274,7 +269,7 @@ def wrongly_failed(outcome: Outcome, may_refuse: bool) -> list[str]:
     sessions = outcome.folds["whole parts"].sessions
     return [
         f"{prompt} was answered with {answer}"
-        for prompt, answer in outcome.client_log.failed
+        for prompt, answer in outcome.log.failed
         if prompt.session in sessions
         and prompt.id not in sessions[prompt.session].removed
         and not (may_refuse and answer["name"] == "NoAnswerError")
@@ -290,7 +285,7 @@ def is_answered(prompt: str, announced: list[str], known: KnownSession) -> bool:
 
 def lost(outcome: Outcome) -> list[str]:
     """What was acknowledged, and not announced or not so."""
-    fold, known = outcome.folds["whole parts"], outcome.client_log
+    fold, known = outcome.folds["whole parts"], outcome.log
     facts = [f"{fact} was acknowledged and not announced" for fact in known.facts if not announced(fact, fold)]
     deleted = [f"{session} was deleted and is there" for session in known.deleted if session in outcome.reads]
     removed = [
@@ -307,20 +302,19 @@ def lost(outcome: Outcome) -> list[str]:
 
 def announced(fact: tuple[str, ...], fold: EventFold) -> bool:
     if fact[0] == "message":
-        session = fold.sessions.get(fact[1])
-        return session is None or fact[2] in session.announced
+        return fact[1] not in fold.sessions or fact[2] in fold.sessions[fact[1]].announced
     return fact in fold.seen
 
 
 def present(found: Read | None) -> set[str]:
     messages = found.messages if found else []
-    return {message["info"]["id"] for message in messages} | {part["id"] for message in messages for part in message["parts"]}
+    return {*ids(messages), *(part["id"] for message in messages for part in message["parts"])}
 
 
 def wrongly_ordered(outcome: Outcome) -> list[str]:
     """Pages that were read on the way, in another order than the stream's."""
     problems = []
-    for session, page in outcome.client_log.pages:
+    for session, page in outcome.log.pages:
         known = outcome.folds["whole parts"].sessions.get(session)
         order = [message for message in known.announced if message in set(page)] if known else []
         if [message for message in page if message in set(order)] != order:
@@ -329,9 +323,7 @@ def wrongly_ordered(outcome: Outcome) -> list[str]:
 
 
 def summary(outcome: Outcome, seed: int) -> str:
-    counts = outcome.client_log
-    return (
-        f"seed {seed}: {sum(counts.counts.values())} requests, {len(counts.prompts)} prompts accepted, "
-        f"{len(counts.sessions)} sessions, {len(counts.removed)} messages and parts removed, {len(counts.deleted)} sessions "
-        f"deleted; idle after {outcome.idle_after:.2f} s"
-    )
+    counts = outcome.log
+    done = f"{len(counts.removed)} messages and parts removed, {len(counts.deleted)} sessions deleted"
+    made = f"{len(counts.prompts)} prompts accepted, {len(counts.sessions)} sessions"
+    return f"seed {seed}: {sum(counts.counts.values())} requests, {made}, {done}; idle after {outcome.idle_after:.2f} s"

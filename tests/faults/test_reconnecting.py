@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,7 @@ class Restless(Follower):
     """Follows the events from the first on, and hangs up now and then."""
 
     def __init__(self, server: RealServer, number: int) -> None:
-        super().__init__([server.url], ("full", "delta")[number % 2])
-        self.start = 0
+        super().__init__([server.url], ("full", "delta")[number % 2], start=0)
         self._random = random.Random(number)
         self._left = self._random.randint(1, 80)
 
@@ -53,13 +52,10 @@ class Restless(Follower):
 async def following(server: RealServer, count: int) -> AsyncIterator[list[Restless]]:
     """Until all have heard the end."""
     followers = [Restless(server, number) for number in range(count)]
-    tasks = [asyncio.create_task(follower.follow()) for follower in followers]
-    try:
+    async with AsyncExitStack() as stack:
+        await asyncio.gather(*(stack.enter_async_context(follower.following()) for follower in followers))
         yield followers
         await until(lambda: all(follower.is_at_the_end for follower in followers), "the end")
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 async def test_nothing_is_missed_and_nothing_comes_twice(tmp_path: Path, figure: Any) -> None:

@@ -8,11 +8,11 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from exchanging import exchanges, exchanging
@@ -46,11 +46,15 @@ class Ground:
 
     @property
     def aside(self) -> Path:
-        return self.base / "anna" / "aside"
+        return self.root / "aside"
 
-    def put_link(self, place: Path, target: Path) -> None:
+    def swap(self, place: Path) -> None:
+        """A link to the victim stands there, or the victim itself if that is anna's other directory."""
         place.rename(self.aside)
-        place.symlink_to(target)
+        if self.victim == self.root / "other":
+            self.victim.rename(place)
+        else:
+            place.symlink_to(self.victim)
 
     def put_back(self, place: Path) -> None:
         if place.is_symlink():
@@ -66,14 +70,9 @@ class Ground:
 
 def make_ground(base: Path, *, victim: str, in_git: bool) -> Ground:
     ground = Ground(base, base / victim)
-    ground.root.mkdir()
-    (ground.root / "deep").mkdir()
     if in_git:
         make_workspace(ground.project)
-    else:
-        ground.project.mkdir()
-    (ground.project / "sub").mkdir()
-    (ground.root / "other").mkdir()
+    (ground.project / "sub").mkdir(parents=True)
     for folder in (ground.victim, ground.victim / "y", ground.victim / "sub", ground.root / "other"):
         folder.mkdir(exist_ok=True, parents=True)
         (folder / "unt.txt").write_text(f"{SECRET}\n")
@@ -111,56 +110,49 @@ REACHING = [
 HONEST = [call("read", filePath="own.txt"), call("glob", pattern="*.txt"), call("grep", pattern="own words"), call("list")]
 
 
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
-@pytest.mark.parametrize(
-    ("where", "replaced", "victim", "in_git"),
-    [
-        ("deep/y", "deep/y", "bert", True),
-        ("deep/y", "deep/y", "data", False),
-        ("deep/y", "deep", "bert", True),
-        ("deep/y", "deep", "bert", False),
-        ("deep/y/sub", "deep/y/sub", "bert", True),
-        ("deep/y/sub", "deep/y", "bert", False),
-    ],
-)
-async def test_later_steps_of_a_turn_reach_nothing_through_a_link(
+LINKED = [
+    ("deep/y", "deep/y", "bert", True),
+    ("deep/y", "deep/y", "data", False),
+    ("deep/y", "deep", "bert", True),
+    ("deep/y", "deep", "bert", False),
+    ("deep/y/sub", "deep/y/sub", "bert", True),
+    ("deep/y/sub", "deep/y", "bert", False),
+]
+OTHER = [("deep/y", "deep/y", "anna/other", in_git, "auto") for in_git in (True, False)]
+REPLACED = [*((*row, sandbox) for row in LINKED for sandbox in ("auto", "off")), *OTHER]
+
+
+@pytest.mark.parametrize(("where", "replaced", "victim", "in_git", "sandbox"), REPLACED)
+async def test_later_steps_of_a_turn_reach_nothing_in_what_stands_in_place_of_the_directory(
     tmp_path: Path, where: str, replaced: str, victim: str, in_git: bool, sandbox: str
 ) -> None:
-    ground = make_ground(tmp_path, victim=victim, in_git=in_git)
-    place = ground.root / replaced
-    await reaches_nothing(ground, ground.root / where, lambda: ground.put_link(place, ground.victim), place, sandbox)
-
-
-@pytest.mark.parametrize("in_git", [True, False])
-async def test_later_steps_of_a_turn_do_not_go_on_in_another_directory_of_that_name(tmp_path: Path, in_git: bool) -> None:
-    ground = make_ground(tmp_path, victim="anna/other", in_git=in_git)
-
-    def swap() -> None:
-        ground.project.rename(ground.aside)
-        (ground.root / "other").rename(ground.project)
-
-    await reaches_nothing(ground, ground.project, swap, ground.project, "auto")
-
-
-async def reaches_nothing(ground: Ground, directory: Path, swap: Callable[[], object], place: Path, sandbox: str) -> None:
-    gate = asyncio.Event()
+    """A link, or another directory of that name."""
+    ground, gate = make_ground(tmp_path, victim=victim, in_git=in_git), asyncio.Event()
     turns = [[{"wait": gate}, *REACHING], [say("Read: none.")], HONEST, [say()]]
     async with anna_in(ground, turns, sandbox=sandbox) as (app, anna):
-        session = await session_in(anna, directory)
-        before = ground.seen()
-        await anna.prompt_async(session, "go")
-        await until(lambda: requests(app))
-        swap()
-        gate.set()
-        await until(lambda: len(requests(app)) == 2)
-        await idle(anna, session)
-        ground.put_back(place)
+        session, before = await session_in(anna, ground.root / where), ground.seen()
+        await swapped(ground, app, anna, session, gate, ground.root / replaced, requested=2)
         messages = await anna.messages(session)
         assert len(tools(messages)) == len(REACHING)
         assert SECRET not in outputs(messages) and SECRET not in str(await anna.get(f"/session/{session}/diff"))
         assert ground.seen() == before
         await honest_use(anna, session)
         assert SECRET not in str(await anna.get(f"/session/{session}/diff"))
+
+
+async def swapped(
+    ground: Ground, app: RunningApp, anna: RunningApp, session: str, gate: asyncio.Event, place: Path, *, requested: int
+) -> None:
+    """A turn with so many requests to the model, from whose first on another directory stands in that place."""
+    await anna.prompt_async(session, "go")
+    await until(lambda: requests(app))
+    ground.swap(place)
+    gate.set()
+    await until(lambda: len(requests(app)) == requested)
+    async with asyncio.timeout(60):
+        while (await anna.get("/session/status")).get(session, {"type": "idle"})["type"] != "idle":
+            await asyncio.sleep(0.02)
+    ground.put_back(place)
 
 
 async def honest_use(anna: RunningApp, session: str) -> None:
@@ -175,46 +167,25 @@ def outputs(messages: list[dict[str, Any]]) -> str:
     return str([{**part["state"], "input": None} for part in tools(messages)])
 
 
-async def idle(anna: RunningApp, session: str) -> None:
-    async with asyncio.timeout(60):
-        while (await anna.get("/session/status")).get(session, {"type": "idle"})["type"] != "idle":
-            await asyncio.sleep(0.02)
-
-
 async def test_a_subagent_reaches_nothing_either(tmp_path: Path) -> None:
-    ground = make_ground(tmp_path, victim="bert", in_git=True)
-    gate = asyncio.Event()
-    turns = [[{"wait": gate}, task()], REACHING, [say("Read: none.")], [say()]]
-    async with anna_in(ground, turns) as (app, anna):
+    ground, gate = make_ground(tmp_path, victim="bert", in_git=True), asyncio.Event()
+    async with anna_in(ground, [[{"wait": gate}, task()], REACHING, [say("Read: none.")], [say()]]) as (app, anna):
         session, before = await session_in(anna, ground.project), ground.seen()
-        await anna.prompt_async(session, "go")
-        await until(lambda: requests(app))
-        ground.put_link(ground.project, ground.victim)
-        gate.set()
-        await until(lambda: len(requests(app)) == 4)
-        await idle(anna, session)
-        ground.put_back(ground.project)
+        await swapped(ground, app, anna, session, gate, ground.project, requested=4)
         told = [await anna.messages(one["id"]) for one in await anna.get(f"/session/{session}/children")]
         assert len(tools(told[0])) == len(REACHING)
         assert SECRET not in outputs(told[0]) and ground.seen() == before
 
 
-@pytest.mark.parametrize("kind", ["link", "other"])
-async def test_a_queued_prompt_is_not_answered_in_another_directory(tmp_path: Path, kind: str) -> None:
-    ground = make_ground(tmp_path, victim="bert" if kind == "link" else "anna/other", in_git=True)
-    gate = asyncio.Event()
-    turns = [[{"wait": gate}, say("One.")], REACHING, [say("Read: none.")]]
-    async with anna_in(ground, turns) as (app, anna):
-        session = await session_in(anna, ground.project)
-        before = ground.seen()
+@pytest.mark.parametrize("victim", ["bert", "anna/other"])
+async def test_a_queued_prompt_is_not_answered_in_another_directory(tmp_path: Path, victim: str) -> None:
+    ground, gate = make_ground(tmp_path, victim=victim, in_git=True), asyncio.Event()
+    async with anna_in(ground, [[{"wait": gate}, say("One.")], REACHING, [say("Read: none.")]]) as (app, anna):
+        session, before = await session_in(anna, ground.project), ground.seen()
         await anna.prompt_async(session, "one")
         await until(lambda: requests(app))
         await anna.prompt_async(session, "two", whenBusy="queue")
-        if kind == "link":
-            ground.put_link(ground.project, ground.victim)
-        else:
-            ground.project.rename(ground.aside)
-            (ground.root / "other").rename(ground.project)
+        ground.swap(ground.project)
         gate.set()
         messages = await answered(anna, session, 4)
         ground.put_back(ground.project)
@@ -232,7 +203,7 @@ async def test_what_a_stopped_server_left_is_not_gone_on_with_in_what_is_not_its
         await until(lambda: requests(app))
         await anna.prompt_async(session, "two", whenBusy="queue")
         token = anna.client.headers["authorization"].removeprefix("Bearer ")
-    ground.put_link(ground.project, ground.victim)
+    ground.swap(ground.project)
     async with running_app(tmp_path, turns=[REACHING] * 4) as app, logged_in(app, token) as anna:
         messages = await answered(anna, session, 4)
         assert [bool(message["info"].get("error")) for message in messages] == [False, True, False, True]
@@ -246,71 +217,73 @@ async def answered(anna: RunningApp, session: str, count: int) -> list[dict[str,
     return messages
 
 
-RACED: dict[str, Callable[[RunningApp, str, str], Any]] = {
-    "find": lambda anna, where, _: anna.client.get("/find", params={"directory": where, "pattern": "marked"}),
-    "find/file": lambda anna, where, _: anna.client.get("/find/file", params={"directory": where, "query": "unt"}),
-    "fs/find": lambda anna, where, _: anna.client.get("/api/fs/find", params={"location[directory]": where, "query": "unt"}),
-    "content": lambda anna, where, _: anna.client.get("/file/content", params={"directory": where, "path": "unt.txt"}),
-    "list": lambda anna, where, _: anna.client.get("/file", params={"directory": where, "path": "."}),
-    "shell": lambda anna, where, session: anna.client.post(
-        f"/session/{session}/shell", params={"directory": where}, json={"agent": "build", "command": "cat unt.txt"}
-    ),
-}
+Answer = TypeVar("Answer")
 
 
-LEAKED = {
-    "find": SECRET,
-    "find/file": '["unt.txt"',
-    "fs/find": '"path":"unt.txt"',
-    "content": SECRET,
-    "list": '"name":"unt.txt"',
-    "shell": SECRET,
+async def raced(ask: Callable[[], Awaitable[Answer]], place: Path, target: Path, pause: float = 0.001) -> list[Answer]:
+    """What came of it while the place was by turns itself and a link to the target."""
+    answers, end = list[Answer](), time.monotonic() + FLIP_SECONDS
+    with exchanging(place, target, pause):
+        while time.monotonic() < end or len(answers) < LEAST_TRIES:
+            answers.append(await ask())
+    return answers
+
+
+RACED: dict[str, tuple[dict[str, str], str]] = {
+    "/find": ({"pattern": "marked"}, SECRET),
+    "/find/file": ({"query": "unt"}, '["unt.txt"'),
+    "/api/fs/find": ({"query": "unt"}, '"path":"unt.txt"'),
+    "/file/content": ({"path": "unt.txt"}, SECRET),
+    "/file": ({"path": "."}, '"name":"unt.txt"'),
+    "shell": ({"command": "cat unt.txt", "agent": "build"}, SECRET),
 }
+"""Ways to look, and what of the answer tells of a file."""
 
 
 @exchanges
 @pytest.mark.parametrize("way", RACED)
 async def test_a_race_wins_nothing(tmp_path: Path, way: str) -> None:
     ground = make_ground(tmp_path, victim="bert", in_git=False)
+    (asked, leaked), where = RACED[way], {"location[directory]" if "/api" in way else "directory": str(ground.project)}
     async with anna_in(ground, []) as (_, anna):
         session = await session_in(anna, ground.project)
-        until_then, received = time.monotonic() + FLIP_SECONDS, []
-        with exchanging(ground.project, ground.victim):
-            while time.monotonic() < until_then or len(received) < LEAST_TRIES:
-                received.append((await RACED[way](anna, str(ground.project), session)).text)
-        assert not [text for text in received if LEAKED[way] in text]
+
+        async def look() -> str:
+            if way == "shell":
+                return (await anna.client.post(f"/session/{session}/shell", params=where, json=asked)).text
+            return (await anna.client.get(way, params={**where, **asked})).text
+
+        assert not [text for text in await raced(look, ground.project, ground.victim) if leaked in text]
         (ground.project / "unt.txt").write_text(f"{SECRET}\n")  # now it is anna's
         async with asyncio.timeout(60):
-            while LEAKED[way] not in (await RACED[way](anna, str(ground.project), session)).text:
+            while leaked not in await look():
                 await asyncio.sleep(0.2)
 
 
 @exchanges
 async def test_a_patch_is_applied_where_it_was_allowed(tmp_path: Path) -> None:
     ground = make_ground(tmp_path, victim="bert", in_git=True)
-    patch = "--- /dev/null\n+++ b/planted.md\n@@ -0,0 +1 @@\n+x\n"
+    body, params = {"patch": "--- /dev/null\n+++ b/planted.md\n@@ -0,0 +1 @@\n+x\n"}, {"directory": str(ground.project)}
     async with anna_in(ground, []) as (_, anna):
-        until_then, before = time.monotonic() + FLIP_SECONDS, ground.seen()
-        params = {"directory": str(ground.project)}
-        await anna.post("/vcs/apply", {"patch": patch}, params=params)
+        before = ground.seen()
+        await anna.post("/vcs/apply", body, params=params)
         (ground.project / "planted.md").unlink()
-        with exchanging(ground.project, ground.victim):
-            while time.monotonic() < until_then:
-                await anna.client.post("/vcs/apply", params=params, json={"patch": patch})
+        await raced(lambda: anna.client.post("/vcs/apply", params=params, json=body), ground.project, ground.victim)
         assert ground.seen() == before
 
 
 @exchanges
 async def test_a_repository_is_made_where_it_was_allowed(tmp_path: Path) -> None:
     ground = make_ground(tmp_path, victim="bert", in_git=False)
-    made, theirs = ground.project / ".git", ground.victim / ".git"
+    made, params = ground.project / ".git", {"directory": str(ground.project)}
     async with anna_in(ground, []) as (_, anna):
-        until_then, params = time.monotonic() + FLIP_SECONDS, {"directory": str(ground.project)}
-        with exchanging(ground.project, ground.victim):
-            while time.monotonic() < until_then:
-                await anna.client.post("/project/git/init", params=params)
-                assert not theirs.exists()
-                shutil.rmtree(made, ignore_errors=True)
+
+        async def make() -> None:
+            await anna.client.post("/project/git/init", params=params)
+            assert not (ground.victim / ".git").exists()
+            shutil.rmtree(made, ignore_errors=True)
+
+        await raced(make, ground.project, ground.victim)
         shutil.rmtree(made, ignore_errors=True)
         assert (await anna.post("/project/git/init", {}, params=params))["worktree"] == str(ground.project)
         assert (made / "HEAD").exists()
@@ -327,14 +300,11 @@ async def test_a_command_has_no_other_ones_home(tmp_path: Path) -> None:
         for name in ("home", "tmp"):
             (of_bert / name).mkdir(parents=True)
             (of_bert / name / "canary").write_text(SECRET)
-        until_then, command = time.monotonic() + FLIP_SECONDS, {"agent": "build", "command": "sh look.sh"}
-        said = []
-        with exchanging(ground.project, ground.victim, pause=0.004):
-            while time.monotonic() < until_then or len(said) < LEAST_TRIES:
-                said.append((await anna.client.post(f"/session/{session}/shell", json=command)).text)
-        assert not [text for text in said if SECRET in text]
+        path, command = f"/session/{session}/shell", {"agent": "build", "command": "sh look.sh"}
+        said = await raced(lambda: anna.client.post(path, json=command), ground.project, ground.victim, pause=0.004)
+        assert not [each.text for each in said if SECRET in each.text]
         assert not list(of_bert.glob("*/planted"))
-        await anna.client.post(f"/session/{session}/shell", json=command)
+        await anna.client.post(path, json=command)
         assert (private_directory(tmp_path / "data", ground.project) / "home" / "planted").exists()
 
 
@@ -369,33 +339,25 @@ async def test_an_attached_file_is_the_one_that_was_judged(tmp_path: Path, mime:
     async with anna_in(ground, []) as (_, anna):
         session = await session_in(anna, ground.project)
         file = {"type": "file", "mime": mime, "url": f"file://{place}", "filename": "ff.txt"}
-        until_then, answers = time.monotonic() + FLIP_SECONDS, []
-        with exchanging(place, ground.victim / "unt.txt"):
-            while time.monotonic() < until_then or len(answers) < LEAST_TRIES:
-                body = {"parts": [text_part("look"), file], "noReply": True}
-                answers.append((await anna.client.post(f"/session/{session}/message", json=body)).text)
-        assert SECRET not in str(answers) and "bWFya2VkLXNlY3JldA" not in str(answers)
-        body = {"parts": [text_part("look"), file], "noReply": True}
-        honest = str(await anna.post(f"/session/{session}/message", body))
+        path, body = f"/session/{session}/message", {"parts": [text_part("look"), file], "noReply": True}
+        answers = await raced(lambda: anna.client.post(path, json=body), place, ground.victim / "unt.txt")
+        assert not [each.text for each in answers if SECRET in each.text or "bWFya2VkLXNlY3JldA" in each.text]
+        honest = str(await anna.post(path, body))
         assert "own words" in honest or "b3duIHdvcmRz" in honest
 
 
-@pytest.mark.parametrize("kind", ["fifo", "device", "large"])
-async def test_what_cannot_be_attached_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+async def test_what_cannot_be_attached_is_refused_at_once(tmp_path: Path) -> None:
     async with running_app(tmp_path) as app:
-        place = app.directory / "thing"
-        if kind == "fifo":
-            os.mkfifo(place)
-        elif kind == "device":
-            place.symlink_to("/dev/zero")
-        else:
-            os.truncate(os.open(place, os.O_CREAT | os.O_RDWR), 600 * 1024 * 1024)
-        session = (await app.create_session())["id"]
-        for mime in ("application/octet-stream", "image/png"):
-            file = {"type": "file", "mime": mime, "url": f"file://{place}"}
-            began = time.monotonic()
-            await app.post(f"/session/{session}/message", {"parts": [file], "noReply": True}, expect=400)
-            assert time.monotonic() - began < 20
+        path = f"/session/{(await app.create_session())['id']}/message"
+        os.mkfifo(app.directory / "fifo")
+        (app.directory / "device").symlink_to("/dev/zero")
+        with (app.directory / "large").open("wb") as large:
+            large.truncate(600 * 1024 * 1024)
+        for name in ("fifo", "device", "large"):
+            for mime in ("application/octet-stream", "image/png"):
+                file = {"type": "file", "mime": mime, "url": f"file://{app.directory / name}"}
+                async with asyncio.timeout(20):
+                    await app.post(path, {"parts": [file], "noReply": True}, expect=400)
 
 
 @asynccontextmanager
@@ -478,32 +440,26 @@ async def finds_nothing(place: Path, zoe: RunningApp, adam: RunningApp) -> None:
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-@pytest.mark.parametrize("role", ["member", "admin", None])
-async def test_the_servers_own_files_are_no_part_of_a_project_around_them(tmp_path: Path, role: str | None, sandbox: str) -> None:
-    turns = [
-        [call("read", filePath="data/secret.txt"), call("grep", pattern="marked"), call("write", filePath="data/x")],
-        [say()],
-    ]
-    async with running_app(tmp_path, turns=turns, roots=str(tmp_path), sandbox=sandbox) as app:
+async def test_the_servers_own_files_are_no_part_of_a_project_around_them(tmp_path: Path, sandbox: str) -> None:
+    """On a server without users, and for a member and an admin."""
+    calls = [call("read", filePath="data/secret.txt"), call("grep", pattern="marked"), call("write", filePath="data/x")]
+    async with running_app(tmp_path, turns=[calls, [say()]] * 3, roots=str(tmp_path), sandbox=sandbox) as app:
         (app.data_dir / "secret.txt").write_text(f"{SECRET}\n")
-        if role is None:
-            await sees_nothing_of_the_server(app, tmp_path)
-        else:
-            async with user(app, "zoe", role) as zoe:
-                await sees_nothing_of_the_server(zoe, tmp_path)
+        await sees_nothing_of_the_server(app, tmp_path)
+        async with user(app, "zoe") as zoe, user(app, "adam", "admin") as adam:
+            for reader in (zoe, adam):
+                await sees_nothing_of_the_server(reader, tmp_path)
 
 
 async def sees_nothing_of_the_server(reader: RunningApp, place: Path) -> None:
     session, data = await session_in(reader, place), reader.data_dir
     await reader.prompt(session, "go")
-    assert SECRET not in outputs(await reader.messages(session)) and not (data / "x").exists()
+    messages = await reader.messages(session)
+    assert len(tools(messages)) == 3 and SECRET not in outputs(messages) and not (data / "x").exists()
     file = {"type": "file", "mime": "text/plain", "url": f"file://{data}/secret.txt"}
     await reader.post(f"/session/{session}/message", {"parts": [file], "noReply": True}, expect=400)
     assert (await reader.client.get("/file", params={"directory": str(data), "path": "."})).status_code == 403
-    for path, query in (
-        ("/file/content", {"path": "data/secret.txt"}),
-        ("/find", {"pattern": "marked"}),
-        ("/find/file", {"query": "secret.txt"}),
-    ):
+    ways = {"/file/content": {"path": "data/secret.txt"}, "/find": {"pattern": "marked"}, "/find/file": {"query": "secret.txt"}}
+    for path, query in ways.items():
         found = await reader.client.get(path, params={"directory": str(place), **query})
         assert SECRET not in found.text and '"data/secret.txt"' not in found.text.replace('"path":"data/secret.txt"', "")

@@ -49,11 +49,10 @@ async def status(client: Client, path: str, body: Any = None) -> int:
 
 
 async def reply(client: Client, request: str, answer: str) -> int:
+    """To a permission request or a question."""
+    if request.startswith("que"):
+        return await status(client, f"/question/{request}/reply", {"answers": [[answer]]})
     return await status(client, f"/permission/{request}/reply", {"reply": answer})
-
-
-async def choose(client: Client, request: str, label: str) -> int:
-    return await status(client, f"/question/{request}/reply", {"answers": [[label]]})
 
 
 async def last_call(client: Client, session: str) -> dict[str, Any]:
@@ -89,8 +88,8 @@ async def test_always_on_one_request_beside_reject_on_another(tmp_path: Path, fi
     figure(f"{TRIES} tries on two requests of a session: one accepted each ({dict(counted)}), both calls as it said")
 
 
-@pytest.mark.parametrize(("kind", "answer"), [("permission", reply), ("question", choose)])
-async def test_ten_answers_at_one_moment(tmp_path: Path, figure: Figure, kind: str, answer: Any) -> None:
+@pytest.mark.parametrize("kind", ["permission", "question"])
+async def test_ten_answers_at_one_moment(tmp_path: Path, figure: Figure, kind: str) -> None:
     steps = [bash(target(n)) if kind == "permission" else QUESTION for n in range(TRIES)]
     words = ["once", "always", "reject"] if kind == "permission" else ["A", "B"]
     servers = asking(tmp_path, *steps)
@@ -98,7 +97,7 @@ async def test_ten_answers_at_one_moment(tmp_path: Path, figure: Figure, kind: s
         for number in range(TRIES):
             session, request = await asked(client, kind)
             said = [words[n % len(words)] for n in range(AT_ONCE)]
-            statuses = await asyncio.gather(*(answer(client, request, word) for word in said))
+            statuses = await asyncio.gather(*(reply(client, request, word) for word in said))
             assert sorted(statuses) == [200] + [404] * (AT_ONCE - 1)
             state, accepted = await last_call(client, session), said[statuses.index(200)]
             assert state["status"] == ("error" if accepted == "reject" else "completed")
@@ -108,21 +107,16 @@ async def test_ten_answers_at_one_moment(tmp_path: Path, figure: Figure, kind: s
 
 
 async def test_always_beside_an_abort(tmp_path: Path, figure: Figure) -> None:
-    servers, counted = asking(tmp_path, *[bash(target(n)) for n in range(TRIES)]), Counter[str]()
-    for_each = [[[bash(target(n))]] for n in range(TRIES)]
-    servers.play([turn for turns in for_each for turn in turns])
+    servers, counted = asking(tmp_path), Counter[str]()
+    servers.play([[bash(target(n))] for n in range(TRIES)])
     async with servers.start() as client:
         for number in range(TRIES):
             session, request = await asked(client)
-            abort = status(client, f"/session/{session}/abort")
-            calls = [reply(client, request, "always"), abort] if number % 2 else [abort, reply(client, request, "always")]
-            statuses = await asyncio.gather(*calls)
-            code = statuses[0 if number % 2 else 1]
-            state = await last_call(client, session)
-            assert code in (200, 404)
-            assert approved(servers, target(number)) == (code == 200)
-            assert await client.get("/permission") == []
-            assert "rejected" not in str(state)
+            calls = [reply(client, request, "always"), status(client, f"/session/{session}/abort")]
+            statuses = await asyncio.gather(*(calls if number % 2 else calls[::-1]))
+            code, state = statuses[0 if number % 2 else 1], await last_call(client, session)
+            assert code in (200, 404) and approved(servers, target(number)) == (code == 200)
+            assert await client.get("/permission") == [] and "rejected" not in str(state)
             counted[f"{code}, {state['status']}"] += 1
     figure(f"{TRIES} tries: {dict(counted)}")
 
@@ -139,7 +133,7 @@ async def test_answers_while_the_disk_is_full(tmp_path: Path, figure: Figure) ->
                 refused = [
                     await reply(client, permission, "always"),
                     await reply(client, permission, "reject"),
-                    await choose(client, question, "A"),
+                    await reply(client, question, "A"),
                     await status(client, f"/question/{question}/reject"),
                 ]
                 assert refused == [503] * 4
@@ -149,7 +143,7 @@ async def test_answers_while_the_disk_is_full(tmp_path: Path, figure: Figure) ->
             assert not approved(servers, target(0))
             filler.unlink()
             assert await reply(client, permission, "always") == 200
-            assert await choose(client, question, "B") == 200
+            assert await reply(client, question, "B") == 200
             assert (await last_call(client, permitting))["status"] == "completed" and approved(servers, target(0))
             assert (await last_call(client, choosing))["metadata"]["answers"] == [["B"]]
             assert await client.get("/permission") == [] and await client.get("/question") == []

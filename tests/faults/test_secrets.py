@@ -2,21 +2,20 @@
 
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from every_route import every_route
-from running_app import RunningApp, running_app
+from loopback import QuietHandler, on_loopback
+from running_app import RunningApp, running_app, text_part
 from turns import bash, configured, say
 
 MARK = "5eCr3T"
-STREAMS = ("/event", "/global/event", "/tui/control/next", "/api/event", "/api/session/{sessionID}/event")
-STREAMS += ("/session/{sessionID}/editor",)
+STREAMS = {"/event", "/global/event", "/tui/control/next", "/api/event"}
+STREAMS |= {"/api/session/{sessionID}/event", "/session/{sessionID}/editor"}
 LOGIN = ("opencode", f"{MARK}-server-password")
 
 
@@ -28,28 +27,15 @@ def secret(name: str) -> str:
 def echoing_model() -> Iterator[str]:
     """A provider that refuses every request and says in its answer what it was sent, the key too."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
+            self.body()
             sent = {name: value for name, value in self.headers.items() if MARK in value}
             body = json.dumps({"error": {"message": f"Incorrect API key provided: {sent}", "headers": sent}}).encode()
-            self.send_response(401)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(body)))
-            self.send_header("x-you-sent", str(sent))
-            self.end_headers()
-            self.wfile.write(body)
+            self.reply(body, status=401, x_you_sent=str(sent))
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing is logged."""
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{http.server_port}/v1"
-    finally:
-        http.shutdown()
-        http.server_close()
+    with on_loopback(Handler) as port:
+        yield f"http://127.0.0.1:{port}/v1"
 
 
 def config(echo_url: str) -> dict[str, Any]:
@@ -89,25 +75,16 @@ def config(echo_url: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (
-        "ANTHROPIC_API_KEY",
-        "OPENAI_API_KEY",
-        "COMPANY_LLM",
-        "COMPANY_LOGIN",
-        "OPENSESSION_TOKENS",
-        "opensession_tokens",
-    ):
+def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "COMPANY_LLM", "COMPANY_LOGIN", "OPENSESSION_TOKENS", "opensession_tokens")
+    for name in named:
         monkeypatch.setenv(name, secret(name))
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", LOGIN[1])
 
 
 async def say_and_do_all(app: RunningApp) -> list[str]:
     """What comes back of prompts, commands, the shell, stored keys and mistakes; a session's paths to read."""
-    answers = []
-    session = await app.create_session(title="T")
-    url = f"/session/{session['id']}"
+    answers, url = [], f"/session/{(await app.create_session(title='T'))['id']}"
     for auth in (
         {"type": "api", "key": secret("stored-key")},
         {"type": "oauth", "refresh": secret("refresh"), "access": secret("access"), "expires": 0},
@@ -115,27 +92,20 @@ async def say_and_do_all(app: RunningApp) -> list[str]:
     ):
         await app.call("PUT", f"/auth/{auth['type']}-provider", auth)
         await app.call("PUT", "/auth/openrouter", {"type": "api", "key": secret("openrouter")})
-    for request in (
-        ("POST", f"{url}/message", {"parts": [{"type": "text", "text": "run"}]}),
+    prompts = [{"model": {"providerID": name, "modelID": "main"}, "parts": [text_part("x")]} for name in ("echo", "company")]
+    mistaken = {"x": {"options": {"apiKey": secret("mistaken-config")}, "models": 5}}
+    for method, path, body in (
+        ("POST", f"{url}/message", {"parts": [text_part("run")]}),
         ("POST", f"{url}/shell", {"agent": "build", "command": "env; cat /proc/self/environ"}),
         ("POST", f"{url}/command", {"command": "look", "arguments": ""}),
-        (
-            "POST",
-            f"{url}/message",
-            {"model": {"providerID": "echo", "modelID": "main"}, "parts": [{"type": "text", "text": "x"}]},
-        ),
-        (
-            "POST",
-            f"{url}/message",
-            {"model": {"providerID": "company", "modelID": "main"}, "parts": [{"type": "text", "text": "x"}]},
-        ),
+        *(("POST", f"{url}/message", prompt) for prompt in prompts),
         ("PUT", "/auth/wrong", {"type": "api", "key": [secret("mistaken-key")]}),
         ("PUT", "/auth/wrong", {"type": "oauth", "access": secret("mistaken-access"), "token": secret("mistaken-token")}),
-        ("PATCH", "/config", {"provider": {"x": {"options": {"apiKey": secret("mistaken-config")}, "models": 5}}}),
+        ("PATCH", "/config", {"provider": mistaken}),
         ("GET", "/session?token=" + secret("in-an-address"), None),
         ("GET", "/nowhere?key=" + secret("in-an-address"), None),
     ):
-        response = await app.client.request(request[0], request[1], json=request[2])
+        response = await app.client.request(method, path, json=body)
         assert response.status_code in (200, 400, 404), response.text
         answers.append(f"{response.headers} {response.text}")
     return answers
@@ -159,17 +129,10 @@ async def read_all(app: RunningApp) -> dict[str, str]:
     return found
 
 
-def files_of(data_dir: Path) -> dict[str, str]:
-    """What the server has written, but for the keys that it keeps."""
-    kept = {"auth.json"}
-    return {
-        str(path): path.read_bytes().decode("latin-1") for path in data_dir.rglob("*") if path.is_file() and path.name not in kept
-    }
-
-
 async def test_no_secret_comes_out(
-    tmp_path: Path, environment: None, plain_environment: Path, caplog: pytest.LogCaptureFixture, figure: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: Path, caplog: pytest.LogCaptureFixture, figure: Any
 ) -> None:
+    secret_environment(monkeypatch)
     caplog.set_level(logging.DEBUG, "app")
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # the test's own client
     turns = [[bash("env; cat /proc/self/environ; git config -l")], [say("Done.")], [say("Done.")]]
@@ -185,13 +148,13 @@ async def test_no_secret_comes_out(
                 await events.until(lambda event: event.type == "session.created" and event.properties["info"]["title"] == "last")
                 seen["events"] = "\n".join(json.dumps(event.data) for event in events.seen)
             ran = [part for message in await app.messages((await app.get("/session"))[-1]["id"]) for part in message["parts"]]
-        seen |= files_of(tmp_path / "data")
+        # What the server has written, but for the keys that it keeps.
+        written = [path for path in (tmp_path / "data").rglob("*") if path.is_file() and path.name != "auth.json"]
+        seen |= {str(path): path.read_bytes().decode("latin-1") for path in written}
     seen["log"] = caplog.text
     assert sum("PATH=" in json.dumps(part) for part in ran) >= 3, "tool, shell and command have shown their environment"
-    leaks = {(place, leak) for place, text in seen.items() for leak in leaks_in(text)}
+    leaks = {
+        (place, text[at - 60 : at + 40]) for place, text in seen.items() for at in range(len(text)) if text.startswith(MARK, at)
+    }
     figure(f"{len(seen)} places searched for 23 secrets: {len(leaks)} leaks")
     assert leaks == set(), "\n".join(sorted(map(str, leaks)))
-
-
-def leaks_in(text: str) -> set[str]:
-    return {text[at - 60 : at + 40] for at in range(len(text)) if text.startswith(MARK, at)}

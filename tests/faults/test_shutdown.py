@@ -5,7 +5,8 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from killable import PATIENCE, Client, Servers
 from long_form import LONG, SLACK
 from model_server import model_server
 from processes import running_in
+from sse_reader import EventReader
 from turns import assert_finished, bash, say, texts, tools, until
 
 CLIENTS = 30 if LONG else 10
@@ -24,33 +26,26 @@ ROUNDS = 6 if LONG else 1
 TURN_SECONDS = 0.5
 
 
-async def listen(client: Client, connected: asyncio.Event) -> list[dict[str, Any]]:
-    """Everything announced until the stream ends by itself."""
-    events = []
+@asynccontextmanager
+async def listening_to(client: Client) -> AsyncIterator[EventReader]:
+    """Hears everything that is announced until the stream ends by itself."""
     async with client.http.stream("GET", "/event") as response:
-        async for line in response.aiter_lines():
-            connected.set()
-            if line.startswith("data: "):
-                events.append(json.loads(line[6:]))
-    return events
+        heard = EventReader(response)
+        await heard.until("server.connected")
+        yield heard
+        await heard.until_ended()
 
 
-async def listening_to(client: Client) -> asyncio.Task[list[dict[str, Any]]]:
-    connected = asyncio.Event()
-    task = asyncio.create_task(listen(client, connected))
-    await connected.wait()
-    return task
-
-
-async def stopped(client: Client, *signals_after: float) -> tuple[float, list[dict[str, Any]]]:
-    """Seconds from the first signal to the end, and what a listener heard."""
-    listening = await listening_to(client)
-    began = time.monotonic()
-    for wait in (0, *signals_after):
-        await asyncio.sleep(wait)
-        client.process.send_signal(signal.SIGTERM)
-    await client.ended()
-    return time.monotonic() - began, await listening
+async def stopped(client: Client, *signals_after: float) -> tuple[float, list[str]]:
+    """Seconds from the first signal to the end, and what a listener heard of."""
+    async with listening_to(client) as heard:
+        began = time.monotonic()
+        for wait in (0, *signals_after):
+            await asyncio.sleep(wait)
+            client.process.send_signal(signal.SIGTERM)
+        await client.ended()
+        took = time.monotonic() - began
+    return took, heard.types
 
 
 async def running(client: Client, shown: str) -> tuple[str, asyncio.Task[Any]]:
@@ -65,11 +60,10 @@ async def test_a_turn_may_finish_and_clients_are_told(tmp_path: Path, figure: Fi
     servers.play([[say("I run it."), bash("echo shown; sleep 1; echo done > done.txt")], [say("It is done.")]])
     async with servers.start() as client:
         session, answering = await running(client, "shown")
-        took, events = await stopped(client)
+        took, heard = await stopped(client)
         answer = await answering
     assert texts(answer) == ["It is done."] and (servers.workspace / "done.txt").exists()
-    types = [event["type"] for event in events]
-    assert "session.idle" in types and "server.instance.disposed" not in types
+    assert "session.idle" in heard and "server.instance.disposed" not in heard
     assert 0.5 <= took < 6 * SLACK
     figure(f"a turn of 1 s finished, its client answered, listeners told; the server ended {took:.1f} s after SIGTERM")
     async with servers.start() as client:
@@ -84,11 +78,10 @@ async def test_a_turn_that_takes_too_long_is_aborted_and_finished(
     servers.play([[say("I run it."), bash("trap '' TERM; echo shown; while :; do sleep 0.1; done")]])
     async with servers.start() as client:
         session, answering = await running(client, "shown")
-        took, events = await stopped(client, *([0.5] if again else []))
+        took, heard = await stopped(client, *([0.5] if again else []))
         answer = await answering
     assert answer["info"]["error"]["name"] == "MessageAbortedError"
-    assert tools(answer)[0]["state"]["status"] == "error"
-    assert "session.idle" in [event["type"] for event in events]
+    assert tools(answer)[0]["state"]["status"] == "error" and "session.idle" in heard
     assert not running_in(servers.workspace)
     assert took < 5 * SLACK
     figure(f"{'SIGTERM twice' if again else 'patience of 1 s'}: aborted, finished, no process left, ended after {took:.1f} s")
@@ -104,16 +97,14 @@ class Prompts:
 
     answered: dict[str, Any] = field(default_factory=dict)
     accepted: list[str] = field(default_factory=list)
-    refused: list[httpx2.Response] = field(default_factory=list)
-    refused_texts: list[str] = field(default_factory=list)
+    refused: dict[str, httpx2.Response] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     not_connected: list[str] = field(default_factory=list)
 
 
 async def prompt_until_refused(url: str, session: str, path: str, prompts: Prompts) -> None:
     """On one connection, for as long as the server keeps it."""
-    limits = httpx2.Limits(max_connections=1)
-    async with httpx2.AsyncClient(base_url=url, timeout=30, limits=limits) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=30, limits=httpx2.Limits(max_connections=1)) as http:
         while not (prompts.refused or prompts.broken or prompts.not_connected):
             text = f"{session} {len(prompts.answered) + len(prompts.accepted)}"
             body = {"parts": [{"type": "text", "text": text}]}
@@ -124,18 +115,13 @@ async def prompt_until_refused(url: str, session: str, path: str, prompts: Promp
             except httpx2.HTTPError:
                 prompts.broken.append(text)
             else:
-                note(prompts, text, response)
+                if response.status_code == 503:
+                    prompts.refused[text] = response
+                elif response.status_code == 204:
+                    prompts.accepted.append(text)
+                else:
+                    prompts.answered[text] = response.json()
                 await asyncio.sleep(TURN_SECONDS / 4 if path == "prompt_async" else 0)
-
-
-def note(prompts: Prompts, text: str, response: httpx2.Response) -> None:
-    if response.status_code == 503:
-        prompts.refused.append(response)
-        prompts.refused_texts.append(text)
-    elif response.status_code == 204:
-        prompts.accepted.append(text)
-    else:
-        prompts.answered[text] = response.json()
 
 
 async def test_prompts_in_a_loop_while_the_server_stops(tmp_path: Path, figure: Figure) -> None:
@@ -148,10 +134,9 @@ async def test_prompts_in_a_loop_while_the_server_stops(tmp_path: Path, figure: 
         async with servers.start() as client:
             url = str(client.http.base_url)
             sessions = {await client.session(): Prompts() for _ in range(CLIENTS)}
-            paths = ["message", "prompt_async"] * CLIENTS
             loops = [
-                asyncio.create_task(prompt_until_refused(url, session, path, prompts))
-                for (session, prompts), path in zip(sessions.items(), paths, strict=False)
+                asyncio.create_task(prompt_until_refused(url, session, ("message", "prompt_async")[at % 2], prompts))
+                for at, (session, prompts) in enumerate(sessions.items())
             ]
             await asyncio.sleep(6 * TURN_SECONDS + number * 0.07)  # turns are running, at another point of theirs each time
             async with asyncio.timeout(PATIENCE):
@@ -165,8 +150,8 @@ async def test_prompts_in_a_loop_while_the_server_stops(tmp_path: Path, figure: 
         async with servers.start() as client:
             for session, prompts in sessions.items():
                 lost += await missing(client, session, prompts)
-                assert all("retry-after" in response.headers for response in prompts.refused)
-                assert all(response.headers["connection"] == "close" for response in prompts.refused)
+                for response in prompts.refused.values():
+                    assert "retry-after" in response.headers and response.headers["connection"] == "close"
         taken += sum(len(prompts.answered) + len(prompts.accepted) for prompts in sessions.values())
         refused += sum(len(prompts.refused) for prompts in sessions.values())
         broken += sum(len(prompts.broken) for prompts in sessions.values())
@@ -182,13 +167,11 @@ async def missing(client: Client, session: str, prompts: Prompts) -> int:
     """How many accepted prompts are not stored, or have no whole answer; none may be stored that was refused."""
     messages = await client.get(f"/session/{session}/message")
     stored = {texts(message)[0] for message in messages if message["info"]["role"] == "user"}
-    assert not stored & {*prompts.refused_texts, *prompts.not_connected}
+    assert not stored & {*prompts.refused, *prompts.not_connected}
     whole = {answer["info"]["id"]: answer for answer in messages if "error" not in answer["info"]}
     lost = sum(whole.get(answer["info"]["id"]) != answer for answer in prompts.answered.values())
     unstored = {*prompts.answered, *prompts.accepted} - stored
-    if prompts.accepted and "error" in messages[-1]["info"]:
-        lost += 1
-    return lost + len(unstored)
+    return lost + len(unstored) + bool(prompts.accepted and "error" in messages[-1]["info"])
 
 
 async def test_a_server_that_stops_serves_what_a_waiting_turn_needs(tmp_path: Path, figure: Figure) -> None:
@@ -199,22 +182,22 @@ async def test_a_server_that_stops_serves_what_a_waiting_turn_needs(tmp_path: Pa
         session = await client.session()
         answering = asyncio.create_task(client.prompt(session))
         [asked] = await client.condition("/permission", bool)
-        listening = await listening_to(client)
-        client.process.send_signal(signal.SIGTERM)
-        health = await stopping(client)
-        assert health.json()["healthy"] is False and health.json()["reason"]
-        for response in await refusals(client, session):
-            assert response.status_code == 503 and int(response.headers["retry-after"]) > 0
-            assert response.headers["connection"] == "close" and "not" in response.json()["data"]["message"].lower()
-        read = await client.http.get(f"/session/{session}/message")
-        assert read.status_code == 200 and read.headers["connection"] == "close"
-        began = time.monotonic()
-        await client.post(f"/permission/{asked['id']}/reply", {"reply": "once"})
-        answer, events = await answering, await listening
+        async with listening_to(client) as heard:
+            client.process.send_signal(signal.SIGTERM)
+            health = await stopping(client)
+            assert health.json()["healthy"] is False and health.json()["reason"]
+            for response in await refusals(client, session):
+                assert response.status_code == 503 and int(response.headers["retry-after"]) > 0
+                assert response.headers["connection"] == "close" and "not" in response.json()["data"]["message"].lower()
+            read = await client.http.get(f"/session/{session}/message")
+            assert read.status_code == 200 and read.headers["connection"] == "close"
+            began = time.monotonic()
+            await client.post(f"/permission/{asked['id']}/reply", {"reply": "once"})
+            answer = await answering
         await client.ended()
         took = time.monotonic() - began
     assert texts(answer) == ["It is done."] and (servers.workspace / "done.txt").exists()
-    assert "session.idle" in [event["type"] for event in events], "a title may come later"
+    assert "session.idle" in heard.types, "a title may come later"
     assert took < 5 * SLACK
     figure(f"a permission was answered after SIGTERM, and the turn with it; the server ended {took:.1f} s later")
     async with servers.start() as client:
@@ -234,17 +217,16 @@ async def stopping(client: Client) -> httpx2.Response:
 
 async def refusals(client: Client, session: str) -> list[httpx2.Response]:
     """Of requests that would start or change work."""
-    prompt = {"parts": [{"type": "text", "text": "x" * 3_000_000}]}
-    wanted: list[Awaitable[httpx2.Response]] = [
-        client.http.post("/session", json={}),
-        client.http.post(f"/session/{session}/message", json=prompt),
-        client.http.post(f"/session/{session}/prompt_async", json=prompt),
-        client.http.post(f"/session/{session}/fork", json={}),
-        client.http.post(f"/session/{session}/shell", json={"agent": "build", "command": "true"}),
-        client.http.patch(f"/session/{session}", json={"title": "Other"}),
-        client.http.delete(f"/session/{session}"),
-    ]
-    return [await response for response in wanted]
+    prompt, path = {"parts": [{"type": "text", "text": "x" * 3_000_000}]}, f"/session/{session}"
+    posted = {
+        "/session": {},
+        f"{path}/message": prompt,
+        f"{path}/prompt_async": prompt,
+        f"{path}/fork": {},
+        f"{path}/shell": {"agent": "build", "command": "true"},
+    }
+    changed = [await client.http.patch(path, json={"title": "Other"}), await client.http.delete(path)]
+    return [*[await client.http.post(path, json=body) for path, body in posted.items()], *changed]
 
 
 async def test_idle_connections_are_closed_while_a_turn_runs(tmp_path: Path, figure: Figure) -> None:

@@ -8,8 +8,6 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,7 +19,7 @@ from long_form import LONG
 from model_server import ModelServer, Step, model_server
 from real_server import MIB, RealServer, real_server
 from running_app import make_workspace, running_app
-from turns import configured
+from turns import configured, until
 
 from app.workspace.instance import Instance
 
@@ -65,12 +63,8 @@ class Record:
 
 class Soak:
     def __init__(self, server: RealServer, model: ModelServer, places: list[Path]) -> None:
-        self.server = server
-        self.model = model
-        self.places = places
-        self.record = Record()
-        self._began = time.monotonic()
-        self._random = Random(1)
+        self.server, self.model, self.places = server, model, places
+        self.record, self._began, self._random = Record(), time.monotonic(), Random(1)
 
     @property
     def second(self) -> float:
@@ -93,16 +87,11 @@ class Soak:
     async def client(self) -> None:
         while self.second < SECONDS:
             where = {"directory": str(self._random.choice(self.places))}
-            async with httpx2.AsyncClient(base_url=self.server.url, params=where, timeout=60) as client, self.listening(client):
-                await self.work(client)
-
-    @asynccontextmanager
-    async def listening(self, client: httpx2.AsyncClient) -> Any:
-        """Reads its first line, and no more."""
-        path, parts = self._random.choice(["/event", "/global/event"]), self._random.choice(["full", "delta"])
-        async with client.stream("GET", path, params={"parts": parts}) as stream:
-            await anext(stream.aiter_lines())
-            yield
+            path, parts = self._random.choice(["/event", "/global/event"]), self._random.choice(["full", "delta"])
+            async with httpx2.AsyncClient(base_url=self.server.url, params=where, timeout=60) as client:
+                async with client.stream("GET", path, params={"parts": parts}) as stream:
+                    await anext(stream.aiter_lines())  # it reads its first line, and no more
+                    await self.work(client)
 
     async def work(self, client: httpx2.AsyncClient) -> None:
         """The life of a session and its fork."""
@@ -128,13 +117,6 @@ def make_places(base: Path) -> list[Path]:
     return [Path(shutil.copytree(template, base / "places" / str(number))) for number in range(DIRECTORIES)]
 
 
-async def until(condition: Callable[[], bool], seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        await asyncio.sleep(0.2)
-    return condition()
-
-
 async def test_a_server_at_work_for_long(tmp_path: Path, figure: Any) -> None:
     places = make_places(tmp_path)
     with model_server() as model:
@@ -154,13 +136,13 @@ async def test_a_server_at_work_for_long(tmp_path: Path, figure: Any) -> None:
 
 
 def report(record: Record) -> str:
-    memory = [f"{record.middle(record.memory, share) / MIB:.0f}" for share in (START, END)]
-    files = [f"{record.middle(record.files, share):.0f}" for share in (START, END)]
-    p95 = [f"{record.p95(share):.0f}" for share in (START, END)]
-    return (
-        f"{SECONDS / 60:.1f} min, {len(record.prompts)} prompts in {DIRECTORIES} directories: "
-        f"memory {' → '.join(memory)} MiB, open files {' → '.join(files)}, p95 {' → '.join(p95)} ms"
+    figures = (
+        (" MiB", "memory", lambda share: record.middle(record.memory, share) / MIB),
+        ("", "open files", lambda share: record.middle(record.files, share)),
+        (" ms", "p95", record.p95),
     )
+    told = [f"{what} {' → '.join(f'{of(share):.0f}' for share in (START, END))}{unit}" for unit, what, of in figures]
+    return f"{SECONDS / 60:.1f} min, {len(record.prompts)} prompts in {DIRECTORIES} directories: {', '.join(told)}"
 
 
 def instances_and_clients() -> int:
@@ -182,7 +164,7 @@ async def test_what_is_idle_is_closed(tmp_path: Path, figure: Any) -> None:
                 await app.prompt(session["id"], "Hi")
                 await app.call("DELETE", f"/session/{session['id']}")
             held = instances_and_clients() - own
-            assert await until(lambda: workspaces.open_directories() == [], 20)
+            await until(lambda: workspaces.open_directories() == [], "the end of all instances")
             left = instances_and_clients() - own  # the test asks by a client too
             async with app.events():
                 await asyncio.sleep(1.2)

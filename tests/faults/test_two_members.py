@@ -13,7 +13,6 @@ from typing import Any
 import httpx2
 from long_form import LONG
 from running_app import RunningApp, running_app, text_part
-from sse_reader import EventReader
 from user_logins import user
 
 from app.providers.base import ModelRequest
@@ -38,11 +37,9 @@ class Member:
     sessions: list[str] = field(default_factory=list)
     received: list[str] = field(default_factory=list)
     statuses: set[int] = field(default_factory=set)
-    cursor: str = ""
 
-    @property
-    def mark(self) -> str:
-        return f"marked-secret-of-{self.name}"
+    def __post_init__(self) -> None:
+        self.mark = f"marked-secret-of-{self.name}"
 
     async def ask(self, method: str, path: str, body: Any = None) -> httpx2.Response:
         response = await self.app.client.request(method, path, json=body)
@@ -65,9 +62,8 @@ class Member:
 
     async def reply(self) -> None:
         for request in (await self.ask("GET", "/permission")).json():
-            await self.ask(
-                "POST", f"/permission/{request['id']}/reply", {"reply": self.random.choice(["once", "always", "reject"])}
-            )
+            answer = {"reply": self.random.choice(["once", "always", "reject"])}
+            await self.ask("POST", f"/permission/{request['id']}/reply", answer)
 
     async def write_a_file(self) -> None:
         (self.directory / f"{self.mark}.txt").write_text(f"file {self.mark} {self.random.random()}")
@@ -114,20 +110,16 @@ class Member:
             query = {"parts": self.random.choice(["full", "delta"])}
             async with self.app.events(path, cursor=cursor, **query) as events:
                 await asyncio.sleep(min(self.random.uniform(0.3, 1.5), max(0.0, until - time.monotonic())))
-                cursor = self.take(events) or cursor
-
-    def take(self, events: EventReader) -> str | None:
-        self.received += [f"{event.cursor} {event.data}" for event in events.seen]
-        ids = [event.cursor for event in events.seen if event.cursor]
-        assert not any(map(str.isdigit, ids)), "the ids are no numbers that others advance"
-        return ids[-1] if ids else None
+            self.received += [f"{event.cursor} {event.data}" for event in events.seen]
+            ids = [event.cursor for event in events.seen if event.cursor]
+            assert not any(map(str.isdigit, ids)), "the ids are no numbers that others advance"
+            cursor = [cursor, *ids][-1]
 
 
 def echo(request: ModelRequest) -> ScriptedTurn:
     """Says the newest mark in what the model is sent; now and then it reads the files first."""
     marks = _MARK.findall(str(request.messages))
-    called = "marked" in str(request.messages[-1]) and random.random() < 0.5
-    if called:
+    if "marked" in str(request.messages[-1]) and random.random() < 0.5:
         return parse_turn([{"tool": "bash", "args": {"command": "cat *.txt", "description": f"files of {marks[-1:]}"}}])
     return parse_turn([{"text": f"answer marked-secret-of-{marks[-1] if marks else 'nobody'} " * 20}])
 

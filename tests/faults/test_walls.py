@@ -10,13 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
+from itertools import product
 from pathlib import Path
 
 import pytest
 from figures import Figure
 from git_files import git
 from hostile_ground import Ground, at, hostile_ground, leaks, make_repository
-from hostile_repositories import beside, flip
+from hostile_repositories import flipping
 from long_form import LONG
 from running_app import RunningApp, running_app
 from sandboxed import needs_sandbox
@@ -83,40 +84,25 @@ def variables_of(ground: Ground) -> dict[str, dict[str, str]]:
     }
 
 
-needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
-
-
-@needs_compiler
-async def test_variables_of_mcp_servers_are_obeyed_inside_alone(ground: Ground) -> None:
-    """Those of a project's configuration, which a member or a repository writes, and those that an admin adds."""
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
+async def test_variables_of_mcp_servers_and_terminals_are_obeyed_inside_alone(ground: Ground) -> None:
+    """Those of a project's configuration, which a member or a repository writes, what an admin adds, and terminals."""
     async with user(ground.app, "adam", "admin") as adam:
-        for name, variables in variables_of(ground).items():
-            for is_added in (False, True):
-                place = ground.root / f"{name} {is_added}"
-                place.mkdir()
-                server = {"type": "local", "command": ["/bin/sh", "-c", PRINT], "environment": variables}
-                if is_added:
-                    answer = await adam.client.post("/mcp", json={"name": "x", "config": server}, headers=at(place))
-                    assert answer.status_code == 200
-                else:
-                    (place / "opencode.json").write_text(json.dumps({"mcp": {"x": server}}))
-                    await ground.get(place, "/mcp")
-                await begun(place, variables)
-                assert ground.changed() == [], name
-                await ground.app.client.post("/instance/dispose", headers=at(place))
-
-
-@needs_compiler
-async def test_variables_of_terminals_are_obeyed_inside_alone(ground: Ground) -> None:
-    for name, variables in variables_of(ground).items():
-        place = ground.root / name
-        place.mkdir()
-        wanted = {"command": "/bin/sh", "args": ["-c", PRINT], "env": variables}
-        status, text = await ground.ask("POST", place, "/pty", wanted)
-        assert status == 200, text
-        await begun(place, variables)
-        await ground.ask("DELETE", place, f"/pty/{json.loads(text)['id']}")
-        assert ground.changed() == [], name
+        for (name, variables), way in product(variables_of(ground).items(), ("configured", "added", "terminal")):
+            place = ground.root / f"{name} {way}"
+            place.mkdir()
+            server = {"type": "local", "command": ["/bin/sh", "-c", PRINT], "environment": variables}
+            if way == "configured":
+                (place / "opencode.json").write_text(json.dumps({"mcp": {"x": server}}))
+                await ground.get(place, "/mcp")
+            else:
+                terminal = {"command": "/bin/sh", "args": ["-c", PRINT], "env": variables}
+                path, body = ("/mcp", {"name": "x", "config": server}) if way == "added" else ("/pty", terminal)
+                answer = await (adam if way == "added" else ground.anna).client.post(path, json=body, headers=at(place))
+                assert answer.status_code == 200, answer.text
+            await begun(place, variables)
+            assert ground.changed() == [], (name, way)
+            await ground.app.client.post("/instance/dispose", headers=at(place))
 
 
 async def begun(place: Path, variables: Mapping[str, str]) -> None:
@@ -157,15 +143,17 @@ async def test_the_kernels_settings_cannot_be_opened(ground: Ground) -> None:
 async def test_an_mcp_server_sees_nothing_of_others_by_its_words(ground: Ground, figure: Figure) -> None:
     late = await late_root(ground)
     words = {**outer_words(ground), "late root": str(late), "late file": f"{late}/f.txt"}
-    links = {f"link to {name}": str(link(ground, number, word)) for number, (name, word) in enumerate(words.items())}
-    cases = {**words, **links}
+    cases = words | {f"link to {name}": str(link(ground, number, word)) for number, (name, word) in enumerate(words.items())}
     said = await asyncio.gather(*(seen_by_mcp(ground, name, ["/bin/sh", "-c", SHOW, "x", word]) for name, word in cases.items()))
     assert {name: leaks(text) for name, text in zip(cases, said, strict=True) if leaks(text)} == {}
-    figure(f"{len(words) + len(links)} words of MCP servers: 0 texts or names of others")
+    figure(f"{len(cases)} words of MCP servers: 0 texts or names of others")
 
 
-async def test_an_mcp_server_is_no_program_of_others(ground: Ground) -> None:
+async def test_an_mcp_server_sees_what_is_its_users_and_is_no_program_of_others(ground: Ground) -> None:
     """Its program's directory is shown: not where that is another's."""
+    own = make_repository(ground.root / "own", "mine")
+    for word in (own, own / "f.txt", link(ground, "own", str(own))):
+        assert "mine 2" in await seen_by_mcp(ground, f"{word.parent.name} {word.name}", ["/bin/sh", "-c", SHOW, "x", str(word)])
     for number, target in enumerate((ground.bert / "tool", ground.base / "home" / "tool", ground.base / "data" / "tool")):
         shutil.copy("/bin/sh", target)
         ground.before = ground.around()
@@ -178,22 +166,12 @@ async def test_words_that_lead_elsewhere_when_it_starts_are_refused(ground: Grou
     """A link that is exchanged between the look at it and the start."""
     own = make_repository(ground.root / "own", "mine")
     word = ground.root / "word"
-    states = tuple(link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert)))
+    states = [link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert))]
     word.symlink_to(own)
-    said: list[str] = []
-
-    async def start() -> None:
-        said.append(await seen_by_mcp(ground, f"try {len(said)}", ["/bin/sh", "-c", SHOW, "x", str(word)], 0.3))
-
-    await beside(lambda: flip(word, states, 2), start, TRIES)
+    command = ["/bin/sh", "-c", SHOW, "x", str(word)]
+    with flipping(word, *states):
+        said = [await seen_by_mcp(ground, f"try {number}", command, 0.3) for number in range(TRIES)]
     assert leaks("".join(said)) == []
-
-
-async def test_an_mcp_server_sees_what_is_its_users(ground: Ground) -> None:
-    own = make_repository(ground.root / "own", "mine")
-    for word in (own, own / "f.txt", link(ground, "own", str(own))):
-        said = await seen_by_mcp(ground, f"{word.parent.name} {word.name}", ["/bin/sh", "-c", SHOW, "x", str(word)])
-        assert "mine 2" in said
 
 
 SHOW = '{ ls -ad "$1" "$1"/* "$1"/*/*; cat "$1" "$1"/*.txt "$1"/HEAD "$1"/*/*.txt; } > seen.txt 2>&1; echo shown > shown.txt'
@@ -254,16 +232,13 @@ async def test_commands_reach_no_root_of_others(ground: Ground) -> None:
 async def test_a_link_that_comes_and_goes_opens_nothing(ground: Ground) -> None:
     """A user's own line opens what it names, if that is theirs."""
     own, word = make_repository(ground.root / "own", "mine"), ground.root / "word"
-    states = tuple(link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert)))
+    states = [link(ground, f"state{number}", str(target)) for number, target in enumerate((own, ground.bert))]
     word.symlink_to(own)
     place = ground.root / "place"
     place.mkdir()
-    session, said = await started(ground.anna, place), list[str]()
-
-    async def look() -> None:
-        said.append(await shell(ground, place, f"cat {word}/f.txt; ls {word}; touch {word}/made", session))
-
-    await beside(lambda: flip(word, states, 2), look, TRIES)
+    session, command = await started(ground.anna, place), f"cat {word}/f.txt; ls {word}; touch {word}/made"
+    with flipping(word, *states):
+        said = [await shell(ground, place, command, session) for _ in range(TRIES)]
     assert leaks("".join(said)) == [] and ground.changed() == []
 
 
@@ -275,12 +250,8 @@ async def test_a_member_without_roots_reaches_no_root_of_others(tmp_path: Path, 
         hugo = make_repository(pool / "hugo", "canary-of-victim")
         await add_user(ground.app, "hugo", roots=[hugo])
         session = await started(zoe, pool)
-        commands = (
-            "cat hug?/f.txt; ls -a h*",
-            "find . -name 'f*' | xargs cat",
-            "git init -q; git add -A; git diff --cached; git status",
-        )
-        for command in commands:
+        into_git = "git init -q; git add -A; git diff --cached; git status"
+        for command in ("cat hug?/f.txt; ls -a h*", "find . -name 'f*' | xargs cat", into_git):
             assert leaks(await shell(ground, pool, command, session, zoe)) == [], command
         config = {"mcp": {"x": {"type": "local", "command": ["/bin/sh", "-c", SHOW, "x", str(pool)]}}}
         (pool / "opencode.json").write_text(json.dumps(config))
@@ -345,8 +316,7 @@ async def test_a_command_does_not_make_another_repository_the_projects(tmp_path:
 async def started(app: RunningApp, directory: Path) -> str:
     response = await app.client.post("/session", json={}, headers=at(directory))
     assert response.status_code == 200, response.text
-    session: str = response.json()["id"]
-    return session
+    return str(response.json()["id"])
 
 
 async def shell(ground: Ground, directory: Path, command: str, session: str = "", app: RunningApp | None = None) -> str:
@@ -365,7 +335,7 @@ async def shell(ground: Ground, directory: Path, command: str, session: str = ""
 ORDINARY = 12345
 PYTHONS = (sys.executable, "/usr/bin/python3")
 AS_ORDINARY = ("setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "env", "-i", "PATH=/usr/bin:/bin")
-SAME = "variables_of_terminals or by_its_words or elsewhere_when or comes_and_goes or never_was or another_members"
+SAME = "variables_of or by_its_words or elsewhere_when or comes_and_goes or never_was or another_members"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the tests above were run by one")

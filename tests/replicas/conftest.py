@@ -1,19 +1,13 @@
-"""Engines and replicas for the tests of several servers that act as one."""
+"""Redis and replicas for the tests of several servers that act as one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from killable import Client
-from postgres import PostgresServer, running_postgres
+from postgres import PostgresServer
 from redis_server import RedisServer, running_redis
 from replicas import Replicas, running_replicas
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    with running_postgres() as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

@@ -14,27 +14,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import replica_turns
 from figures import Figure
 from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
 from mcp_servers import over_http, plain, visit
 from prompted_model import play
-from replica_turns import (
-    asked,
-    eventually,
-    idle_everywhere,
-    let_go,
-    messages,
-    new_session,
-    ran,
-    request,
-    streaming,
-    tool_running,
-    wait_until_stored,
-    waits,
-    working,
-)
+from replica_turns import asked, eventually, idle_everywhere, let_go, messages, new_session, ran, request, tool_running, waits
 from replicas import Replicas
 from turns import assert_finished, bash, call, say, task, texts, tools
 
@@ -46,8 +33,23 @@ MOST_PROMPTS = 99
 ABORTED_WITHIN = 2.0 * SLACK
 SEEN_WITHIN = 2.0 * SLACK
 CONNECTED = {"status": "connected"}
-OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
-QUESTION = call("question", questions=[{"question": "Which?", "header": "Which", "options": OPTIONS}])
+SO_BE_IT = [say("Half of it, and the rest.")]
+
+
+def prompt_at(at: str, name: str) -> str:
+    """A prompt whose turn stays there, until `name` is let go or a person has answered."""
+    first = {"tool": bash(waits(name)), "permission": bash("make it || true"), "question": replica_turns.QUESTION}
+    return replica_turns.streaming(name) if at == "stream" else play([first[at]], SO_BE_IT)
+
+
+async def begun(client: Client, session: str, at: str, name: str, **fields: Any) -> asyncio.Task[Any]:
+    """The prompt's answer, when its turn is there."""
+    answering = asyncio.create_task(client.prompt(session, prompt_at(at, name), **fields))
+    if at in ("permission", "question"):
+        await asked(client, session, at)
+    else:
+        await replica_turns.wait_until_stored(client, session, "Half" if at == "stream" else "began")
+    return answering
 
 
 @pytest.fixture(autouse=True)
@@ -76,19 +78,33 @@ async def test_a_prompt_to_another_replica_joins_the_turn(replicas: Replicas, cl
     assert ran(replicas, "joined") == 1
 
 
-async def test_a_prompt_queued_on_another_replica_gets_a_turn_of_its_own(replicas: Replicas, clients: list[Client]) -> None:
+async def test_a_prompt_queued_on_all_replicas_gets_one_turn_of_its_own_and_a_removed_one_none(
+    replicas: Replicas, clients: list[Client]
+) -> None:
     a, b, c = clients
     async with tool_running(replicas, a, "ahead") as (session, answering):
-        body = {"whenBusy": "reject", "parts": [{"type": "text", "text": "Now?"}]}
-        assert await request(c, "POST", f"/session/{session}/message", body) == 409
-        queued = asyncio.create_task(b.prompt(session, play([say("After it.")]), whenBusy="queue"))
-        await c.condition(f"/session/{session}/queue", bool)
+        path, never = f"/session/{session}/message", {"messageID": "msg_removed", "parts": [{"type": "text", "text": "Never"}]}
+        assert await request(c, "POST", path, {**never, "whenBusy": "reject"}) == 409
+        prompt = play([bash("echo queued-once >> log.txt")], [say("After it.")])
+        fields = {"whenBusy": "queue", "messageID": "msg_queued"}
+        sent = [asyncio.create_task(client.prompt(session, prompt, **fields)) for client in clients]
+        await a.condition(f"/session/{session}/queue", bool)
+        body = {**never, "whenBusy": "queue"}
+        removed = [asyncio.create_task(client.http.post(path, json=body)) for client in clients]
+        _, queued = await a.condition(f"/session/{session}/queue", lambda found: len(found) == 2)
+        await asyncio.wait([*sent, *removed], timeout=1)
+        assert not any(task.done() for task in [*sent, *removed])
+        assert await request(b, "DELETE", f"/session/{session}/queue/{queued['id']}") == 200
         let_go(replicas, "ahead")
-        assert texts(await queued) == ["After it."]
         assert texts(await answering) == ["Done."]
+        first, *others = await asyncio.gather(*sent)
+        assert [answer.json()["name"] for answer in await asyncio.gather(*removed)] == ["NoAnswerError"] * 3
+    assert texts(first) == ["After it."] and others == [first] * 2
     found = await messages(c, session)
-    assert [message["info"]["role"] for message in found] == ["user", "assistant", "assistant", "user", "assistant"]
+    roles = ["user", "assistant", "assistant", "user", "assistant", "assistant"]
+    assert [message["info"]["role"] for message in found] == roles and "Never" not in str(found)
     assert_finished(found)
+    assert ran(replicas, "queued-once") == 1
 
 
 async def test_a_prompt_that_a_killed_replica_had_queued_is_begun_by_another(replicas: Replicas, clients: list[Client]) -> None:
@@ -126,22 +142,14 @@ async def test_prompts_to_all_replicas_at_once_are_all_answered_one_call_at_a_ti
 async def test_a_prompt_sent_again_to_another_replica_waits_for_its_answer(
     replicas: Replicas, clients: list[Client], at: str
 ) -> None:
-    name = f"again-{at}"
-    prompt = {
-        "stream": streaming(name),
-        "tool": working(name, "Half of it, and the rest."),
-        "permission": play([bash("make it || true")], [say("Half of it, and the rest.")]),
-    }[at]
-    session = await new_session(clients[0])
-    sent = [asyncio.create_task(clients[0].prompt(session, prompt, messageID="msg_again"))]
-    if at == "permission":
-        wanted = await asked(clients[0], session)
-    else:
-        await wait_until_stored(clients[0], session, "Half" if at == "stream" else "began")
+    name, session = f"again-{at}", await new_session(clients[0])
+    sent = [await begun(clients[0], session, at, name, messageID="msg_again")]
+    prompt = prompt_at(at, name)
     sent += [asyncio.create_task(client.prompt(session, prompt, messageID="msg_again")) for client in clients]
     await asyncio.wait(sent, timeout=1)
     assert not any(task.done() for task in sent), "nothing is answered yet"
     if at == "permission":
+        wanted = await asked(clients[0], session)
         await clients[2].post(f"/permission/{wanted['id']}/reply", {"reply": "once"})
     replicas.model.release(name)
     let_go(replicas, name)
@@ -154,48 +162,15 @@ async def test_a_prompt_sent_again_to_another_replica_waits_for_its_answer(
     await idle_everywhere(clients)
 
 
-async def test_a_queued_prompt_sent_again_to_other_replicas_is_answered_on_each(
-    replicas: Replicas, clients: list[Client]
-) -> None:
-    async with tool_running(replicas, clients[0], "queue-again") as (session, answering):
-        prompt = play([bash("echo queued-once >> log.txt")], [say("After it.")])
-        sent = [
-            asyncio.create_task(client.prompt(session, prompt, whenBusy="queue", messageID="msg_queued")) for client in clients
-        ]
-        await clients[0].condition(f"/session/{session}/queue", bool)
-        await asyncio.wait(sent, timeout=1)
-        assert not any(task.done() for task in sent)
-        let_go(replicas, "queue-again")
-        await answering
-        first, *others = await asyncio.gather(*sent)
-    assert texts(first) == ["After it."] and others == [first] * 2
-    assert ran(replicas, "queued-once") == 1
-
-
-async def test_a_removed_prompt_of_the_queue_is_answered_nowhere(replicas: Replicas, clients: list[Client]) -> None:
-    async with tool_running(replicas, clients[0], "removed-again") as (session, answering):
-        body = {"whenBusy": "queue", "messageID": "msg_removed", "parts": [{"type": "text", "text": "Never"}]}
-        path = f"/session/{session}/message"
-        sent = [asyncio.create_task(client.http.post(path, json=body)) for client in clients]
-        (queued,) = await clients[0].condition(f"/session/{session}/queue", bool)
-        await asyncio.wait(sent, timeout=1)
-        assert await request(clients[1], "DELETE", f"/session/{session}/queue/{queued['id']}") == 200
-        let_go(replicas, "removed-again")
-        await answering
-        assert [answer.json()["name"] for answer in await asyncio.gather(*sent)] == ["NoAnswerError"] * 3
-    assert "Never" not in str(await messages(clients[2], session))
-
-
 async def test_a_prompt_sent_again_when_its_replica_was_killed_waits_for_who_goes_on(
     replicas: Replicas, clients: list[Client]
 ) -> None:
     a, b, c = clients
     session = await new_session(a)
-    prompt = streaming("bereft")
-    first = asyncio.create_task(a.prompt(session, prompt, messageID="msg_bereft"))
-    await wait_until_stored(a, session, "Half")
+    first = await begun(a, session, "stream", "bereft", messageID="msg_bereft")
     replicas.all[0].kill()
     await asyncio.wait({first})
+    prompt = prompt_at("stream", "bereft")
     again = [asyncio.create_task(client.prompt(session, prompt, messageID="msg_bereft")) for client in (b, c)]
     replicas.model.release("bereft")
     answers = await asyncio.gather(*again)
@@ -243,24 +218,13 @@ async def test_an_abort_on_another_replica_ends_the_turn(
     replicas: Replicas, clients: list[Client], figure: Figure, at: str
 ) -> None:
     a, b, c = clients
-    prompt = {
-        "stream": streaming("aborted"),
-        "tool": play([bash(waits("aborted"))]),
-        "permission": play([bash("make it")]),
-        "question": play([QUESTION]),
-    }[at]
     session = await new_session(a)
-    answering = asyncio.create_task(a.prompt(session, prompt))
-    if at in ("permission", "question"):
-        await asked(a, session, at)
-    else:
-        await wait_until_stored(a, session, "Half" if at == "stream" else "began")
+    answering = await begun(a, session, at, "aborted")
     began = time.monotonic()
     assert await b.post(f"/session/{session}/abort") is True
     took = time.monotonic() - began
-    assert (
-        await c.get("/session/status") == {} and await c.get(f"/{at}" if at in ("permission", "question") else "/question") == []
-    )
+    assert await c.get("/session/status") == {}
+    assert [await c.get(f"/{kind}") for kind in ("permission", "question")] == [[], []]
     replicas.model.release("aborted")
     assert (await answering)["info"]["error"]["name"] == "MessageAbortedError"
     found = await messages(c, session)
@@ -271,54 +235,33 @@ async def test_an_abort_on_another_replica_ends_the_turn(
     figure(f"idle {took:.2f} s after the request")
 
 
-async def test_a_permission_is_answered_on_another_replica(replicas: Replicas, clients: list[Client]) -> None:
+async def test_always_on_one_replica_answers_the_sessions_requests_and_holds_on_all(
+    replicas: Replicas, clients: list[Client]
+) -> None:
     a, b, c = clients
-    session = await new_session(a)
-    answering = asyncio.create_task(
-        a.prompt(session, play([bash("make > /dev/null; echo replied >> log.txt")], [say("So be it.")]))
-    )
-    wanted = await asked(a, session)
-    assert [await client.get("/permission") for client in clients] == [[wanted]] * 3
-    assert await b.post(f"/permission/{wanted['id']}/reply", {"reply": "once"}) is True
-    assert texts(await answering) == ["So be it."]
-    assert await request(c, "POST", f"/permission/{wanted['id']}/reply", {"reply": "once"}) == 404
-    assert [await client.get("/permission") for client in clients] == [[]] * 3
-    assert ran(replicas, "replied") == 1
-
-
-async def test_what_is_always_allowed_on_one_replica_is_allowed_on_all(replicas: Replicas, clients: list[Client]) -> None:
-    a, b, c = clients
-    prompt = play([bash("make always > /dev/null")], [say("So be it.")])
+    step, then = bash("make always > /dev/null"), [say("So be it.")]
     first, waiting = await new_session(a), await new_session(c)
-    answering = [asyncio.create_task(one.prompt(session, prompt)) for one, session in ((a, first), (c, waiting))]
-    wanted = await asked(b, first)
-    await asked(b, waiting)
+    answering = asyncio.create_task(a.prompt(first, play([step, step], then)))
+    other = asyncio.create_task(c.prompt(waiting, play([step], then)))
+    found = await b.condition("/permission", lambda found: len(found) == 3)
+    wanted = next(one for one in found if one["sessionID"] == first)
     await b.post(f"/permission/{wanted['id']}/reply", {"reply": "always"})
-    assert [texts(answer) for answer in await asyncio.gather(*answering[:1])] == [["So be it."]]
+    assert texts(await asyncio.wait_for(answering, 10)) == ["So be it."]
     left = [one for one in await a.get("/permission") if one["sessionID"] == waiting]
     if left:  # `always` answers the session's own requests; another session's goes on waiting
         await a.post(f"/permission/{left[0]['id']}/reply", {"reply": "once"})
-    assert texts(await answering[1]) == ["So be it."]
+    assert texts(await other) == ["So be it."]
+    assert [await client.get("/permission") for client in clients] == [[]] * 3
     for client in clients:
         session = await new_session(client)
-        assert texts(await asyncio.wait_for(client.prompt(session, prompt), 10)) == ["So be it."]
-
-
-async def test_always_on_another_replica_answers_the_sessions_other_requests(clients: list[Client]) -> None:
-    a, b, _ = clients
-    session, command = await new_session(a), "make twice > /dev/null"
-    answering = asyncio.create_task(a.prompt(session, play([bash(command), bash(command)], [say("So be it.")])))
-    first, _ = await b.condition("/permission", lambda found: len(found) == 2)
-    await b.post(f"/permission/{first['id']}/reply", {"reply": "always"})
-    assert texts(await asyncio.wait_for(answering, 10)) == ["So be it."]
-    assert [await client.get("/permission") for client in clients] == [[]] * 3
+        assert texts(await asyncio.wait_for(client.prompt(session, play([step], then)), 10)) == ["So be it."]
 
 
 @pytest.mark.parametrize("reply", ["reply", "reject"])
 async def test_a_question_is_answered_on_another_replica(clients: list[Client], reply: str) -> None:
     a, b, c = clients
     session = await new_session(a)
-    answering = asyncio.create_task(a.prompt(session, play([QUESTION], [say("So be it.")])))
+    answering = asyncio.create_task(a.prompt(session, play([replica_turns.QUESTION], [say("So be it.")])))
     wanted = await asked(c, session, "question")
     assert await b.get("/question") == [wanted]
     body = {"answers": [["B"]]} if reply == "reply" else {}
@@ -335,15 +278,19 @@ async def test_of_answers_to_one_request_on_all_replicas_one_is_accepted(
 ) -> None:
     accepted = Counter[int]()
     for number in range(ROUNDS // 5):
-        session = await new_session(clients[number % 3])
+        client, session = clients[number % 3], await new_session(clients[number % 3])
         prompt = play([bash(f"make > /dev/null; echo once{number} >> log.txt")], [say("So be it.")])
-        await clients[number % 3].prompt(session, prompt, "prompt_async")
-        path = f"/permission/{(await asked(clients[0], session))['id']}/reply"
+        answering = asyncio.create_task(client.prompt(session, prompt))
+        wanted = await asked(clients[0], session)
+        assert [await client.get("/permission") for client in clients] == [[wanted]] * 3
+        path = f"/permission/{wanted['id']}/reply"
         statuses = await asyncio.gather(*(request(client, "POST", path, {"reply": "once"}) for client in clients * 3))
         accepted[sum(status == 200 for status in statuses)] += 1
         assert set(statuses) <= {200, 404, 409}
+        assert texts(await answering) == ["So be it."] and ran(replicas, f"once{number}") == 1
+        assert [await client.get("/permission") for client in clients] == [[]] * 3
+        assert await request(clients[1], "POST", path, {"reply": "once"}) == 404
         await idle_everywhere(clients)
-        assert ran(replicas, f"once{number}") == 1
     figure(f"{sum(accepted.values())} requests answered 9 times at once on three replicas: {dict(accepted)} accepted by count")
     assert set(accepted) == {1}
 
@@ -377,16 +324,14 @@ async def test_a_fork_on_another_replica_copies_what_is_finished(replicas: Repli
     a, b, c = clients
     session = await new_session(a)
     await a.prompt(session, "Hi")
-    await a.prompt(session, play([bash(waits("forked"))], [say("Done.")]), "prompt_async")
-    await wait_until_stored(a, session, "began forked")
+    answering = await begun(a, session, "tool", "forked")
     fork = (await b.post(f"/session/{session}/fork"))["id"]
     copied = await messages(c, fork)
     assert_finished(copied)
     assert [texts(message) for message in copied[:2]] == [["Hi"], ["ok"]]
     assert texts(await c.prompt(fork, play([say("In the fork.")]))) == ["In the fork."]
     let_go(replicas, "forked")
-    await idle_everywhere(clients)
-    assert texts((await messages(a, session))[-1]) == ["Done."]
+    assert texts(await answering) == ["Half of it, and the rest."]
 
 
 async def test_a_session_with_a_subagent_is_deleted_with_what_is_below_it(replicas: Replicas, clients: list[Client]) -> None:
@@ -448,22 +393,14 @@ async def test_changes_of_different_fields_on_all_replicas_are_all_kept(clients:
     assert lost == 0
 
 
-async def test_a_share_link_is_valid_on_all_replicas(clients: list[Client]) -> None:
+async def test_what_is_shared_is_shown_on_all_replicas_as_it_grows_until_it_is_shared_no_more(
+    replicas: Replicas, clients: list[Client]
+) -> None:
     a, b, c = clients
     session = await new_session(a)
-    await a.prompt(session, play([say("Shared.")]))
-    path = "/s/" + (await a.post(f"/session/{session}/share"))["share"]["url"].rpartition("/s/")[2] + "/session"
-    assert [await request(client, "GET", path) for client in clients] == [200] * 3
-    assert "Shared." in str(await b.get(path))
-    await c.delete(f"/session/{session}/share")
-    assert [await request(client, "GET", path) for client in clients] == [404] * 3
-
-
-async def test_what_is_shared_is_shown_on_other_replicas_as_it_grows(replicas: Replicas, clients: list[Client]) -> None:
-    a, b, _ = clients
-    session = await new_session(a)
     path = "/s/" + (await b.post(f"/session/{session}/share"))["share"]["url"].rpartition("/s/")[2] + "/session"
-    answering = asyncio.create_task(a.prompt(session, streaming("growing")))
+    assert [await request(client, "GET", path) for client in clients] == [200] * 3
+    answering = await begun(a, session, "stream", "growing")
     await b.condition(path, lambda found: "Half of it," in str(found))
     replicas.model.release("growing")
     (part,) = [part for part in (await answering)["parts"] if part["type"] == "text"]
@@ -471,6 +408,8 @@ async def test_what_is_shared_is_shown_on_other_replicas_as_it_grows(replicas: R
     edited = f"/session/{session}/message/{part['messageID']}/part/{part['id']}"
     assert await request(a, "PATCH", edited, {**part, "text": "Edited."}) == 200
     assert "Edited." in str(await b.get(path))
+    await c.delete(f"/session/{session}/share")
+    assert [await request(client, "GET", path) for client in clients] == [404] * 3
 
 
 async def test_an_edit_that_waits_for_its_answer_holds_back_another_replicas(replicas: Replicas, clients: list[Client]) -> None:
@@ -524,7 +463,7 @@ def _command(process: int) -> bytes:
 async def test_a_disposal_is_announced_on_all_replicas(replicas: Replicas, clients: list[Client]) -> None:
     async with replicas.followers() as followers:
         listening = [asyncio.Event() for _ in clients]
-        seen = [asyncio.create_task(_hears_disposal(*each)) for each in zip(clients, listening, strict=True)]
+        seen = [asyncio.create_task(hears_disposal(*each)) for each in zip(clients, listening, strict=True)]
         for event in listening:
             await event.wait()
         await clients[1].post("/instance/dispose")
@@ -534,7 +473,7 @@ async def test_a_disposal_is_announced_on_all_replicas(replicas: Replicas, clien
         assert await not_heard(replicas, followers) == []
 
 
-async def _hears_disposal(client: Client, listening: asyncio.Event) -> bool:
+async def hears_disposal(client: Client, listening: asyncio.Event) -> bool:
     async with asyncio.timeout(10), client.http.stream("GET", "/global/event") as response:
         async for line in response.aiter_lines():
             listening.set()
@@ -544,25 +483,17 @@ async def _hears_disposal(client: Client, listening: asyncio.Event) -> bool:
 
 
 async def test_a_disposal_ends_what_other_replicas_run_there(replicas: Replicas, clients: list[Client]) -> None:
+    """Turns, and terminals: those are of the replica that made them, which the others say."""
     a, b, c = clients
+    made = await a.post("/pty", {"command": "cat"})
+    assert [each["id"] for each in await a.get("/pty")] == [made["id"]] and await b.get("/pty") == []
+    assert "the server that made it" in (await b.get(f"/pty/{made['id']}", expect=404))["data"]["message"]
     async with tool_running(replicas, a, "disposed") as (session, answering):
         assert await b.post("/instance/dispose") is True
         assert [await client.get("/session/status") for client in clients] == [{}] * 3
         assert (await answering)["info"]["error"]["name"] == "MessageAbortedError"
     assert_finished(await messages(c, session))
-
-
-async def test_a_terminal_is_of_the_replica_that_made_it(replicas: Replicas, clients: list[Client]) -> None:
-    """The others say so, hear of it, and end it with its directory."""
-    a, b, _ = clients
-    made = await a.post("/pty", {"command": "cat"})
-    assert [each["id"] for each in await a.get("/pty")] == [made["id"]] and await b.get("/pty") == []
-    unknown = await b.get(f"/pty/{made['id']}", expect=404)
-    assert "the server that made it" in unknown["data"]["message"]
-    assert await b.post("/instance/dispose") is True
-    async with asyncio.timeout(30):
-        while await a.get("/pty"):
-            await asyncio.sleep(0.1)
+    await a.condition("/pty", lambda found: not found)
     assert not Path(f"/proc/{made['pid']}").exists()
 
 
@@ -639,21 +570,18 @@ async def test_each_replica_has_an_audit_log_of_its_own(replicas: Replicas, clie
     assert not (replicas.directory / "data" / "audit.log").exists()
 
 
-async def test_a_key_that_is_stored_on_one_replica_is_seen_by_all(clients: list[Client]) -> None:
-    a, b, c = clients
-    assert [("anthropic" in (await client.get("/provider"))["connected"]) for client in clients] == [False] * 3
-    response = await a.http.put("/auth/anthropic", json={"type": "api", "key": "sk-none"})
-    assert response.status_code == 200
-    assert [("anthropic" in (await client.get("/provider"))["connected"]) for client in clients] == [True] * 3
-    assert await b.delete("/auth/anthropic")
-    assert [("anthropic" in (await client.get("/provider"))["connected"]) for client in (c, b, a)] == [False] * 3
+async def test_a_key_that_is_stored_on_one_replica_and_a_changed_configuration_are_seen_by_all(clients: list[Client]) -> None:
+    async def knows_the_key() -> list[bool]:
+        return ["anthropic" in (await client.get("/provider"))["connected"] for client in clients]
 
-
-async def test_a_changed_configuration_is_seen_by_all(clients: list[Client]) -> None:
+    assert await knows_the_key() == [False] * 3
+    assert (await clients[0].http.put("/auth/anthropic", json={"type": "api", "key": "sk-none"})).status_code == 200
+    assert await knows_the_key() == [True] * 3
+    assert await clients[1].delete("/auth/anthropic")
+    assert await knows_the_key() == [False] * 3
     for number, client in enumerate(clients):
         name = f"someone {number}"
         assert (await client.http.patch("/config", json={"username": name})).status_code == 200
         async with asyncio.timeout(SEEN_WITHIN):
             for other in clients:
-                while (await other.get("/config")).get("username") != name:
-                    await asyncio.sleep(0.05)
+                await other.condition("/config", lambda found, name=name: found.get("username") == name)  # type: ignore[misc]

@@ -11,13 +11,7 @@ from journal_checks import not_heard
 from killable import Client
 from long_form import LONG, SLACK
 from prompted_model import play
-from replica_turns import (
-    eventually,
-    messages,
-    new_session,
-    request,
-    streaming,
-)
+from replica_turns import eventually, messages, new_session, request, streaming
 from replicas import Replicas
 from turns import bash, say, texts
 
@@ -90,11 +84,8 @@ async def test_a_page_is_never_older_than_what_a_stream_has_shown(
         answering, shown_to = asyncio.create_task(a.prompt(session, play(*turns))), 0
         while not answering.done() or shown_to < len(followers[0].events):
             events, shown_to = followers[0].events[shown_to:], len(followers[0].events)
-            parts = {
-                e.event["properties"]["part"]["id"]: e.event["properties"]["part"]
-                for e in events
-                if "part" in e.event["properties"]
-            }
+            told = [heard.event["properties"]["part"] for heard in events if "part" in heard.event["properties"]]
+            parts = {part["id"]: part for part in told}
             for other in others if parts else ():
                 read = {part["id"]: part for message in await messages(other, session) for part in message["parts"]}
                 reads += 1
@@ -142,19 +133,6 @@ async def _a_few_events(client: Client, cursor: str) -> Any:
                 yield int(line[4:])
 
 
-async def create(client: Client) -> str:
-    return str((await client.post("/api/session"))["data"]["id"])
-
-
-async def prompt(client: Client, session: str, text: str, **fields: Any) -> dict[str, Any]:
-    admitted: dict[str, Any] = (await client.post(f"/api/session/{session}/prompt", {"prompt": {"text": text}, **fields}))["data"]
-    return admitted
-
-
-async def history(client: Client, session: str) -> list[dict[str, Any]]:
-    return list((await client.get(f"/api/session/{session}/history"))["data"])
-
-
 async def listen(client: Client, session: str, heard: list[dict[str, Any]]) -> None:
     async with client.http.stream("GET", f"/api/session/{session}/event") as response:
         async for line in response.aiter_lines():
@@ -164,25 +142,25 @@ async def listen(client: Client, session: str, heard: list[dict[str, Any]]) -> N
 
 async def test_all_replicas_tell_the_same_events_with_the_same_numbers(replicas: Replicas, clients: list[Client]) -> None:
     a, b, c = clients
-    session = await create(a)
+    session = (await a.post("/api/session"))["data"]["id"]
     heard: list[dict[str, Any]] = []
     listening = asyncio.create_task(listen(b, session, heard))
-    await prompt(a, session, play([bash("echo hi")]))
+    await a.post(f"/api/session/{session}/prompt", {"prompt": {"text": play([bash("echo hi")])}})
     await c.post(f"/api/session/{session}/wait")
-    whole = await history(c, session)
+    whole, *others = [(await client.get(f"/api/session/{session}/history"))["data"] for client in (c, a, b)]
     await eventually(lambda: len(heard) >= len(whole))
     listening.cancel()
-    assert heard == whole == await history(a, session) == await history(b, session)
+    assert heard == whole and others == [whole] * 2
     assert whole[-1]["type"] == "session.next.step.ended"
 
 
 async def test_a_turn_is_shown_as_active_and_interrupted_on_another_replica(replicas: Replicas, clients: list[Client]) -> None:
     a, b, c = clients
-    session = await create(a)
-    await prompt(a, session, streaming("interrupted"))
+    session = (await a.post("/api/session"))["data"]["id"]
+    path, later = f"/api/session/{session}/prompt", {"prompt": {"text": "Later"}, "delivery": "queue", "id": "msg_later"}
+    await a.post(path, {"prompt": {"text": streaming("interrupted")}})
     assert session in (await b.get("/api/session/active"))["data"]
-    queued = await prompt(b, session, "Later", delivery="queue", id="msg_later")
-    assert await prompt(c, session, "Later", delivery="queue", id="msg_later") == queued
+    assert (await b.post(path, later))["data"] == (await c.post(path, later))["data"]
     await c.post(f"/api/session/{session}/interrupt")
     replicas.model.release("interrupted")
     await b.post(f"/api/session/{session}/wait")

@@ -10,21 +10,12 @@ import pytest
 from figures import Figure
 from killable import Client
 from long_form import SLACK
-from postgres import PostgresServer
-from redis_server import RedisServer
 from replica_turns import new_session
-from replicas import COUNT, Replicas, running_replicas
+from replicas import Replicas
 from webhook_receiver import Receiver, webhook_receiver
 
-ALLOWED = {"OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES": "true"}
 SESSIONS = 12
 TAKEN_OVER_WITHIN = 10.0 * SLACK
-
-
-@pytest.fixture(scope="module")
-def replicas(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, redis: RedisServer) -> Iterator[Replicas]:
-    with running_replicas(tmp_path_factory.mktemp("webhooks"), postgres, redis, own=[ALLOWED] * COUNT) as running:
-        yield running
 
 
 @pytest.fixture
@@ -115,10 +106,7 @@ async def test_a_webhook_that_is_changed_through_another_server_is_changed(
     patched: Any = await clients[1].http.patch(f"/webhook/{webhook_id}", json={"events": ["session.idle"]})
     assert patched.json()["events"] == ["session.idle"]
     async with asyncio.timeout(60):
-        while True:
-            session = await new_session(clients[2])
-            await clients[2].prompt(session)
+        while not any(each.type == "session.idle" for each in receiver.received):
+            await clients[2].prompt(await new_session(clients[2]))
             await asyncio.sleep(0.1)
-            if any(each.type == "session.idle" for each in receiver.received):
-                break
     assert await clients[2].delete(f"/webhook/{webhook_id}")

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,19 +23,17 @@ class Heard:
 
 
 class Follower:
-    """`events` are those with an id, in the order in which they came; `texts` are the parts' texts as a client shows them."""
+    """`events` are those with an id, in the order in which they came; `texts` are the parts' texts as a client shows them.
+    `pause`: seconds that it takes its time after each. `start`: the id of the first greeting, events after it are told."""
 
-    def __init__(self, urls: Sequence[str], parts: str = "full") -> None:
+    def __init__(self, urls: Sequence[str], parts: str = "full", *, start: int | None = None, pause: float = 0.0) -> None:
         self.urls = list(urls)
         self.events: list[Heard] = []
         self.texts: dict[str, str] = {}
         self.first_texts: dict[str, float] = {}
         """When a part's first text was heard."""
-        self.start: int | None = None
-        """The id of the first greeting: events after it are told."""
-        self.connections = 0
-        self.resyncs = 0
-        self._parts = parts
+        self.start, self.connections, self.resyncs = start, 0, 0
+        self._parts, self._pause = parts, pause
         self._connected = asyncio.Event()
         self._fields: dict[str, str] = {}
 
@@ -52,6 +51,18 @@ class Follower:
                     await asyncio.sleep(0.05)
                 self.urls = [*self.urls[1:], self.urls[0]]
 
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator["Follower"]:
+        """From its first greeting on."""
+        task = asyncio.create_task(self.follow())
+        try:
+            await self.connected()
+            yield self
+        finally:
+            task.cancel()
+            (ended,) = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(ended, asyncio.CancelledError), ended
+
     async def connected(self) -> None:
         async with asyncio.timeout(60):
             await self._connected.wait()
@@ -65,6 +76,8 @@ class Follower:
             self.connections += 1
             async for line in response.aiter_lines():
                 self._take(line)
+                if self._pause and not line:
+                    await asyncio.sleep(self._pause)
 
     def _take(self, line: str) -> None:
         """An event counts when it is there whole, with the empty line at its end."""

@@ -39,21 +39,9 @@ class Ground:
     before: dict[str, object] = field(default_factory=dict)
     made: int = 0
 
-    @property
-    def outside(self) -> Path:
-        return self.base / "outside"
-
-    @property
-    def root(self) -> Path:
-        return self.base / "roots" / "anna"
-
-    @property
-    def bert(self) -> Path:
-        return self.base / "roots" / "bert"
-
-    @property
-    def victim(self) -> Path:
-        return self.base / "victim"
+    def __post_init__(self) -> None:
+        self.outside, self.victim = self.base / "outside", self.base / "victim"
+        self.root, self.bert = self.base / "roots" / "anna", self.base / "roots" / "bert"
 
     def repository(self) -> Path:
         """A new one of anna's: a commit, a changed file and one that git does not know."""
@@ -81,12 +69,10 @@ class Ground:
 
     async def read(self, repo: Path, reads: tuple[str, ...] = READS) -> str:
         """All answers together."""
-        answers = await asyncio.gather(*(self.get(repo, path) for path in reads))
-        return "\n".join(answers)
+        return "\n".join(await asyncio.gather(*(self.get(repo, path) for path in reads)))
 
     async def get(self, repo: Path, path: str) -> str:
-        response = await self.anna.client.get(path, headers=at(repo))
-        return response.text
+        return (await self.ask("GET", repo, path))[1]
 
     async def ask(self, method: str, repo: Path, path: str, body: Any = None) -> tuple[int, str]:
         response = await self.anna.client.request(method, path, json=body, headers=at(repo))
@@ -133,9 +119,8 @@ def lay_out(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (base / folder).mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OPENCODE_TEST_HOME", str(home))
-    (home / ".bashrc").write_text("# canary-of-home\n")
-    (home / ".ssh" / "id").write_text("canary-of-home\n")
-    (home / "notes.txt").write_text("canary-of-home\n")
+    for name in (".bashrc", ".ssh/id", "notes.txt"):
+        (home / name).write_text("# canary-of-home\n")
     for name in ("HEAD", "config", "index", "file.txt", "deep/file.txt", "deep/er/file.txt"):
         (base / "victim" / name).write_text("canary-of-victim\n")
     bert = make_repository(base / "roots" / "bert", "canary-of-bert")

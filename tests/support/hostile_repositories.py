@@ -4,7 +4,8 @@ programs, which are to be run; `LEADING_OUT` leads out of the repository, to ano
 import os
 import shutil
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from git_files import git
 from hostile_ground import Ground, make_repository
 
 Attack = Callable[[Ground, Path], None]
+
+
+def put_away(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
 
 
 def configure(repo: Path, name: str, value: str, file: str = "config") -> None:
@@ -117,6 +124,7 @@ _PROGRAMS = (
     "http.proxy", "web.browser", "core.commentChar", "gc.recentObjectsHook", "trailer.x.command", "log.showSignature",
 )  # fmt: skip
 _HOOKS = ("post-index-change", "post-checkout", "reference-transaction", "pre-auto-gc", "fsmonitor-watchman", "pre-commit")
+_IGNORE_NONE = {"diff.ignoreSubmodules": "none", "submodule.sub.ignore": "none", "status.submoduleSummary": "true"}
 _FILTERS = ("filter.evil.clean", "filter.evil.smudge", "filter.evil.process")
 
 RUNNING: dict[str, Attack] = {
@@ -138,11 +146,9 @@ RUNNING: dict[str, Attack] = {
     "config.worktree": _worktree_config,
     "promisor": _promisor,
     "submodule": _submodule,
-    "submodule, diff.submodule=diff": lambda ground, repo: _submodule(ground, repo, **{"diff.submodule": "diff"}),
-    "submodule, diff.submodule=log": lambda ground, repo: _submodule(ground, repo, **{"diff.submodule": "log"}),
-    "submodule, ignore none": lambda ground, repo: _submodule(
-        ground, repo, **{"diff.ignoreSubmodules": "none", "submodule.sub.ignore": "none", "status.submoduleSummary": "true"}
-    ),
+    "submodule, diff.submodule=diff": partial(_submodule, **{"diff.submodule": "diff"}),
+    "submodule, diff.submodule=log": partial(_submodule, **{"diff.submodule": "log"}),
+    "submodule, ignore none": partial(_submodule, **_IGNORE_NONE),
     "nested": _nested,
     "bare within": _bare_within,
 }
@@ -153,32 +159,20 @@ RUNNING: dict[str, Attack] = {
 
 def _gitfile(ground: Ground, repo: Path, target: str) -> None:
     shutil.rmtree(repo / ".git")
-    (repo / ".git").write_text(f"gitdir: {_place(ground, target)}\n")
-
-
-def _relative_gitfile(ground: Ground, repo: Path) -> None:
-    shutil.rmtree(repo / ".git")
-    (repo / ".git").write_text("gitdir: ../../bert/.git\n")
+    (repo / ".git").write_text(f"gitdir: {target if target.startswith('..') else _place(ground, target)}\n")
 
 
 def _gitfile_chain(ground: Ground, repo: Path) -> None:
     """Over a directory of anna's own whose parts are links."""
-    shutil.rmtree(repo / ".git")
-    (repo.parent / f"{repo.name}.link").symlink_to(ground.bert / ".git")
-    (repo / ".git").write_text(f"gitdir: {repo.parent / f'{repo.name}.link'}\n")
-
-
-def _linked_git(ground: Ground, repo: Path, target: str) -> None:
-    shutil.rmtree(repo / ".git")
-    (repo / ".git").symlink_to(_place(ground, target))
+    link = repo.parent / f"{repo.name}.link"
+    link.symlink_to(ground.bert / ".git")
+    _gitfile(ground, repo, str(link))
 
 
 def _linked(ground: Ground, repo: Path, name: str, target: str) -> None:
     """A part of the git directory is a link."""
     path = repo / ".git" / name
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
+    put_away(path)
     path.parent.mkdir(exist_ok=True)
     path.symlink_to(_place(ground, target))
 
@@ -213,8 +207,7 @@ def _made_worktree(ground: Ground, repo: Path) -> None:
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
     (folder / "commondir").write_text(f"{ground.bert}/.git\n")
     (folder / "gitdir").write_text(f"{repo}/.git\n")
-    shutil.rmtree(repo / ".git")
-    (repo / ".git").write_text(f"gitdir: {folder}\n")
+    _gitfile(ground, repo, str(folder))
 
 
 def _setting(ground: Ground, repo: Path, name: str, target: str, file: str = "config") -> None:
@@ -269,7 +262,7 @@ _FILE_SETTINGS = (
 def _leading_out() -> Iterator[tuple[str, Attack]]:
     for target in _TARGETS:
         yield f"gitfile to {target}", partial(_gitfile, target=target)
-        yield f".git is a link to {target}", partial(_linked_git, target=target)
+        yield f".git is a link to {target}", partial(_linked, name="", target=target)
     for name in _LINKS:
         yield f"{name} is a link to bert's", partial(_linked, name=name, target=f"roots/bert/.git/{name}")
         yield f"{name} is a link to the data directory's", partial(_linked, name=name, target=f"data/kept/.git/{name}")
@@ -285,7 +278,7 @@ def _leading_out() -> Iterator[tuple[str, Attack]]:
 
 LEADING_OUT: dict[str, Attack] = {
     **dict(_leading_out()),
-    "relative gitfile": _relative_gitfile,
+    "relative gitfile": partial(_gitfile, target="../../bert/.git"),
     "gitfile to a link": _gitfile_chain,
     "alternates": _alternates,
     "alternates in a chain": partial(_alternates, via="other"),
@@ -298,31 +291,21 @@ LEADING_OUT: dict[str, Attack] = {
 }
 
 
-def flip(path: Path, states: tuple[Path, ...], rounds: int) -> None:
-    """Puts copies of `states`, files or links, at a path in turn."""
-    aside = path.with_name(f"{path.name}.next")
-    for number in range(rounds):
-        state = states[number % len(states)]
-        if state.is_symlink():
-            aside.symlink_to(state.readlink())
-        else:
-            shutil.copy2(state, aside)
-        os.rename(aside, path)
+@contextmanager
+def flipping(path: Path, *states: Path) -> Iterator[None]:
+    """Copies of the states, files or links, are at the path in turn."""
+    over, aside = threading.Event(), path.with_name(f"{path.name}.next")
 
-
-async def beside(change: Callable[[], None], read: Callable[[], Awaitable[object]], times: int) -> None:
-    """`read` so many times, while a thread does `change` over and over."""
-    over = threading.Event()
-
-    def work() -> None:
+    def flip() -> None:
         while not over.is_set():
-            change()
+            for state in states:
+                shutil.copy2(state, aside, follow_symlinks=False)
+                os.rename(aside, path)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=flip)
     thread.start()
     try:
-        for _ in range(times):
-            await read()
+        yield
     finally:
         over.set()
         thread.join()

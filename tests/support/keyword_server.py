@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
+from turns import bash, call, say, task
 
 from app.http_server import http_server
 from app.main import create_app
@@ -39,19 +40,7 @@ OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"
 
 
 def text(words: int, delay: float = 0.0) -> dict[str, Any]:
-    return {"text": " ".join(f"word{number}" for number in range(words)), "chunks": words, "delay": delay}
-
-
-def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    return {"tool": tool, "args": arguments}
-
-
-def bash(command: str) -> dict[str, Any]:
-    return call("bash", command=command, description="Runs it")
-
-
-def task(kind: str, number: str) -> dict[str, Any]:
-    return call("task", description="Look", prompt=f"do {kind} {number}", subagent_type="general")
+    return say(" ".join(f"word{number}" for number in range(words)), chunks=words, delay=delay)
 
 
 def write(number: str) -> dict[str, Any]:
@@ -59,7 +48,7 @@ def write(number: str) -> dict[str, Any]:
 
 
 FAST = [text(20)]
-
+QUESTION = call("question", questions=[{"question": "Which?", "header": "W", "options": OPTIONS}])
 TURNS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
     "fast": lambda number: FAST,
     "burst": lambda number: [{"reasoning": "Hm. " * 20, "chunks": 20}, text(300)],
@@ -67,10 +56,10 @@ TURNS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
     "write": lambda number: [text(5), write(number)],
     "run": lambda number: [bash(f"echo {number}; sleep 0.05")],
     "several": lambda number: [text(3), bash(f"echo {number}"), write(number), call("read", filePath="a.txt")],
-    "subagent": lambda number: [task("several", number)],
-    "subagents": lambda number: [task("slow", number), task("ask", number)],
+    "subagent": lambda number: [task(f"do several {number}")],
+    "subagents": lambda number: [task(f"do slow {number}"), task(f"do ask {number}")],
     "ask": lambda number: [bash(f"touch made-{number}")],
-    "question": lambda number: [call("question", questions=[{"question": "Which?", "header": "W", "options": OPTIONS}])],
+    "question": lambda number: [QUESTION],
     "retry": lambda number: FAST if random.random() < 0.3 else [SLOW_DOWN],
     "fail": lambda number: [{"status": 400, "message": "no"}],
     "cut": lambda number: [text(10), {"cut": True}],

@@ -42,11 +42,7 @@ class Servers:
         port, log = free_port(), self.base / "server.log"
         script = {"OPENSESSION_SCRIPT": str(self.base / "script.json")} if (self.base / "script.json").exists() else {}
         environment = clean_environment(
-            self.base / "home",
-            OPENSESSION_DATA_DIR=str(self.data),
-            PYTHONPATH=str(ROOT),
-            **script,
-            **self.environment,
+            self.base / "home", OPENSESSION_DATA_DIR=str(self.data), PYTHONPATH=str(ROOT), **script, **self.environment
         )
         process = start_serving(self.workspace, environment, log, port)
         try:

@@ -58,7 +58,7 @@ class RandomClients:
     """`refused`: statuses that a server whose database refuses may answer beside the usual ones."""
 
     def __init__(self, http: httpx2.AsyncClient, fold: EventFold, seed: int, refused: frozenset[int] = frozenset()) -> None:
-        self.client_log = ClientLog()
+        self.log = ClientLog()
         self._http = http
         self._fold = fold
         self._seed = seed
@@ -84,45 +84,40 @@ class RandomClients:
         actions, weights = list(_ACTIONS), list(_ACTIONS.values())
         while time.monotonic() < stop:
             (action,) = rng.choices(actions, weights)
-            await action(self, rng)
+            await action(self, rng, rng.choice(self._places))
             await asyncio.sleep(rng.random() ** 2 * 0.1)
 
-    async def _call(self, method: str, path: str, session: str, body: Any = None) -> httpx2.Response | None:
-        """None when the answer is not a success."""
-        began, name = time.monotonic(), f"{method} {path.rpartition(session)[2] if session else path}"
+    async def _call(self, method: str, session: str, path: str = "", body: Any = None) -> httpx2.Response | None:
+        """`path` is below the session, if one is named. None when the answer is not a success."""
+        began, name = time.monotonic() - self._began, f"{method} {path}"
         try:
-            response = await self._http.request(method, path, json=body)
+            response = await self._http.request(method, f"/session/{session}{path}" if session else path, json=body)
         except httpx2.TransportError as error:
-            self.client_log.wrong.append(f"{session} {began - self._began:.3f} {name} {body or ''} → {error!r}")
+            self.log.wrong.append(f"{session} {began:.3f} {name} {body or ''} → {error!r}")
             return None
-        line = f"{began - self._began:7.3f}-{time.monotonic() - self._began:7.3f} {name} {str(body or '')[:120]}"
-        self.client_log.history.setdefault(session, []).append(f"{line} → {response.status_code} {response.text.strip()[:100]}")
-        self.client_log.counts[f"{name.split('/')[1] if '/' in name else name} {response.status_code}"] += 1
+        line = f"{began:7.3f}-{time.monotonic() - self._began:7.3f} {name} {str(body or '')[:120]}"
+        self.log.history.setdefault(session, []).append(f"{line} → {response.status_code} {response.text.strip()[:100]}")
+        self.log.counts[f"{'/'.join(name.split('/')[:2])} {response.status_code}"] += 1
         if response.status_code not in ALLOWED | self._refused:
-            self.client_log.wrong.append(f"{session} {line} → {response.status_code} {response.text[:300]}")
-        sent_before = isinstance(body, dict) and body.get("messageID") in self.client_log.sent_twice
-        if (
-            response.status_code == 404
-            and session not in {"", *self.client_log.doomed}
-            and not (_names_more(path) or sent_before)
-        ):
-            self.client_log.wrong.append(f"{session} {line} → 404, and the session is there")
+            self.log.wrong.append(f"{session} {line} → {response.status_code} {response.text[:300]}")
+        # A message, a part or a link may be gone by then.
+        names_more = path.startswith("/message/") or path in ("/fork", "/revert", "/share")
+        sent_before = isinstance(body, dict) and body.get("messageID") in self.log.sent_twice
+        if response.status_code == 404 and session not in {"", *self.log.doomed} and not (names_more or sent_before):
+            self.log.wrong.append(f"{session} {line} → 404, and the session is there")
         return response if response.is_success else None
 
     async def _create(self, place: int) -> None:
-        response = await self._call("POST", "/session", "", {"title": f"Session {place}"})
+        response = await self._call("POST", "", "/session", {"title": f"Session {place}"})
         if response is not None:
             session = response.json()["id"]
-            self.client_log.sessions.add(session)
-            self.client_log.facts.append(("session", session))
+            self.log.sessions.add(session)
+            self.log.facts.append(("session", session))
             self._places[place : place + 1] = [session]
 
-    def _session(self, rng: random.Random) -> str:
-        return rng.choice(self._places)
-
-    def _message(self, rng: random.Random, session: str, role: str | None = None) -> KnownMessage | None:
+    def _message(self, rng: random.Random, session: str) -> KnownMessage | None:
         known = self._fold.sessions.get(session)
-        messages = [message for message in known.messages.values() if role in (None, message.info["role"])] if known else []
+        messages = list(known.messages.values()) if known else []
         return rng.choice(messages[-6:]) if messages else None
 
     def _part(self, rng: random.Random, message: KnownMessage | None, *kinds: str) -> dict[str, Any] | None:
@@ -137,158 +132,135 @@ class RandomClients:
         return {"messageID": f"msg_{self._seed:04x}{self._count:08x}", "parts": [{"type": "text", "text": text}]}
 
     async def _send(self, session: str, path: str, body: dict[str, Any]) -> None:
-        response = await self._call("POST", f"/session/{session}/{path}", session, body)
-        if response is not None:
-            prompt = SentPrompt(session, body["messageID"], body["parts"][0]["text"], not body.get("noReply"))
-            self.client_log.prompts.append(prompt)
-        if response is not None and path == "message" and not body.get("noReply"):
+        if (response := await self._call("POST", session, f"/{path}", body)) is None:
+            return
+        prompt = SentPrompt(session, body["messageID"], body["parts"][0]["text"], not body.get("noReply"))
+        self.log.prompts.append(prompt)
+        if path == "message" and prompt.answered:
             self._check_answer(prompt, response.json())
 
     def _check_answer(self, prompt: SentPrompt, answer: dict[str, Any]) -> None:
         if "name" in answer:
-            self.client_log.counts[f"answered with {answer['name']}"] += 1
-            self.client_log.failed.append((prompt, answer))
+            self.log.counts[f"answered with {answer['name']}"] += 1
+            self.log.failed.append((prompt, answer))
         elif answer["info"]["role"] != "assistant" or "completed" not in answer["info"]["time"]:
-            self.client_log.wrong.append(f"{prompt} was answered with {answer}")
+            self.log.wrong.append(f"{prompt} was answered with {answer}")
 
-    async def _prompt(self, rng: random.Random) -> None:
-        await self._send(self._session(rng), "message", self._prompt_body(rng))
+    async def _prompt(self, rng: random.Random, session: str) -> None:
+        way = rng.choices(["message", "prompt_async", "keep"], [5, 5, 3])[0]
+        body = {**self._prompt_body(rng), **({"noReply": True} if way == "keep" else {})}
+        await self._send(session, way.replace("keep", "message"), body)
 
-    async def _prompt_and_leave(self, rng: random.Random) -> None:
+    async def _prompt_and_leave(self, rng: random.Random, session: str) -> None:
         """The client hangs up before the answer."""
-        session, body = self._session(rng), self._prompt_body(rng)
+        body = self._prompt_body(rng)
         try:
             async with asyncio.timeout(rng.random() * 0.3):
                 await self._send(session, "message", body)
         except TimeoutError:
-            self.client_log.history.setdefault(session, []).append(f"hung up on {body['messageID']}")
+            self.log.history.setdefault(session, []).append(f"hung up on {body['messageID']}")
 
-    async def _prompt_async(self, rng: random.Random) -> None:
-        await self._send(self._session(rng), "prompt_async", self._prompt_body(rng))
-
-    async def _prompts_at_once(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _prompts_at_once(self, rng: random.Random, session: str) -> None:
         bodies = [self._prompt_body(rng) for _ in range(3)]
         await asyncio.gather(*(self._send(session, "prompt_async", body) for body in bodies))
 
-    async def _keep(self, rng: random.Random) -> None:
-        await self._send(self._session(rng), "message", {**self._prompt_body(rng), "noReply": True})
-
-    async def _prompt_twice(self, rng: random.Random) -> None:
-        session, body = self._session(rng), self._prompt_body(rng)
-        self.client_log.sent_twice.add(body["messageID"])
+    async def _prompt_twice(self, rng: random.Random, session: str) -> None:
+        body = self._prompt_body(rng)
+        self.log.sent_twice.add(body["messageID"])
         way = rng.choice(["message", "prompt_async"])
         await asyncio.gather(*(self._send(session, way, body) for _ in range(2)))
 
-    async def _prompt_then_abort(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _prompt_then_abort(self, rng: random.Random, session: str) -> None:
         await self._send(session, "prompt_async", self._prompt_body(rng))
         await asyncio.sleep(rng.random() ** 2 * 0.2)
-        await self._call("POST", f"/session/{session}/abort", session)
+        await self._call("POST", session, "/abort")
 
-    async def _prompt_then_delete(self, rng: random.Random) -> None:
+    async def _prompt_then_delete(self, rng: random.Random, session: str) -> None:
         """The message, right after its prompt was accepted."""
-        session, body = self._session(rng), self._prompt_body(rng)
+        body = self._prompt_body(rng)
         await self._send(session, "prompt_async", body)
         await self._remove_message(session, body["messageID"])
 
     # What is done to a session.
 
-    async def _abort(self, rng: random.Random) -> None:
-        session = self._session(rng)
-        await self._call("POST", f"/session/{session}/abort", session)
+    async def _simple(self, rng: random.Random, session: str) -> None:
+        """What nothing is remembered of."""
+        method, path = rng.choice([*[("POST", "/abort"), ("POST", "/unrevert")] * 6, ("POST", "/share"), ("DELETE", "/share")])
+        await self._call(method, session, path)
 
-    async def _fork(self, rng: random.Random) -> None:
-        place = rng.randrange(SESSIONS)
-        session, message = self._places[place], self._message(rng, self._places[place])
+    async def _fork(self, rng: random.Random, session: str) -> None:
+        place, message = self._places.index(session), self._message(rng, session)
         body = {"messageID": message.info["id"]} if message and rng.random() < 0.5 else {}
-        response = await self._call("POST", f"/session/{session}/fork", session, body)
+        response = await self._call("POST", session, "/fork", body)
         if response is not None:
             forked = response.json()["id"]
-            self.client_log.sessions.add(forked)
-            self.client_log.facts.append(("session", forked))
+            self.log.sessions.add(forked)
+            self.log.facts.append(("session", forked))
             self._places[place] = forked
 
-    async def _revert(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _revert(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         part = self._part(rng, message, "text", "tool") if rng.random() < 0.3 else None
         if message is not None:
             body = {"messageID": message.info["id"], **({"partID": part["id"]} if part else {})}
             if part:
-                self.client_log.cut.add(message.info["time"]["created"])
-            await self._call("POST", f"/session/{session}/revert", session, body)
+                self.log.cut.add(message.info["time"]["created"])
+            await self._call("POST", session, "/revert", body)
 
-    async def _unrevert(self, rng: random.Random) -> None:
-        session = self._session(rng)
-        await self._call("POST", f"/session/{session}/unrevert", session)
+    async def _summarize(self, rng: random.Random, session: str) -> None:
+        await self._call("POST", session, "/summarize", MODEL)
 
-    async def _summarize(self, rng: random.Random) -> None:
-        session = self._session(rng)
-        await self._call("POST", f"/session/{session}/summarize", session, MODEL)
-
-    async def _shell(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _shell(self, rng: random.Random, session: str) -> None:
         body = {"agent": "build", "command": f"echo shell {rng.random()}"}
-        response = await self._call("POST", f"/session/{session}/shell", session, body)
+        response = await self._call("POST", session, "/shell", body)
         if response is not None:
-            self.client_log.facts.append(("message", session, response.json()["info"]["id"]))
+            self.log.facts.append(("message", session, response.json()["info"]["id"]))
 
-    async def _rename(self, rng: random.Random) -> None:
-        session, title = self._session(rng), f"Title {rng.random()}"
-        if await self._call("PATCH", f"/session/{session}", session, {"title": title}):
-            self.client_log.facts.append(("title", session, title))
+    async def _rename(self, rng: random.Random, session: str) -> None:
+        title = f"Title {rng.random()}"
+        if await self._call("PATCH", session, "", {"title": title}):
+            self.log.facts.append(("title", session, title))
 
-    async def _share(self, rng: random.Random) -> None:
-        session = self._session(rng)
-        await self._call(rng.choice(["POST", "DELETE"]), f"/session/{session}/share", session)
-
-    async def _delete_session(self, rng: random.Random) -> None:
-        place = rng.randrange(SESSIONS)
-        session = self._places[place]
-        self.client_log.doomed.add(session)
-        if await self._call("DELETE", f"/session/{session}", session):
-            self.client_log.deleted.add(session)
+    async def _delete_session(self, rng: random.Random, session: str) -> None:
+        place = self._places.index(session)
+        self.log.doomed.add(session)
+        if await self._call("DELETE", session):
+            self.log.deleted.add(session)
             await self._create(place)
 
     # What is done to messages and parts.
 
-    async def _delete_message(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _delete_message(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         if message is not None:
             await self._remove_message(session, message.info["id"])
 
     async def _remove_message(self, session: str, message: str) -> None:
-        if await self._call("DELETE", f"/session/{session}/message/{message}", session):
-            self.client_log.removed.append((session, message))
+        if await self._call("DELETE", session, f"/message/{message}"):
+            self.log.removed.append((session, message))
 
-    async def _delete_part(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _delete_part(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         part = self._part(rng, message, "text", "reasoning")
-        if message is not None and part is not None:
-            path = f"/session/{session}/message/{message.info['id']}/part/{part['id']}"
-            if await self._call("DELETE", path, session):
-                self.client_log.removed.append((session, part["id"]))
+        if message is None or part is None:
+            return
+        if await self._call("DELETE", session, f"/message/{message.info['id']}/part/{part['id']}"):
+            self.log.removed.append((session, part["id"]))
 
-    async def _patch_part(self, rng: random.Random) -> None:
-        session = self._session(rng)
+    async def _patch_part(self, rng: random.Random, session: str) -> None:
         message = self._message(rng, session)
         part = self._part(rng, message, "text")
         if message is not None and part is not None:
-            path, text = f"/session/{session}/message/{message.info['id']}/part/{part['id']}", f"Patched {rng.random()}"
+            text = f"Patched {rng.random()}"
             body = {**part, "messageID": message.info["id"], "sessionID": session, "text": text}
-            self.client_log.patched.add(part["id"])
-            if await self._call("PATCH", path, session, body):
-                self.client_log.facts.append(("part", part["id"], text))
+            self.log.patched.add(part["id"])
+            if await self._call("PATCH", session, f"/message/{message.info['id']}/part/{part['id']}", body):
+                self.log.facts.append(("part", part["id"], text))
 
-    async def _read(self, rng: random.Random) -> None:
-        session = self._session(rng)
-        path = f"/session/{session}/message" + rng.choice(["", "?limit=5"])
-        response = await self._call("GET", path, session)
+    async def _read(self, rng: random.Random, session: str) -> None:
+        response = await self._call("GET", session, "/message" + rng.choice(["", "?limit=5"]))
         if response is not None:
-            self.client_log.pages.append((session, [message["info"]["id"] for message in response.json()]))
+            self.log.pages.append((session, [message["info"]["id"] for message in response.json()]))
 
     # What waits for a person.
 
@@ -296,9 +268,9 @@ class RandomClients:
         """The clients may all wait for turns that wait for an answer."""
         while True:
             await asyncio.sleep(0.3)
-            await self._reply(rng)
+            await self._reply(rng, "")
 
-    async def _reply(self, rng: random.Random) -> None:
+    async def _reply(self, rng: random.Random, _session: str) -> None:
         """At times two answers at one moment."""
         if not self._fold.waiting:
             return
@@ -309,35 +281,26 @@ class RandomClients:
     async def answer(self, request: str, reply: str = "reject") -> None:
         if request.startswith("que"):
             way, body = ("reject", None) if reply == "reject" else ("reply", {"answers": [["A"]]})
-            accepted = await self._call("POST", f"/question/{request}/{way}", "", body)
+            accepted = await self._call("POST", "", f"/question/{request}/{way}", body)
         else:
-            accepted = await self._call("POST", f"/permission/{request}/reply", "", {"reply": reply})
+            accepted = await self._call("POST", "", f"/permission/{request}/reply", {"reply": reply})
         if accepted is not None:
-            self.client_log.replies[request] += 1
+            self.log.replies[request] += 1
 
 
-def _names_more(path: str) -> bool:
-    """Than the session: a message, a part or a link, which may be gone by then."""
-    return "/message/" in path or path.endswith(("/fork", "/revert", "/share"))
-
-
-_ACTIONS: dict[Callable[[RandomClients, random.Random], Awaitable[None]], int] = {
-    RandomClients._prompt: 5,
+_ACTIONS: dict[Callable[[RandomClients, random.Random, str], Awaitable[None]], int] = {
+    RandomClients._prompt: 13,
     RandomClients._prompt_and_leave: 2,
-    RandomClients._prompt_async: 5,
     RandomClients._prompts_at_once: 2,
-    RandomClients._keep: 3,
     RandomClients._prompt_twice: 2,
     RandomClients._prompt_then_abort: 3,
     RandomClients._prompt_then_delete: 2,
-    RandomClients._abort: 3,
+    RandomClients._simple: 7,
     RandomClients._fork: 3,
     RandomClients._revert: 4,
-    RandomClients._unrevert: 3,
     RandomClients._summarize: 2,
     RandomClients._shell: 2,
     RandomClients._rename: 3,
-    RandomClients._share: 1,
     RandomClients._delete_session: 3,
     RandomClients._delete_message: 4,
     RandomClients._delete_part: 2,

@@ -7,26 +7,45 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from running_server import ROOT, clean_environment, free_port, new_workspace, start_serving, stop, wait_until_it_answers
+import psutil
+from running_server import (
+    ROOT,
+    START_SECONDS,
+    clean_environment,
+    free_port,
+    new_workspace,
+    start_serving,
+    stop,
+    wait_until_it_answers,
+)
 
 MIB = 1024 * 1024
 
 
-class RealServer:
-    def __init__(self, base: Path, environment: dict[str, str]) -> None:
-        self.workspace = new_workspace(base / "workspace")
-        self.data = base / "data"
+def peak_memory(process: psutil.Popen) -> int:
+    """The most that a process has had, in bytes, since `forget_peak`."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def forget_peak(process: psutil.Popen) -> None:
+    Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+
+
+class ServerProcess:
+    def __init__(self, workspace: Path, environment: dict[str, str], log: Path) -> None:
+        self.workspace, self.environment, self._log = workspace, environment, log
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._log = base / "server.log"
-        (base / "home").mkdir()
-        self._environment = clean_environment(
-            base / "home", OPENSESSION_DATA_DIR=str(self.data), PYTHONPATH=str(ROOT), **environment
-        )
 
-    def start(self) -> None:
-        self.process = start_serving(self.workspace, self._environment, self._log, self.port)
-        wait_until_it_answers(self.process, self.url, self._log)
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def start(self, seconds: float = START_SECONDS) -> None:
+        """Returns when it answers."""
+        self.process = start_serving(self.workspace, self.environment, self._log, self.port)
+        wait_until_it_answers(self.process, self.url, self._log, seconds)
 
     def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)
@@ -34,6 +53,14 @@ class RealServer:
 
     def stop(self) -> None:
         stop(self.process)
+
+
+class RealServer(ServerProcess):
+    def __init__(self, base: Path, environment: dict[str, str]) -> None:
+        self.data = base / "data"
+        (base / "home").mkdir(parents=True)
+        settings = {"OPENSESSION_DATA_DIR": str(self.data), "PYTHONPATH": str(ROOT), **environment}
+        super().__init__(new_workspace(base / "workspace"), clean_environment(base / "home", **settings), base / "server.log")
 
     @property
     def memory(self) -> int:
@@ -49,8 +76,7 @@ class RealServer:
 
     def tracebacks(self) -> list[str]:
         """What of the log tells of an error that nobody expected; what clients ask to be noted is none."""
-        log = self._log.read_text(errors="replace")
-        return re.findall(r"^(?:Traceback|ERROR:|\S+ \S+ ERROR (?!client:)).*$", log, re.MULTILINE)
+        return re.findall(r"^(?:Traceback|ERROR:|\S+ \S+ ERROR (?!client:)).*$", self.log, re.MULTILINE)
 
 
 @contextmanager

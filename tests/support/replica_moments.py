@@ -1,20 +1,31 @@
 """Moments of a session's work on replica A at which a fault meets it, and what must have become of it in the end."""
 
 import asyncio
-import time
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
 import httpx2
 from killable import Client
 from prompted_model import play
-from replica_turns import asked, let_go, messages, new_session, ran, request, streaming, wait_until_stored, waits
+from replica_turns import (
+    QUESTION,
+    asked,
+    eventually,
+    let_go,
+    messages,
+    new_session,
+    ran,
+    request,
+    streaming,
+    wait_until_stored,
+    waits,
+)
 from replicas import Replicas
-from turns import assert_finished, bash, call, say, task, texts, tools
+from turns import assert_finished, bash, say, task, texts, tools
 
-OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
-QUESTION = call("question", questions=[{"question": "Which?", "header": "Which", "options": OPTIONS}])
 FILES = 600
+MOMENTS: list[type["Moment"]] = []
 
 _numbers = count()
 
@@ -26,30 +37,27 @@ class Moment:
     name = ""
     said = "Done."
 
+    def __init_subclass__(cls) -> None:
+        MOMENTS.append(cls)
+
     def __init__(self, replicas: Replicas, clients: list[Client]) -> None:
-        self.replicas = replicas
+        self.replicas, self.clients = replicas, clients
         self.a, self.b, self.c = clients
-        self.clients = clients
         self.key = f"{self.name}-{next(_numbers)}"
         self.session = ""
-        self.complaints: list[str] = []
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def create(self) -> None:
         self.session = await new_session(self.a)
 
     async def reach(self) -> None:
-        """Nothing, unless it takes time."""
+        """What takes time."""
 
     async def strike(self) -> None:
-        """Nothing, unless it is a moment that is over at once."""
-
-    def release(self) -> None:
-        """The model goes on, which was waited for."""
-        self.replicas.model.release(self.key)
+        """What is over at once."""
 
     async def go_on(self) -> None:
-        """Nothing, unless a person is waited for."""
+        """What a person does who is waited for."""
 
     async def check(self, interrupts: bool) -> None:
         """`interrupts`: the fault ends what runs on A, so that another replica must have taken over."""
@@ -75,6 +83,15 @@ class Moment:
 
     async def prompt(self, text: str) -> None:
         assert await self.a.prompt(self.session, text, "prompt_async") is True
+
+    async def call(self) -> dict[str, Any]:
+        """The state of the one call of a tool."""
+        (called,) = tools(await messages(self.b, self.session))
+        state: dict[str, Any] = called["state"]
+        return state
+
+    def times_run(self) -> int:
+        return ran(self.replicas, self.key)
 
 
 class Committed(Moment):
@@ -116,16 +133,15 @@ class Tool(Moment):
 
     async def check(self, interrupts: bool) -> None:
         await super().check(interrupts)
-        assert ran(self.replicas, self.key) == 1, f"the command ran {ran(self.replicas, self.key)} times"
-        (run,) = tools(await messages(self.b, self.session))
-        assert run["state"]["status"] == ("error" if interrupts else "completed"), run["state"]
+        assert self.times_run() == 1, f"the command ran {self.times_run()} times"
+        state = await self.call()
+        assert state["status"] == ("error" if interrupts else "completed"), state
 
 
 class Asking(Moment):
     """A permission request waits for its answer."""
 
     name, said = "permission", "So be it."
-    command = "make > /dev/null; echo {key} >> log.txt"
     kind = "permission"
 
     async def reach(self) -> None:
@@ -133,7 +149,7 @@ class Asking(Moment):
         self.asked = await asked(self.a, self.session, self.kind)
 
     def step(self) -> dict[str, Any]:
-        return bash(self.command.format(key=self.key))
+        return bash(f"make > /dev/null; echo {self.key} >> log.txt")
 
     async def go_on(self) -> None:
         for client in (self.b, self.c):
@@ -141,12 +157,12 @@ class Asking(Moment):
         assert await self.reply(self.c) == 200
 
     async def reply(self, client: Client) -> int:
-        path, body = f"/permission/{self.asked['id']}/reply", {"reply": "once"}
-        return await request(client, "POST", path, body)
+        body = {"answers": [["B"]]} if self.kind == "question" else {"reply": "once"}
+        return await request(client, "POST", f"/{self.kind}/{self.asked['id']}/reply", body)
 
     async def check(self, interrupts: bool) -> None:
         await super().check(interrupts)
-        assert ran(self.replicas, self.key) == 1, f"the command ran {ran(self.replicas, self.key)} times"
+        assert self.times_run() == 1, f"the command ran {self.times_run()} times"
 
 
 class AskingQuestion(Asking):
@@ -157,13 +173,10 @@ class AskingQuestion(Asking):
     def step(self) -> dict[str, Any]:
         return QUESTION
 
-    async def reply(self, client: Client) -> int:
-        return await request(client, "POST", f"/question/{self.asked['id']}/reply", {"answers": [["B"]]})
-
     async def check(self, interrupts: bool) -> None:
         await Moment.check(self, interrupts)
-        (answered,) = tools(await messages(self.b, self.session))
-        assert answered["state"]["metadata"]["answers"] == [["B"]], answered["state"]
+        state = await self.call()
+        assert state["metadata"]["answers"] == [["B"]], state
 
 
 class Answered(Asking):
@@ -180,10 +193,9 @@ class Answered(Asking):
 
     async def check(self, interrupts: bool) -> None:
         await Moment.check(self, interrupts)
-        assert ran(self.replicas, self.key) <= 1, f"the command ran {ran(self.replicas, self.key)} times"
-        (run,) = tools(await messages(self.b, self.session))
-        if run["state"]["status"] == "completed":
-            assert ran(self.replicas, self.key) == 1, "the command is said to have run"
+        assert self.times_run() <= 1, f"the command ran {self.times_run()} times"
+        if (await self.call())["status"] == "completed":
+            assert self.times_run() == 1, "the command is said to have run"
 
 
 class Compaction(Moment):
@@ -218,10 +230,11 @@ class Reverting(Moment):
 
     async def strike(self) -> None:
         self.later(self.a, "revert", {"messageID": self.message})
-        deadline = time.monotonic() + 10
         halfway = self.replicas.workspace / self.key / str(FILES // 2)
-        while halfway.read_text() != "original\n" and time.monotonic() < deadline:
-            await asyncio.sleep(0.001)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                while halfway.read_text() != "original\n":
+                    await asyncio.sleep(0.001)
 
     async def check(self, interrupts: bool) -> None:
         found = await self.same_everywhere()
@@ -230,38 +243,25 @@ class Reverting(Moment):
         assert not (revert and revert.get("unfinished")), "the revert is unfinished"
         statuses = [task.result().status_code for task in self._tasks if task.done() and not task.exception()]
         assert revert or statuses != [200], "the revert was acknowledged and is lost"
-        original = self._original()
-        assert original == (FILES if revert else 0), f"{original} of {FILES} files are put back"
-
-    def _original(self) -> int:
-        """How many files are put back; none is there that was not."""
         files = list((self.replicas.workspace / self.key).iterdir())
         assert len(files) == FILES, f"{len(files)} files are there"
-        return sum(file.read_text() == "original\n" for file in files)
+        original = sum(file.read_text() == "original\n" for file in files)
+        assert original == (FILES if revert else 0), f"{original} of {FILES} files are put back"
 
 
-class Subagent(Moment):
+class Subagent(Tool):
     """A subagent runs a command."""
 
     name = "subagent"
 
     async def reach(self) -> None:
-        child = play([bash(waits(self.key))], [say("In the task.")])
-        await self.prompt(play([task(child)], [say("Done.")]))
-        async with asyncio.timeout(60):
-            while not ran(self.replicas, self.key):
-                await asyncio.sleep(0.02)
-
-    async def go_on(self) -> None:
-        let_go(self.replicas, self.key)
+        await self.prompt(play([task(play([bash(waits(self.key))], [say("In the task.")]))], [say("Done.")]))
+        await eventually(self.times_run)
 
     async def check(self, interrupts: bool) -> None:
         await super().check(interrupts)
-        assert ran(self.replicas, self.key) == 1, f"the command ran {ran(self.replicas, self.key)} times"
         (child,) = await self.b.get(f"/session/{self.session}/children")
         assert_finished(await messages(self.b, child["id"]))
-        (run,) = tools(await messages(self.b, self.session))
-        assert run["state"]["status"] == ("error" if interrupts else "completed"), run["state"]
 
 
 class Load(Moment):
@@ -310,17 +310,3 @@ class Load(Moment):
         assert prompts == self._accepted, f"{len(self._accepted)} prompts were accepted, {len(prompts)} are stored"
         broken = [message["info"]["error"] for message in found if "error" in message["info"]]
         assert not broken, f"{len(broken)} answers have an error: {broken[0]}"
-
-
-MOMENTS: list[type[Moment]] = [
-    Committed,
-    Streaming,
-    Tool,
-    Asking,
-    AskingQuestion,
-    Answered,
-    Compaction,
-    Reverting,
-    Subagent,
-    Load,
-]

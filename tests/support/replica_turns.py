@@ -8,9 +8,12 @@ from typing import Any
 from killable import PATIENCE, Client
 from prompted_model import play
 from replicas import Replicas
-from turns import bash, say
+from turns import bash, call, say
 
 Message = dict[str, Any]
+
+OPTIONS = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
+QUESTION = call("question", questions=[{"question": "Which?", "header": "Which", "options": OPTIONS}])
 
 
 async def new_session(client: Client, **fields: Any) -> str:
@@ -49,12 +52,8 @@ def streaming(hold: str) -> str:
     return play([say("Half of it,", chunks=1), {"hold": hold}, say(" and the rest.", chunks=1)])
 
 
-def working(name: str, then: str = "Done.") -> str:
-    """A prompt: a command notes that it ran, and ends when it may go on."""
-    return play([bash(waits(name))], [say(then)])
-
-
 def waits(name: str) -> str:
+    """A command that notes that it ran, and ends when it may go on."""
     return f"echo {name} >> log.txt; echo began {name}; for i in $(seq 1200); do [ -e go-{name} ] && break; sleep 0.05; done"
 
 
@@ -68,7 +67,7 @@ async def tool_running(
 ) -> AsyncIterator[tuple[str, asyncio.Task[Any]]]:
     """A session, a new one unless it is named, whose command runs until the block ends, and its prompt's answer."""
     session = session or await new_session(client)
-    answering = asyncio.create_task(client.prompt(session, working(name)))
+    answering = asyncio.create_task(client.prompt(session, play([bash(waits(name))], [say()])))
     try:
         await wait_until_stored(client, session, f"began {name}")
         yield session, answering

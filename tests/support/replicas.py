@@ -1,11 +1,8 @@
 """Several servers on one PostgreSQL, one Redis, one data directory and one workspace, each in a process that a test may end."""
 
-import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -20,17 +17,15 @@ from cable import Cable
 from follower import Follower
 from killable import PATIENCE, Client
 from model_server import model_server
-from postgres import PostgresServer
+from postgres import PostgresServer, migrated
 from processes import running_in
 from prompted_model import PromptedModel
+from real_server import ServerProcess
 from redis_server import RedisServer
-from running_server import ROOT, clean_environment, free_port, new_workspace, start_serving, wait_until_it_answers
+from running_server import ROOT, clean_environment, new_workspace
 
 COUNT = int(os.environ.get("OPENSESSION_TEST_REPLICAS", "3"))
 """1: the tests run against one server, which tells a wrong test from a wrong server."""
-
-START_SECONDS = 90
-"""Several start at once."""
 
 GRACE_SECONDS = 1
 """What a turn is given when its server is told to stop."""
@@ -39,31 +34,14 @@ _TOLD = "FROM event_journal WHERE directory = %s AND payload NOT LIKE %s"
 _SECOND_API = '{"type":"session.next.%'
 
 
-class Replica:
+class Replica(ServerProcess):
     def __init__(self, name: str, directory: Path, workspace: Path, environment: dict[str, str]) -> None:
+        super().__init__(workspace, environment, directory / f"{name}.log")
         self.name = name
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.environment = environment
-        self._workspace = workspace
-        self._log = directory / f"{name}.log"
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")
 
     @property
     def is_running(self) -> bool:
-        return self.process.poll() is None
-
-    def start(self) -> None:
-        """Returns when it answers."""
-        self.process = start_serving(self._workspace, self.environment, self._log, self.port)
-        wait_until_it_answers(self.process, self.url, self._log, START_SECONDS)
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        return hasattr(self, "process") and self.process.poll() is None
 
     def freeze(self) -> None:
         os.kill(self.process.pid, signal.SIGSTOP)
@@ -86,13 +64,14 @@ class Replica:
 class Replicas:
     """`database` is a URL as psycopg reads it."""
 
-    def __init__(self, directory: Path, postgres: PostgresServer, redis: RedisServer, model: PromptedModel, count: int) -> None:
-        self.directory = directory
-        self.postgres, self.redis, self.model = postgres, redis, model
+    def __init__(
+        self, directory: Path, postgres: PostgresServer, redis: RedisServer, model: PromptedModel, wire: Cable | None
+    ) -> None:
+        self.directory, self.postgres, self.redis, self.model, self.wire = directory, postgres, redis, model, wire
         self.workspace = new_workspace(directory / "workspace")
         # Sessions share the files: a revert would take back what commands of the others noted while its own turn ran.
         (self.workspace / ".gitignore").write_text("log.txt\ngo-*\n")
-        url = postgres.new_database()
+        url = migrated(postgres)
         self.database = url.replace("+psycopg", "")
         (directory / "home").mkdir()
         environment = clean_environment(
@@ -101,36 +80,26 @@ class Replicas:
             OPENSESSION_DATABASE_URL=url,
             OPENSESSION_REDIS_URL=redis.url,
             OPENSESSION_SHUTDOWN_SECONDS=str(GRACE_SECONDS),
+            OPENSESSION_WEBHOOK_PRIVATE_ADDRESSES="true",
             PYTHONPATH=str(ROOT),
         )
-        self.wire: Cable | None = None
-        """By which the first replica reaches PostgreSQL, if a test may cut that one off."""
-        self.all = [Replica(name, directory, self.workspace, dict(environment)) for name in "abcdefgh"[:count]]
+        self.all = [Replica(name, directory, self.workspace, dict(environment)) for name in "abcdefgh"[:COUNT]]
+        if wire is not None:
+            self.all[0].environment["OPENSESSION_DATABASE_URL"] = url.replace(f":{postgres.port}/", f":{wire.port}/")
         self.configure({})
 
     def configure(self, config: dict[str, Any]) -> None:
         """The workspace's `opencode.json`, which names the model."""
         (self.workspace / "opencode.json").write_text(json.dumps({**self.model.config(), **config}))
 
-    def lay(self, wire: Cable) -> None:
-        """Before the start."""
-        self.wire = wire
-        first = self.all[0].environment
-        url = first["OPENSESSION_DATABASE_URL"]
-        first["OPENSESSION_DATABASE_URL"] = url.replace(f":{self.postgres.port}/", f":{wire.port}/")
-
-    def migrate(self) -> None:
-        command = [sys.executable, "-m", "app.cli", "migrate"]
-        subprocess.run(command, cwd=self.workspace, env=self.all[0].environment, check=True, capture_output=True)
-
     def start(self) -> None:
         """Those that do not run, all at once."""
         with ThreadPoolExecutor() as pool:
-            list(pool.map(Replica.start, [replica for replica in self.all if not _runs(replica)]))
+            list(pool.map(Replica.start, [replica for replica in self.all if not replica.is_running]))
 
     def end(self) -> None:
         for replica in self.all:
-            if _runs(replica):
+            if replica.is_running:
                 replica.kill()
 
     def rows(self, query: str, *values: Any) -> list[Any]:
@@ -148,8 +117,7 @@ class Replicas:
 
     def left_running(self) -> list[int]:
         """Processes that work in the workspace and are no replica."""
-        own = {replica.process.pid for replica in self.all}
-        return [pid for pid in running_in(self.workspace) if pid not in own]
+        return list({*running_in(self.workspace)} - {replica.process.pid for replica in self.all})
 
     def orphaned(self) -> list[int]:
         """Processes that work in the workspace and that no living replica started. What ends while this looks is none."""
@@ -169,19 +137,10 @@ class Replicas:
         """For each replica one of each kind of `parts` that goes on at another when its own is gone."""
         urls = [replica.url for replica in self.all]
         made = [Follower([*urls[at:], *urls[:at]], kind) for at in range(len(urls)) for kind in parts or ("full",)]
-        tasks = [asyncio.create_task(follower.follow()) for follower in made]
-        try:
-            await asyncio.gather(*(follower.connected() for follower in made))
+        async with AsyncExitStack() as stack:
+            for follower in made:
+                await stack.enter_async_context(follower.following())
             yield made
-        finally:
-            for task in tasks:
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [error for error in ended if not isinstance(error, asyncio.CancelledError)] == []
-
-
-def _runs(replica: Replica) -> bool:
-    return hasattr(replica, "process") and replica.is_running
 
 
 @contextmanager
@@ -193,14 +152,11 @@ def running_replicas(
     own: Sequence[dict[str, str]] = (),
     wire: Cable | None = None,
 ) -> Iterator[Replicas]:
-    """`own`: what the environment of each has besides."""
+    """`own`: what the environment of each has besides. `wire`: by which the first reaches PostgreSQL."""
     with model_server(PromptedModel) as model:
-        made = Replicas(directory, postgres, redis, model, COUNT)
+        made = Replicas(directory, postgres, redis, model, wire)
         for replica, environment in zip(made.all, own, strict=False):
             replica.environment |= environment
-        if wire is not None:
-            made.lay(wire)
-        made.migrate()
         try:
             made.start()
             yield made

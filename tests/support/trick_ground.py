@@ -1,4 +1,4 @@
-"""Where tricks are tried: a workspace with files and links, folders beside it, and stand-ins for programs."""
+"""Where tricks are tried: a workspace with files and links, folders beside it, stand-ins for programs, and the tricks."""
 
 import json
 import shutil
@@ -24,12 +24,25 @@ PROGRAMS = {
     "parallel": 'while [ "$1" != ::: ]; do c="$c $1"; shift; done; exec sh -c "${c%{*} $2"',
 }
 """Stand-ins for programs that may be missing or would need a password: each runs what it is given to run."""
+LINKS = {"dir": "../outside", "file": "../outside/secret", "inside": "src", "moving": "../outside", "env": "key.env"}
+MODELS = {name: {"name": name, "tool_call": True} for name in ("main", "gpt-5")}
+CONFIG = {"model": "acme/main", "provider": {"acme": {"npm": "scripted", "models": MODELS}}, "snapshot": False}
+_SIGNS = str.maketrans({"⏎": "\n", "⇥": "\t", "␠": " ", "␣": "\u200b"})
 
 
-MODELS = {
-    "model": "acme/main",
-    "provider": {"acme": {"npm": "scripted", "models": {name: {"name": name, "tool_call": True} for name in ("main", "gpt-5")}}},
-}
+def _tricks() -> dict[str, list[str]]:
+    """What `command_tricks.txt` has, by the first word of its headings."""
+    found, kind = dict[str, list[str]](), ""
+    for line in Path(__file__).with_name("command_tricks.txt").read_text().splitlines():
+        if line.startswith("#"):
+            kind = line.split()[1]
+        else:
+            found.setdefault(kind, []).append(line.translate(_SIGNS))
+    return found
+
+
+TRICKS = _tricks()
+COMMANDS = [*TRICKS["FORBIDDEN"], *TRICKS["OUTSIDE"]]
 
 
 def model_for(tool: str) -> dict[str, str]:
@@ -47,12 +60,11 @@ class Attempt:
 
 @dataclass
 class Location:
-    """A workspace, the folders beside it, and the links that lead there."""
+    """A workspace, the folders beside it, and the links that lead there. `orders`: what the model is to call, by session."""
 
     base: Path
     asked: set[str] = field(default_factory=set)
     orders: dict[str, list[ScriptedStep]] = field(default_factory=dict)
-    """By session: what the model is to call, one after the other."""
 
     @property
     def workspace(self) -> Path:
@@ -72,15 +84,11 @@ class Location:
         for name in ("b.txt", "src/b.txt", "commands.txt"):
             (self.workspace / name).write_text("true\n")
         (self.workspace / "key.env").write_text(f"{SECRET}\n")
-        (self.workspace / "opencode.json").write_text(json.dumps({**MODELS, "snapshot": False, **config}))
-        self.link()
-        shutil.copytree(self.workspace, self.base / "as it was", symlinks=True)
-
-    def link(self) -> None:
-        links = {"dir": "../outside", "file": "../outside/secret", "inside": "src", "moving": "../outside", "env": "key.env"}
-        for name, target in {**links, "dangling": "../outside/new"}.items():
+        (self.workspace / "opencode.json").write_text(json.dumps({**CONFIG, **config}))
+        for name, target in {**LINKS, "dangling": "../outside/new"}.items():
             (self.workspace / f"link_{name}").symlink_to(target)
         (self.workspace / "src" / "up").symlink_to("..")
+        shutil.copytree(self.workspace, self.base / "as it was", symlinks=True)
 
     def put_back(self) -> None:
         shutil.rmtree(self.workspace)
@@ -98,12 +106,12 @@ class Location:
         given = {self.workspace / f"link_dangling_{attempt.made}", self.workspace / f"{attempt.made}.src"}
         return any(attempt.made in path.name for path in self.files() if path not in given)
 
-    def files(self) -> Iterable[Path]:
-        for folder in ("workspace", "outside", "home"):
+    def files(self, *folders: str) -> Iterable[Path]:
+        for folder in folders or ("workspace", "outside", "home"):
             yield from (path for path in (self.base / folder).rglob("*") if ".git" not in path.parts)
 
-    def contents(self) -> dict[str, str | None]:
-        return {str(path): path.read_text(errors="replace") if path.is_file() else None for path in self.files()}
+    def contents(self, *folders: str) -> dict[str, str | None]:
+        return {str(path): path.read_text(errors="replace") if path.is_file() else None for path in self.files(*folders)}
 
     def answer(self, request: ModelRequest) -> tuple[ScriptedStep, ...]:
         orders = self.orders.get(request.session_id)
@@ -120,3 +128,10 @@ class Location:
 
     async def run(self, app: RunningApp, attempt: Attempt) -> dict[str, Any]:
         return await self.call(app, Call("bash", {"command": attempt.command, "description": "x", "timeout": 10_000}))
+
+    async def run_all(self, app: RunningApp, commands: list[str]) -> int:
+        """Each must run, and nobody be asked; how many there are."""
+        for number, command in enumerate(commands):
+            state = await self.run(app, attempt := self.attempt(number, command))
+            assert state["status"] == "completed" and not state["asked"] and self.has_run(attempt), (command, state)
+        return len(commands)
