@@ -7,22 +7,14 @@ from datetime import date
 from typing import Any
 
 import pytest
+from fake_provider import reasoning_model
 
 from app.providers.base import Npm
 from app.providers.catalogue import LISTED, Catalogue, known_info
 from app.providers.connected import ProviderSettings, assemble
 from app.providers.options import derive_variants
 from app.providers.selection import auth_methods, config_providers, provider_list
-from app.schema.model import (
-    ApiAuth,
-    CachePrice,
-    Capabilities,
-    Model,
-    ModelApi,
-    ModelLimit,
-    OAuth,
-    ProviderInfo,
-)
+from app.schema.model import ApiAuth, CachePrice, Capabilities, Model, ModelLimit, OAuth, ProviderInfo
 
 PROVIDERS: dict[str, Any] = {
     "acme": {"name": "Acme", "env": ["ACME_KEY"], "npm": Npm.OPENAI_COMPATIBLE, "api": "https://acme/v1"},
@@ -46,16 +38,9 @@ class SmallCatalogue(Catalogue):
 
 
 def listed(model_id: str, status: str) -> dict[str, Any]:
-    return {
-        "id": model_id,
-        "name": model_id.title(),
-        "family": "bigs",
-        "temperature": True,
-        "reasoning": True,
-        "cost": {"input": 1, "output": 2, "cache_read": 0.1, "tiers": [DEARER]},
-        "limit": {"context": 1000, "input": 900, "output": 100},
-        "status": status,
-    }
+    named = {"id": model_id, "name": model_id.title(), "family": "bigs", "status": status, "temperature": True, "reasoning": True}
+    cost = {"input": 1, "output": 2, "cache_read": 0.1, "tiers": [DEARER]}
+    return {**named, "cost": cost, "limit": {"context": 1000, "input": 900, "output": 100}}
 
 
 def connect(config: dict[str, Any] | None = None, env: dict[str, str] | None = None, **auth: Any) -> dict[str, ProviderInfo]:
@@ -63,19 +48,18 @@ def connect(config: dict[str, Any] | None = None, env: dict[str, str] | None = N
     return assemble(SmallCatalogue(), ProviderSettings.of(config or {}, env), env, auth)
 
 
+LIMIT, COST = {"context": 100000, "output": 8000}, {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}
 FAKE = {
-    "npm": "@ai-sdk/openai-compatible",
+    "npm": Npm.OPENAI_COMPATIBLE,
     "name": "Fake",
     "options": {"baseURL": "http://llm/v1", "apiKey": "k"},
-    "models": {
-        "main": {
-            "name": "Main",
-            "tool_call": True,
-            "limit": {"context": 100000, "output": 8000},
-            "cost": {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75},
-        }
-    },
+    "models": {"main": {"name": "Main", "tool_call": True, "limit": LIMIT, "cost": COST}},
 }
+
+
+def of_acme(model_id: str, **entry: Any) -> Model:
+    """A model, where the configuration says this of it."""
+    return connect({"provider": {"acme": {"models": {model_id: entry}}}})["acme"].models[model_id]
 
 
 # sources
@@ -96,11 +80,8 @@ def test_what_connects_a_provider_and_what_its_key_is(config, env, auth, found):
     assert (info.name, info.env) == ("Acme", ["ACME_KEY"])
 
 
-def test_of_several_variables_the_first_that_is_set_is_the_key():
+def test_of_several_variables_the_first_that_is_set_is_the_key_and_other_logins_are_none():
     assert connect(env={"DUO_KEY": "", "DUO_OTHER_KEY": "second"})["duo"].key == "second"
-
-
-def test_a_stored_login_of_another_kind_does_not_connect():
     assert "acme" not in connect(acme=OAuth(refresh="r", access="a", expires=1))
 
 
@@ -120,54 +101,37 @@ def test_only_connected_providers_have_their_models_loaded():
 
 def test_a_model_that_nobody_knows_gets_defaults():
     model = connect({"provider": {"fake": FAKE}})["fake"].models["main"]
+    text_only = {"text": True, "audio": False, "image": False, "video": False, "pdf": False}
+    unable = dict.fromkeys(("temperature", "reasoning", "attachment", "interleaved"), False)
     assert model.wire() == {
         "id": "main",
         "providerID": "fake",
-        "api": {"id": "main", "url": "", "npm": "@ai-sdk/openai-compatible"},
+        "api": {"id": "main", "url": "", "npm": Npm.OPENAI_COMPATIBLE},
         "name": "Main",
         "family": "",
-        "capabilities": {
-            "temperature": False,
-            "reasoning": False,
-            "attachment": False,
-            "toolcall": True,
-            "input": {"text": True, "audio": False, "image": False, "video": False, "pdf": False},
-            "output": {"text": True, "audio": False, "image": False, "video": False, "pdf": False},
-            "interleaved": False,
-        },
+        "capabilities": {**unable, "toolcall": True, "input": text_only, "output": text_only},
+        "limit": LIMIT,
         "cost": {"input": 3, "output": 15, "cache": {"read": 0.3, "write": 3.75}},
-        "limit": {"context": 100000, "output": 8000},
         "status": "active",
+        "release_date": "",
         "options": {},
         "headers": {},
-        "release_date": "",
         "variants": {},
     }
 
 
+def price(input_: float, output: float, read: float = 0) -> dict[str, Any]:
+    return {"input": input_, "output": output, "cache": {"read": read, "write": 0}}
+
+
 def test_a_known_model_keeps_what_the_config_does_not_mention():
-    config = {"provider": {"acme": {"models": {"big": {"limit": {"context": 7}, "cost": {"input": 9, "output": 9}}}}}}
-    model = connect(config)["acme"].models["big"]
+    model = of_acme("big", limit={"context": 7}, cost={"input": 9, "output": 9})
     assert (model.name, model.capabilities.reasoning, model.api.url) == ("Big", True, "https://acme/v1")
     assert model.limit == ModelLimit(context=7, input=900, output=100)
-    assert model.cost.wire() == {
-        "input": 9,
-        "output": 9,
-        "cache": {"read": 0.1, "write": 0},
-        "tiers": [{**price(3, 4), "tier": {"type": "context", "size": 272_000}}],
-        "experimentalOver200K": price(3, 4),
-    }
-
-
-def price(input_: float, output: float) -> dict[str, Any]:
-    return {"input": input_, "output": output, "cache": {"read": 0, "write": 0}}
-
-
-def test_the_configurations_long_context_price_stands_in_place_of_listed_tiers():
-    cost = {"input": 9, "output": 9, "context_over_200k": {"input": 18, "output": 19}}
-    model = connect({"provider": {"acme": {"models": {"big": {"cost": cost}}}}})["acme"].models["big"]
-    assert model.cost.tiers is None
-    assert model.cost.experimental_over_200k.wire() == price(18, 19)
+    tiers = [{**price(3, 4), "tier": {"type": "context", "size": 272_000}}]
+    assert model.cost.wire() == {**price(9, 9, 0.1), "tiers": tiers, "experimentalOver200K": price(3, 4)}
+    dearer = of_acme("big", cost={"input": 9, "output": 9, "context_over_200k": {"input": 18, "output": 19}}).cost
+    assert dearer.tiers is None and dearer.experimental_over_200k.wire() == price(18, 19), "in place of listed tiers"
 
 
 def test_null_leaves_a_listed_model_as_it_is():
@@ -177,29 +141,21 @@ def test_null_leaves_a_listed_model_as_it_is():
 
 
 def test_a_config_model_can_stand_for_a_listed_one_under_its_own_name():
-    config = {"provider": {"acme": {"models": {"mine": {"id": "big", "options": {"a": 1}, "headers": {"h": "v"}}}}}}
-    model = connect(config)["acme"].models["mine"]
+    model = of_acme("mine", id="big", options={"a": 1}, headers={"h": "v"})
     assert (model.id, model.api.id, model.name, model.limit.context) == ("mine", "big", "mine", 1000)
     assert (model.options, model.headers) == ({"a": 1}, {"h": "v"})
 
 
 def test_config_says_what_a_model_can_do():
-    fields = {
-        "attachment": True,
-        "temperature": True,
-        "tool_call": False,
-        "interleaved": {"field": "reasoning_content"},
-        "modalities": {"input": ["text", "image"], "output": ["text"]},
-        "provider": {"npm": "@ai-sdk/openai"},
-    }
+    media = {"input": ["text", "image"], "output": ["text"]}
+    fields = {"attachment": True, "temperature": True, "tool_call": False, "modalities": media}
+    fields |= {"interleaved": {"field": "reasoning_content"}, "provider": {"npm": "@ai-sdk/openai"}}
     own = {"interleaved": "reasoning", "provider": {"api": "http://own"}}
     models = connect({"provider": {"fake": {"api": "http://x", "models": {"m": fields, "n": own}}}})["fake"].models
     assert (models["n"].capabilities.interleaved.field, models["n"].api.url) == ("reasoning", "http://own")
-    model = models["m"]
-    can = model.capabilities
+    can, api = models["m"].capabilities, models["m"].api
     assert (can.attachment, can.temperature, can.toolcall, can.input.image, can.input.pdf) == (True, True, False, True, False)
-    assert can.interleaved.field == "reasoning_content"
-    assert (model.api.npm, model.api.url) == ("@ai-sdk/openai", "http://x")
+    assert (can.interleaved.field, api.npm, api.url) == ("reasoning_content", "@ai-sdk/openai", "http://x")
 
 
 # filters
@@ -240,21 +196,11 @@ def test_a_provider_without_models_is_dropped():
     assert "f" not in connect({"provider": {"f": {"models": {"a": {}}, "blacklist": ["a"]}, "fake": FAKE}})
 
 
-# the scripted provider
-
-
-def test_with_nothing_connected_the_scripted_provider_is_offered_and_labelled():
+def test_the_scripted_provider_is_offered_and_labelled_where_nothing_else_is_or_for_a_script():
     info = connect()["scripted"]
-    assert list(info.models) == ["rules", "title"]
-    assert "no language model" in info.name
-
-
-def test_beside_a_real_provider_it_is_offered_only_for_a_script():
+    assert list(info.models) == ["rules", "title"] and "no language model" in info.name
     assert list(connect({"provider": {"fake": FAKE}})) == ["fake"]
     assert list(connect({"provider": {"fake": FAKE}}, env={"OPENSESSION_SCRIPT": "/x.json"})) == ["fake", "scripted"]
-
-
-def test_it_can_be_disabled():
     assert connect({"disabled_providers": ["scripted"]}) == {}
 
 
@@ -262,18 +208,9 @@ def test_it_can_be_disabled():
 
 
 def test_variants_are_derived_and_merged_with_the_config():
-    variants = {"low": {"disabled": True}, "high": {"extra": 1}, "own": {"reasoningEffort": "x"}}
-    model = connect({"provider": {"acme": {"models": {"big": {"variants": variants}}}}})["acme"].models["big"]
-    assert model.variants == {
-        "medium": {"reasoningEffort": "medium"},
-        "high": {"reasoningEffort": "high", "extra": 1},
-        "own": {"reasoningEffort": "x"},
-    }
-
-
-def reasoning_model(model_id: str, package: str) -> Model:
-    can = Capabilities(reasoning=True)
-    return Model(id=model_id, provider_id="p", api=ModelApi(id=model_id, npm=package), name=model_id, capabilities=can)
+    model = of_acme("big", variants={"low": {"disabled": True}, "high": {"extra": 1}, "own": {"reasoningEffort": "x"}})
+    efforts = {"medium": {"reasoningEffort": "medium"}, "high": {"reasoningEffort": "high", "extra": 1}}
+    assert model.variants == {**efforts, "own": {"reasoningEffort": "x"}}
 
 
 @pytest.mark.parametrize(
@@ -298,7 +235,7 @@ def reasoning_model(model_id: str, package: str) -> Model:
     ],
 )
 def test_which_efforts_a_model_offers(model_id, package, names):
-    model = reasoning_model(model_id, package)
+    model = reasoning_model(model_id, npm=package)
     assert list(derive_variants(model)) == names
     assert derive_variants(model.model_copy(update={"capabilities": Capabilities()})) == {}
 
@@ -314,11 +251,11 @@ def test_which_efforts_a_model_offers(model_id, package, names):
     ],
 )
 def test_efforts_that_models_dev_states_take_the_place_of_guesses(model_id, package, stated, names):
-    assert list(derive_variants(reasoning_model(model_id, package), stated)) == names
+    assert list(derive_variants(reasoning_model(model_id, npm=package), stated)) == names
 
 
 def test_a_thinking_budget_for_older_claude_models():
-    variants = derive_variants(reasoning_model("claude-sonnet-4-5", Npm.ANTHROPIC))
+    variants = derive_variants(reasoning_model("claude-sonnet-4-5", npm=Npm.ANTHROPIC))
     budgets = {"high": 16_000, "max": 31_999}
     assert variants == {name: {"thinking": {"type": "enabled", "budgetTokens": size}} for name, size in budgets.items()}
 
@@ -326,52 +263,39 @@ def test_a_thinking_budget_for_older_claude_models():
 # what clients are shown
 
 
-def test_config_providers_lists_the_connected_ones_with_their_default():
+def test_the_connected_are_listed_with_their_default_and_over_the_known():
     shown = config_providers(connect({"provider": {"fake": FAKE}}, env={"ACME_KEY": "x"}))
-    assert [info.id for info in shown.providers] == ["acme", "fake"]
-    assert shown.default == {"acme": "big", "fake": "main"}
-
-
-def test_the_provider_list_overlays_the_connected_on_the_known():
+    assert [info.id for info in shown.providers] == ["acme", "fake"] and shown.default == {"acme": "big", "fake": "main"}
     known = SmallCatalogue()
-    connected = assemble(known, ProviderSettings(), {"ACME_KEY": "x"}, {})
-    shown = provider_list(known, connected, ProviderSettings())
-    assert [(info.id, info.source) for info in shown.all] == [("acme", "env"), ("duo", "custom")]
-    assert shown.connected == ["acme"]
-    assert shown.default == {"acme": "big", "duo": "big"}
+    every = provider_list(known, assemble(known, ProviderSettings(), {"ACME_KEY": "x"}, {}), ProviderSettings())
+    assert [(info.id, info.source) for info in every.all] == [("acme", "env"), ("duo", "custom")]
+    assert (every.connected, every.default) == (["acme"], {"acme": "big", "duo": "big"})
     without = provider_list(known, {}, ProviderSettings(disabled=frozenset({"duo"})))
     assert [info.id for info in without.all] == ["acme"]
 
 
 def test_no_secret_leaves():
-    entry = {
-        **FAKE,
-        "options": {
-            "apiKey": "hush",
-            "baseURL": "http://me:hush@llm/v1?key=hush",
-            "headers": {"Authorization": "Bearer hush", "X-Auth": "hush", "X-Org": "hush"},
-        },
-        "models": {
-            "m": {
-                "headers": {"x-api-key": "hush"},
-                "options": {"nested": {"secretKey": "hush"}},
-                "variants": {"v": {"token": "hush"}},
-            }
-        },
-    }
+    headers = {"Authorization": "Bearer hush", "X-Auth": "hush", "X-Org": "hush"}
+    model = {"headers": {"x-api-key": "hush"}, "options": {"nested": {"secretKey": "hush"}}, "variants": {"v": {"token": "hush"}}}
+    options = {"apiKey": "hush", "baseURL": "http://me:hush@llm/v1?key=hush", "headers": headers}
+    entry = {**FAKE, "options": options, "models": {"m": model}}
     connected = connect({"provider": {"fake": entry}}, env={"ACME_KEY": "hush"})
     shown = config_providers(connected).wire_json() + provider_list(SmallCatalogue(), connected, ProviderSettings()).wire_json()
-    assert b"hush" not in shown
-    assert b'"X-Org"' in shown
-    assert connected["fake"].options["apiKey"] == "hush"
-    assert connected["acme"].key == "hush"
-
-
-def test_every_known_provider_takes_a_key():
-    assert [method.wire() for method in auth_methods(Catalogue())["anthropic"]] == [{"type": "api", "label": "API key"}]
+    assert b"hush" not in shown and b'"X-Org"' in shown
+    assert (connected["fake"].options["apiKey"], connected["acme"].key) == ("hush", "hush")
 
 
 # the real catalogue
+
+
+def test_every_known_provider_takes_a_key_and_has_chat_models_only():
+    assert [method.wire() for method in auth_methods(Catalogue())["anthropic"]] == [{"type": "api", "label": "API key"}]
+    for provider_id in Catalogue().providers:
+        models = Catalogue().models(provider_id)
+        assert models, provider_id
+        assert not [id_ for id_ in models if "embed" in id_ or "whisper" in id_ or "tts" in id_]
+        for model in models.values():
+            assert model.cost.input >= 0 and model.limit.context > 0 and model.api.url.startswith("http"), model
 
 
 def test_real_models_have_prices_windows_and_abilities():
@@ -382,21 +306,9 @@ def test_real_models_have_prices_windows_and_abilities():
     assert sonnet.limit.context >= 200_000 and sonnet.limit.output == 64_000
     assert sonnet.capabilities.reasoning and sonnet.capabilities.input.pdf
     assert (sonnet.family, sonnet.release_date, list(sonnet.variants)) == ("claude-sonnet", "2025-09-29", ["high", "max"])
-
-
-def test_real_models_have_tiers():
-    model = Catalogue().models("openai")["gpt-5.5"]
-    assert [(tier.tier.size, tier.input, tier.output) for tier in model.cost.tiers] == [(272_000, 10, 45)]
-    assert model.cost.experimental_over_200k.input == 10
-
-
-@pytest.mark.parametrize("provider_id", list(Catalogue().providers))
-def test_every_known_provider_has_chat_models_only(provider_id):
-    models = Catalogue().models(provider_id)
-    assert models
-    assert not [id_ for id_ in models if "embed" in id_ or "whisper" in id_ or "tts" in id_]
-    assert all(model.cost.input >= 0 and model.limit.context > 0 for model in models.values())
-    assert all(model.api.url.startswith("http") for model in models.values())
+    tiers = Catalogue().models("openai")["gpt-5.5"].cost
+    assert [(tier.tier.size, tier.input, tier.output) for tier in tiers.tiers] == [(272_000, 10, 45)]
+    assert tiers.experimental_over_200k.input == 10
 
 
 def test_the_list_says_of_when_it_is():
@@ -412,8 +324,7 @@ def test_a_listing_leaves_out_what_cannot_be_connected():
 def test_no_sdk_is_loaded_for_a_list_of_providers():
     program = """
 import sys
-from app.providers import registry
-from app.providers import selection
+from app.providers import registry, selection
 from app.providers.connected import ProviderSettings, assemble
 from app.providers.catalogue import Catalogue
 settings = ProviderSettings(entries={"f": {"models": {"m": {}}, "options": {"baseURL": "http://x"}}})

@@ -6,50 +6,25 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-from fake_provider import FakeServer, Reply, ask, events_of, sse
+from fake_provider import WIRES, FakeServer, Reply, answer, ask, called, events_of, failure_of, finish, said, sse, user
 from fake_provider import adapter as make
 from wire_floods import FORMATS, GATHERED, UNENDED, chat
 
-from app.providers import answers, registry
-from app.providers.anthropic_messages import Anthropic
-from app.providers.base import (
-    AnswerTooLarge,
-    ApiFailure,
-    AssistantTurn,
-    ContextOverflow,
-    FileBlock,
-    Finish,
-    ModelMessage,
-    ModelRequest,
-    Provider,
-    ReasoningBlock,
-    StreamEvent,
-    TextBlock,
-    TextDelta,
-    ToolCall,
-    ToolCallBlock,
-    ToolResultBlock,
-    ToolTurn,
-    Usage,
-    UserTurn,
-)
-from app.providers.openai_chat import OpenAIChat
-from app.providers.openai_responses import OpenAIResponses
+from app.providers import answers, base, registry
 from app.providers.registry import Connection
 from app.users.accounts import Budgets
 from app.util import bounds
 from app.util.bounds import MAX_ERROR_BYTES, AnswerPassedLimit, BodyBytes, EventBytes
 
-ADAPTERS = {"chat": OpenAIChat, "responses": OpenAIResponses, "messages": Anthropic}
 FLOOD = 4_000_000
 HONEST = "h" * 1_000_000
 
 
 def provider(server: FakeServer, wire: str = "chat") -> Connection:
-    return connection(make(server, ADAPTERS[wire]), 1_500_000)
+    return connection(make(server, wire), 1_500_000)
 
 
-def connection(adapter: Provider, most_bytes: int) -> Connection:
+def connection(adapter: base.Provider, most_bytes: int) -> Connection:
     return Connection(partial(registry.bounded, adapter.stream, most_bytes), adapter.close)
 
 
@@ -63,23 +38,23 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("wire", "kind"), GATHERED)
 async def test_what_is_gathered_of_an_answer_has_a_bound(server: FakeServer, low_limits: None, wire: str, kind: str) -> None:
     server.reply = Reply([*FORMATS[wire][1](kind, FLOOD)])
-    with pytest.raises(AnswerTooLarge) as failed:
+    with pytest.raises(base.AnswerTooLarge) as failed:
         await events_of(provider(server, wire))
     assert not failed.value.retryable and "more than" in failed.value.message
 
 
 @pytest.mark.parametrize("kind", UNENDED)
-@pytest.mark.parametrize("wire", ADAPTERS)
+@pytest.mark.parametrize("wire", WIRES)
 async def test_what_comes_of_one_event_has_a_bound(server: FakeServer, low_limits: None, wire: str, kind: str) -> None:
     server.reply = Reply([*UNENDED[kind](FLOOD)])
-    with pytest.raises(AnswerTooLarge):
+    with pytest.raises(base.AnswerTooLarge):
         await events_of(provider(server, wire))
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd, gzip", "deflate"])
 async def test_a_compressed_answer_is_not_unpacked(server: FakeServer, encoding: str) -> None:
     server.reply = Reply([gzip.compress(sse("[DONE]"))], headers={"content-encoding": encoding})
-    with pytest.raises(AnswerTooLarge, match="compressed"):
+    with pytest.raises(base.AnswerTooLarge, match="compressed"):
         await events_of(provider(server))
     assert server.received[-1].headers["accept-encoding"] == "identity"
 
@@ -87,50 +62,43 @@ async def test_a_compressed_answer_is_not_unpacked(server: FakeServer, encoding:
 @pytest.mark.parametrize("status", [400, 500])
 async def test_of_an_error_s_body_a_part_is_kept(server: FakeServer, status: int) -> None:
     server.reply = Reply([b"e" * 100_000] * 40, status)
-    with pytest.raises(ApiFailure) as failed:
-        await events_of(provider(server))
-    assert failed.value.status == status
-    assert failed.value.body == "e" * MAX_ERROR_BYTES and len(failed.value.message) < 3000
+    failed = await failure_of(provider(server))
+    assert failed.status == status and failed.body == "e" * MAX_ERROR_BYTES and len(failed.message) < 3000
 
 
 async def test_an_error_s_compressed_body_is_not_unpacked(server: FakeServer) -> None:
     server.reply = Reply([gzip.compress(b" " * 10_000_000)], 500, {"content-encoding": "gzip"})
-    with pytest.raises(ApiFailure) as failed:
-        await events_of(provider(server))
-    assert failed.value.body == "" and failed.value.retryable
+    failed = await failure_of(provider(server))
+    assert failed.body == "" and failed.retryable
 
 
-@pytest.mark.parametrize(
-    "event", [{"error": {"message": "m" * 3_000_000}}, {"type": "error", "x": "m" * 3_000_000}, "m" * 3_000_000]
-)
+LONG_ERRORS = [{"error": {"message": "m" * 3_000_000}}, {"type": "error", "x": "m" * 3_000_000}, "m" * 3_000_000]
+
+
+@pytest.mark.parametrize("event", LONG_ERRORS, ids=["chat", "messages", "no JSON"])
 async def test_an_error_in_the_stream_is_kept_in_part(server: FakeServer, event: Any) -> None:
     server.plays(event)
-    with pytest.raises(ApiFailure) as failed:
-        await events_of(provider(server, "messages" if "type" in event else "chat"))
-    assert failed.value.body is not None
-    assert len(failed.value.body) <= MAX_ERROR_BYTES and len(failed.value.message) < 3000
+    failed = await failure_of(provider(server, "messages" if "type" in event else "chat"))
+    assert failed.body is not None and len(failed.body) <= MAX_ERROR_BYTES and len(failed.message) < 3000
+
+
+def calls(tool: str, arguments: str) -> bytes:
+    return chat({"tool_calls": [{"index": 0, "id": "c", "function": {"name": tool, "arguments": arguments}}]})
 
 
 async def test_arguments_of_very_many_values_are_not_read(server: FakeServer) -> None:
-    many = '{"a": [' + "[]," * 200_000 + "[]]}"
-    call = {"index": 0, "id": "c", "function": {"name": "list", "arguments": many}}
-    server.plays(chat_event({"tool_calls": [call]}), chat_event({}, "tool_calls"))
-    (invalid,) = [event for event in await events_of(provider(server)) if type(event).__name__ == "InvalidToolCall"]
-    assert "values" in invalid.error  # type: ignore[union-attr]
-
-
-def chat_event(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    server.reply = Reply([calls("list", '{"a": [' + "[]," * 200_000 + "[]]}"), chat({}, "tool_calls")])
+    (invalid,) = [event for event in await events_of(provider(server)) if isinstance(event, base.InvalidToolCall)]
+    assert "values" in invalid.error
 
 
 async def test_an_honest_answer_of_a_megabyte(server: FakeServer) -> None:
-    call = {"index": 0, "id": "c", "function": {"name": "write", "arguments": '{"content": "' + HONEST[:400_000] + '"}'}}
-    deltas = [chat({"content": HONEST[at : at + 4]}) for at in range(0, len(HONEST), 4)]
-    server.reply = Reply([b"".join(deltas), chat({"tool_calls": [call]}), chat({}, "tool_calls"), sse("[DONE]")])
+    deltas = b"".join(chat({"content": HONEST[at : at + 4]}) for at in range(0, len(HONEST), 4))
+    call = calls("write", '{"content": "' + HONEST[:400_000] + '"}')
+    server.reply = Reply([deltas, call, chat({}, "tool_calls"), sse("[DONE]")])
     events = await events_of(provider(server))
-    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == HONEST
-    assert [event.tool for event in events if isinstance(event, ToolCall)] == ["write"]
-    assert events[-1] == Finish("tool-calls", Usage())
+    assert said(events) == HONEST and [event.tool for event in events if isinstance(event, base.ToolCall)] == ["write"]
+    assert events[-1] == finish("tool-calls")
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
@@ -151,13 +119,13 @@ def test_a_body_has_a_size() -> None:
         count.add(b"x")
 
 
-class Endless(Provider):
+class Endless(base.Provider):
     is_closed = False
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    async def stream(self, request: base.ModelRequest) -> AsyncGenerator[base.StreamEvent, None]:
         try:
             while True:
-                yield TextDelta("text-1", "é" * 1000)
+                yield base.TextDelta("text-1", "é" * 1000)
         finally:
             self.is_closed = True
 
@@ -167,9 +135,8 @@ class Endless(Provider):
 
 async def test_the_provider_s_stream_is_closed_when_a_limit_is_passed() -> None:
     endless = Endless()
-    with pytest.raises(AnswerTooLarge, match="10000 bytes"):
-        async for _ in connection(endless, 10_000).stream(ask()):
-            pass
+    with pytest.raises(base.AnswerTooLarge, match="10000 bytes"):
+        await events_of(connection(endless, 10_000))
     assert endless.is_closed
 
 
@@ -184,42 +151,33 @@ async def test_a_call_that_counts_against_a_budget_ends_with_who_reads_it() -> N
     assert endless.is_closed
 
 
-class Silent(Provider):
+class Silent(Endless):
     """Says nothing, and notes that it was asked."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    asked = 0
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    async def stream(self, request: base.ModelRequest) -> AsyncGenerator[base.StreamEvent, None]:
         self.asked += 1
-        yield Finish("stop", Usage())
-
-    async def close(self) -> None:
-        pass
+        yield finish("stop")
 
 
 LONG = "x" * 60_000
-CALL = ToolCallBlock("c", "write", {"content": LONG})
+CALL = answer(base.ToolCallBlock("c", "write", {"content": LONG}))
+TOO_MUCH: dict[str, list[base.ModelMessage]] = {
+    "texts": [user(LONG, LONG)],
+    "reasoning and arguments": [answer(base.ReasoningBlock(LONG), *CALL.content)],
+    "arguments and results": [CALL, called(text=LONG)[1]],
+}
 
 
-@pytest.mark.parametrize(
-    "turns",
-    [
-        [UserTurn((TextBlock(LONG), TextBlock(LONG)))],
-        [AssistantTurn((ReasoningBlock(LONG), CALL))],
-        [AssistantTurn((CALL,)), ToolTurn((ToolResultBlock("c", "write", LONG),))],
-    ],
-    ids=["texts", "reasoning and arguments", "arguments and results"],
-)
-async def test_a_conversation_that_no_model_takes_is_not_sent(monkeypatch: pytest.MonkeyPatch, turns: list[ModelMessage]) -> None:
+@pytest.mark.parametrize("turns", TOO_MUCH.values(), ids=TOO_MUCH)
+async def test_a_conversation_that_no_model_takes_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch, turns: list[base.ModelMessage]
+) -> None:
     monkeypatch.setattr(registry, "MAX_CONVERSATION_BYTES", 100_000)
     silent = Silent()
-    with pytest.raises(ContextOverflow, match="100000 bytes"):
+    with pytest.raises(base.ContextOverflow, match="100000 bytes"):
         await events_of(connection(silent, 1000), ask(messages=turns))
-    assert await events_of(connection(silent, 1000), ask(messages=turns[:1] if len(turns) > 1 else [])) and silent.asked == 1
-
-
-async def test_files_of_a_conversation_may_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "MAX_CONVERSATION_BYTES", 100_000)
-    image = UserTurn((TextBlock("Look"), FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000)))
-    assert await events_of(connection(Silent(), 1000), ask(messages=(image, image)))
+    image = user("Look", base.FileBlock("image/png", "data:image/png;base64," + "A" * 1_000_000))
+    taken = [*turns[1:], image, image]
+    assert await events_of(connection(silent, 1000), ask(messages=taken)) and silent.asked == 1, "files may be large"
