@@ -116,9 +116,6 @@ def limit(output: int) -> ModelLimit:
     return ModelLimit(context=200_000, output=output)
 
 
-# What a model is asked. A text stands for its block.
-
-
 def user(*blocks: Any) -> base.UserTurn:
     return base.UserTurn(tuple(base.TextBlock(block) if isinstance(block, str) else block for block in blocks))
 
@@ -136,9 +133,6 @@ def called(call_id: str = "c", tool: str = "read", text: str = "x", **fields: An
 def ask(text: str = "hi", **fields: Any) -> base.ModelRequest:
     values = {"model": model(), "system": (), "messages": (user(text),), "session_id": "ses_1", **fields}
     return base.ModelRequest(**values)
-
-
-# What comes of it.
 
 
 def adapter(server: FakeServer | None, wire: str = "chat", **given: Any) -> Any:

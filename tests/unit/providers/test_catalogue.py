@@ -1,9 +1,9 @@
 """The catalogue, assembly and what clients are shown."""
 
+import importlib.util
 import json
-import subprocess
-import sys
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,20 +49,14 @@ def connect(config: dict[str, Any] | None = None, env: dict[str, str] | None = N
 
 
 LIMIT, COST = {"context": 100000, "output": 8000}, {"input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75}
-FAKE = {
-    "npm": Npm.OPENAI_COMPATIBLE,
-    "name": "Fake",
-    "options": {"baseURL": "http://llm/v1", "apiKey": "k"},
-    "models": {"main": {"name": "Main", "tool_call": True, "limit": LIMIT, "cost": COST}},
-}
+MAIN = {"name": "Main", "tool_call": True, "limit": LIMIT, "cost": COST}
+ENTRY = {"npm": Npm.OPENAI_COMPATIBLE, "name": "Fake", "options": {"baseURL": "http://llm/v1", "apiKey": "k"}}
+FAKE = ENTRY | {"models": {"main": MAIN}}
 
 
 def of_acme(model_id: str, **entry: Any) -> Model:
     """A model, where the configuration says this of it."""
     return connect({"provider": {"acme": {"models": {model_id: entry}}}})["acme"].models[model_id]
-
-
-# sources
 
 
 @pytest.mark.parametrize(
@@ -85,39 +79,24 @@ def test_of_several_variables_the_first_that_is_set_is_the_key_and_other_logins_
     assert "acme" not in connect(acme=OAuth(refresh="r", access="a", expires=1))
 
 
-def test_order_is_environment_then_stored_keys_then_config():
+def test_order_is_environment_then_stored_keys_then_config_and_no_other_models_are_loaded():
     connected = connect({"provider": {"fake": FAKE, "acme": {}}}, env={"DUO_KEY": "x"}, acme=ApiAuth(key="k"))
     assert list(connected) == ["duo", "acme", "fake"]
-
-
-def test_only_connected_providers_have_their_models_loaded():
     known = SmallCatalogue()
     assemble(known, ProviderSettings.of({}, {}), {"ACME_KEY": "x"}, {})
     assert known.loaded == ["acme"]
-
-
-# config models
 
 
 def test_a_model_that_nobody_knows_gets_defaults():
     model = connect({"provider": {"fake": FAKE}})["fake"].models["main"]
     text_only = {"text": True, "audio": False, "image": False, "video": False, "pdf": False}
     unable = dict.fromkeys(("temperature", "reasoning", "attachment", "interleaved"), False)
-    assert model.wire() == {
-        "id": "main",
-        "providerID": "fake",
-        "api": {"id": "main", "url": "", "npm": Npm.OPENAI_COMPATIBLE},
-        "name": "Main",
-        "family": "",
-        "capabilities": {**unable, "toolcall": True, "input": text_only, "output": text_only},
-        "limit": LIMIT,
-        "cost": {"input": 3, "output": 15, "cache": {"read": 0.3, "write": 3.75}},
-        "status": "active",
-        "release_date": "",
-        "options": {},
-        "headers": {},
-        "variants": {},
-    }
+    api = {"id": "main", "url": "", "npm": Npm.OPENAI_COMPATIBLE}
+    named = {"id": "main", "providerID": "fake", "api": api, "name": "Main", "family": "", "status": "active", "release_date": ""}
+    can = {**unable, "toolcall": True, "input": text_only, "output": text_only}
+    cost = {"input": 3, "output": 15, "cache": {"read": 0.3, "write": 3.75}}
+    plain: dict[str, Any] = {"options": {}, "headers": {}, "variants": {}}
+    assert model.wire() == {**named, **plain, "capabilities": can, "limit": LIMIT, "cost": cost}
 
 
 def price(input_: float, output: float, read: float = 0) -> dict[str, Any]:
@@ -135,7 +114,7 @@ def test_a_known_model_keeps_what_the_config_does_not_mention():
 
 
 def test_null_leaves_a_listed_model_as_it_is():
-    fields = {"name": None, "cost": None, "limit": None, "reasoning": None, "modalities": None, "provider": None}
+    fields = dict.fromkeys(("name", "cost", "limit", "reasoning", "modalities", "provider"))
     models = connect({"provider": {"acme": {"name": None, "api": None, "env": None, "models": {"big": fields}}}})["acme"].models
     assert models["big"] == SmallCatalogue().models("acme")["big"]
 
@@ -158,9 +137,6 @@ def test_config_says_what_a_model_can_do():
     assert (can.interleaved.field, api.npm, api.url) == ("reasoning_content", "@ai-sdk/openai", "http://x")
 
 
-# filters
-
-
 def policy(effect, resource):
     return {"action": "provider.use", "effect": effect, "resource": resource}
 
@@ -180,20 +156,18 @@ def test_enabled_and_disabled_providers(config, kept):
     assert list(connect(config, env={"ACME_KEY": "x", "DUO_KEY": "y"})) == kept
 
 
-def test_alpha_models_need_the_flag_and_deprecated_ones_are_gone():
-    assert list(connect(env={"ACME_KEY": "x"})["acme"].models) == ["big"]
+def test_which_models_of_a_provider_are_offered_and_without_one_it_is_dropped():
+    assert list(connect(env={"ACME_KEY": "x"})["acme"].models) == ["big"], "no alpha and no deprecated one"
     flagged = {"ACME_KEY": "x", "OPENCODE_ENABLE_EXPERIMENTAL_MODELS": "true"}
     assert list(connect(env=flagged)["acme"].models) == ["big", "early"]
 
+    def offered(models: str, **narrowed: list[str]) -> list[str]:
+        entry = {"models": {name: {} for name in models}, **narrowed}
+        found = connect({"provider": {"f": entry, "fake": FAKE}})
+        return list(found["f"].models) if "f" in found else []
 
-def test_whitelist_and_blacklist():
-    models = {"a": {}, "b": {}, "c": {}}
-    assert list(connect({"provider": {"f": {"models": models, "whitelist": ["a", "b"]}}})["f"].models) == ["a", "b"]
-    assert list(connect({"provider": {"f": {"models": models, "blacklist": ["a"]}}})["f"].models) == ["b", "c"]
-
-
-def test_a_provider_without_models_is_dropped():
-    assert "f" not in connect({"provider": {"f": {"models": {"a": {}}, "blacklist": ["a"]}, "fake": FAKE}})
+    assert offered("abc", whitelist=["a", "b"]) == ["a", "b"] and offered("abc", blacklist=["a"]) == ["b", "c"]
+    assert offered("a", blacklist=["a"]) == []
 
 
 def test_the_scripted_provider_is_offered_and_labelled_where_nothing_else_is_or_for_a_script():
@@ -204,39 +178,34 @@ def test_the_scripted_provider_is_offered_and_labelled_where_nothing_else_is_or_
     assert connect({"disabled_providers": ["scripted"]}) == {}
 
 
-# variants
-
-
 def test_variants_are_derived_and_merged_with_the_config():
     model = of_acme("big", variants={"low": {"disabled": True}, "high": {"extra": 1}, "own": {"reasoningEffort": "x"}})
     efforts = {"medium": {"reasoningEffort": "medium"}, "high": {"reasoningEffort": "high", "extra": 1}}
     assert model.variants == {**efforts, "own": {"reasoningEffort": "x"}}
 
 
-@pytest.mark.parametrize(
-    ("model_id", "package", "names"),
-    [
-        ("anything", Npm.OPENAI_COMPATIBLE, ["low", "medium", "high"]),
-        ("claude-sonnet-4-5", Npm.ANTHROPIC, ["high", "max"]),
-        ("claude-opus-4-7", Npm.ANTHROPIC, ["low", "medium", "high", "max"]),
-        ("gemini-2.5-pro", Npm.GOOGLE, ["high", "max"]),
-        ("gemini-3-pro", Npm.GOOGLE, ["low", "high"]),
-        ("gpt-5", Npm.OPENAI, ["minimal", "low", "medium", "high"]),
-        ("gpt-5.1", Npm.OPENAI, ["none", "low", "medium", "high"]),
-        ("gpt-5.2", Npm.OPENAI, ["none", "low", "medium", "high", "xhigh"]),
-        ("gpt-5.1-codex", Npm.OPENAI, ["low", "medium", "high"]),
-        ("gpt-5-pro", Npm.OPENAI, []),
-        ("anthropic/claude-opus-4.6", Npm.OPENROUTER, []),
-        ("openai/gpt-5", Npm.OPENROUTER, ["none", "minimal", "low", "medium", "high", "xhigh"]),
-        ("deepseek-reasoner", Npm.OPENAI_COMPATIBLE, []),
-        ("glm-4.7", Npm.OPENAI_COMPATIBLE, []),
-        ("grok-4", "@ai-sdk/xai", []),
-        ("grok-3-mini", "@ai-sdk/xai", ["low", "high"]),
-    ],
-)
+EFFORTS: list[tuple[str, str, str]] = [
+    ("anything", Npm.OPENAI_COMPATIBLE, "low medium high"),
+    ("claude-sonnet-4-5", Npm.ANTHROPIC, "high max"),
+    ("claude-opus-4-7", Npm.ANTHROPIC, "low medium high max"),
+    ("gemini-2.5-pro", Npm.GOOGLE, "high max"),
+    ("gemini-3-pro", Npm.GOOGLE, "low high"),
+    ("gpt-5", Npm.OPENAI, "minimal low medium high"),
+    ("gpt-5.1", Npm.OPENAI, "none low medium high"),
+    ("gpt-5.2", Npm.OPENAI, "none low medium high xhigh"),
+    ("gpt-5.1-codex", Npm.OPENAI, "low medium high"),
+    ("gpt-5-pro", Npm.OPENAI, ""),
+    ("anthropic/claude-opus-4.6", Npm.OPENROUTER, ""),
+    ("openai/gpt-5", Npm.OPENROUTER, "none minimal low medium high xhigh"),
+    *((id_, Npm.OPENAI_COMPATIBLE, "") for id_ in ("deepseek-reasoner", "glm-4.7")),
+    *(("grok-4", "@ai-sdk/xai", ""), ("grok-3-mini", "@ai-sdk/xai", "low high")),
+]
+
+
+@pytest.mark.parametrize(("model_id", "package", "names"), EFFORTS)
 def test_which_efforts_a_model_offers(model_id, package, names):
     model = reasoning_model(model_id, npm=package)
-    assert list(derive_variants(model)) == names
+    assert list(derive_variants(model)) == names.split()
     assert derive_variants(model.model_copy(update={"capabilities": Capabilities()})) == {}
 
 
@@ -256,11 +225,8 @@ def test_efforts_that_models_dev_states_take_the_place_of_guesses(model_id, pack
 
 def test_a_thinking_budget_for_older_claude_models():
     variants = derive_variants(reasoning_model("claude-sonnet-4-5", npm=Npm.ANTHROPIC))
-    budgets = {"high": 16_000, "max": 31_999}
-    assert variants == {name: {"thinking": {"type": "enabled", "budgetTokens": size}} for name, size in budgets.items()}
-
-
-# what clients are shown
+    budgets = (("high", 16_000), ("max", 31_999))
+    assert variants == {name: {"thinking": {"type": "enabled", "budgetTokens": size}} for name, size in budgets}
 
 
 def test_the_connected_are_listed_with_their_default_and_over_the_known():
@@ -283,9 +249,6 @@ def test_no_secret_leaves():
     shown = config_providers(connected).wire_json() + provider_list(SmallCatalogue(), connected, ProviderSettings()).wire_json()
     assert b"hush" not in shown and b'"X-Org"' in shown
     assert (connected["fake"].options["apiKey"], connected["acme"].key) == ("hush", "hush")
-
-
-# the real catalogue
 
 
 def test_every_known_provider_takes_a_key_and_has_chat_models_only():
@@ -311,25 +274,36 @@ def test_real_models_have_prices_windows_and_abilities():
     assert tiers.experimental_over_200k.input == 10
 
 
-def test_the_list_says_of_when_it_is():
+def test_the_list_says_of_when_it_is_and_leaves_out_what_cannot_be_connected():
     first = json.loads(LISTED.read_text().partition("\n")[0])
     assert date.fromisoformat(first["date"]) and first["source"] == "https://models.dev/api.json"
+    assert list(known_info(SmallCatalogue(), "acme").models) == ["big"] and Catalogue().models("nobody") == {}
 
 
-def test_a_listing_leaves_out_what_cannot_be_connected():
-    assert list(known_info(SmallCatalogue(), "acme").models) == ["big"]
-    assert Catalogue().models("nobody") == {}
-
-
-def test_no_sdk_is_loaded_for_a_list_of_providers():
-    program = """
-import sys
-from app.providers import registry, selection
-from app.providers.connected import ProviderSettings, assemble
-from app.providers.catalogue import Catalogue
-settings = ProviderSettings(entries={"f": {"models": {"m": {}}, "options": {"baseURL": "http://x"}}})
-selection.config_providers(assemble(Catalogue(), settings, {}, {})).wire_json()
-print([name for name in ("openai", "anthropic", "rapidfuzz") if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+def test_the_script_makes_a_list_of_chat_models_with_its_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("refresh_models", Path(__file__).parents[3] / "scripts/refresh_models.py")
+    assert spec and spec.loader
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    cost = {"input": 1, "output": 2, "input_audio": 9, "context_over_200k": {"input": 2, "output": 4}}
+    kept = {
+        "id": "chat",
+        "name": "Chat",
+        "tool_call": True,
+        "modalities": {"input": ["text"], "output": ["text"]},
+        "limit": LIMIT,
+    }
+    chat = {**kept, "description": "Talks", "reasoning": False, "cost": cost}
+    embeds = {"tool_call": False, "cost": {"input": 1, "output": 0}}
+    paints = {"modalities": {"input": ["text"], "output": ["image"]}}
+    others = {"embeds": embeds, "paints": paints, "speaks-as-google": {"provider": {"npm": "@ai-sdk/google"}}}
+    models = {"chat": chat} | {name: {**chat, "id": name, **other} for name, other in others.items()}
+    entry = {"env": ["KEY"], "npm": "x", "api": "http://x", "models": models}
+    found = {id_: {"id": id_, "name": id_.title(), **entry} for id_ in script.PROVIDERS}
+    (tmp_path / "api.json").write_text(json.dumps(found))
+    monkeypatch.setattr(script, "TARGET", tmp_path / "models.jsonl")
+    script.main(str(tmp_path / "api.json"), "2026-01-31")
+    made = Catalogue(tmp_path / "models.jsonl")
+    assert json.loads((tmp_path / "models.jsonl").open().readline())["date"] == "2026-01-31"
+    assert list(made.providers) == list(script.PROVIDERS)
+    assert made.entries("openai") == {"chat": {"of": "openai", **kept, "cost": {"input": 1, "output": 2}}}

@@ -21,9 +21,6 @@ async def played(server: FakeServer, wire: str, *events: Any) -> list[base.Strea
     return rest
 
 
-# The chat format.
-
-
 def delta(reason: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"id": "1", "choices": [{"index": 0, "delta": fields, "finish_reason": reason}]}
 
@@ -80,8 +77,6 @@ CHAT: dict[str, tuple[list[Any], list[base.StreamEvent]]] = {
         [finish("stop", input=60, cache_read=40)],
     ),
 }
-
-# The responses format.
 
 
 def done(status: str = "completed", **fields: Any) -> dict[str, Any]:
@@ -143,8 +138,6 @@ RESPONSES: dict[str, tuple[list[Any], list[base.StreamEvent]]] = {
     "cut short": ([piece("output_text.delta", "msg_1", "half")], text("msg_1", "half")),
 }
 
-# The messages format.
-
 
 def begin(index: int, **block: Any) -> dict[str, Any]:
     return {"type": "content_block_start", "index": index, "content_block": block}
@@ -200,7 +193,6 @@ MESSAGES: dict[str, tuple[list[Any], list[base.StreamEvent]]] = {
     "cut short": (HALF, text("0", "half")),
 }
 
-# All three.
 
 STREAMS = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 ROWS = [pytest.param(wire, *row, id=f"{wire}: {name}") for wire, rows in STREAMS.items() for name, row in rows.items()]
@@ -211,25 +203,30 @@ async def test_what_is_read_of_a_stream(server: FakeServer, wire: str, sent: lis
     assert await played(server, wire, *sent) == events
 
 
-ENDS: dict[str, Any] = {
-    "chat": lambda reason: [delta(reason)],
-    "responses": lambda reason: [done("incomplete", incomplete_details={"reason": reason})],
-    "messages": stop,
+ENDS: dict[str, tuple[Any, dict[str, str]]] = {
+    "chat": (
+        lambda reason: [delta(reason)],
+        {"stop": "stop", "length": "length", "tool_calls": "tool-calls", "function_call": "tool-calls"}
+        | {"content_filter": "content-filter", "eos": "unknown"},
+    ),
+    "responses": (
+        lambda reason: [done("incomplete", incomplete_details={"reason": reason})],
+        {"max_output_tokens": "length", "content_filter": "content-filter", "something": "unknown"},
+    ),
+    "messages": (
+        stop,
+        dict.fromkeys(("end_turn", "stop_sequence", "pause_turn"), "stop")
+        | {"tool_use": "tool-calls", "max_tokens": "length", "model_context_window_exceeded": "length"}
+        | {"refusal": "content-filter", "new": "unknown"},
+    ),
 }
-REASONS = {
-    "chat": {"stop": "stop", "length": "length", "tool_calls": "tool-calls", "function_call": "tool-calls"},
-    "responses": {"max_output_tokens": "length", "content_filter": "content-filter", "something": "unknown"},
-    "messages": {"end_turn": "stop", "stop_sequence": "stop", "pause_turn": "stop", "tool_use": "tool-calls"},
-}
-REASONS["chat"] |= {"content_filter": "content-filter", "eos": "unknown"}
-REASONS["messages"] |= {"max_tokens": "length", "model_context_window_exceeded": "length"}
-REASONS["messages"] |= {"refusal": "content-filter", "new": "unknown"}
 
 
 @every_wire
 async def test_why_an_answer_ends(server: FakeServer, wire: str) -> None:
-    for reason, known in REASONS[wire].items():
-        assert await played(server, wire, *ENDS[wire](reason)) == [finish(known)], reason
+    ending, reasons = ENDS[wire]
+    for reason, known in reasons.items():
+        assert await played(server, wire, *ending(reason)) == [finish(known)], reason
 
 
 CUT = {
@@ -293,8 +290,6 @@ async def test_arguments_go_to_their_call_however_a_server_numbers_it(server: Fa
     assert starts == [call.call_id for call in calls] and len(set(starts)) == 2 and all(starts)
 
 
-# Conversations as the network carries them.
-
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
 SEALS: dict[str, Any] = {
     "chat": None,
@@ -325,14 +320,7 @@ async def test_reasoning_text_and_calls_side_by_side(server: FakeServer, wire: s
 
 
 @every_wire
-async def test_a_refusal(server: FakeServer, wire: str) -> None:
-    replays(server, f"{wire}_refusal.sse")
-    events = await events_of(adapter(server, wire))
-    assert said(events) == "I can't" and events[-1] == finish("content-filter", input=10, output=3)
-
-
-@every_wire
-async def test_an_error_in_the_middle(server: FakeServer, wire: str) -> None:
+async def test_an_error_in_the_middle_and_a_refusal(server: FakeServer, wire: str) -> None:
     replays(server, f"{wire}_error.sse")
     seen: list[base.StreamEvent] = []
     with pytest.raises(base.ApiFailure) as failed:
@@ -341,6 +329,9 @@ async def test_an_error_in_the_middle(server: FakeServer, wire: str) -> None:
     overloaded = "Overloaded" if wire == "messages" else "The server had an error while processing your request."
     assert said(seen) == "Half" and (failed.value.message, failed.value.retryable) == (overloaded, True)
     assert len(server.received) == 1
+    replays(server, f"{wire}_refusal.sse")
+    events = await events_of(adapter(server, wire))
+    assert said(events) == "I can't" and events[-1] == finish("content-filter", input=10, output=3)
 
 
 @every_wire

@@ -36,14 +36,6 @@ def chunk(text: str) -> dict[str, object]:
     return {"choices": [{"index": 0, "delta": {"content": text}}]}
 
 
-async def broken(stream: AsyncIterator[base.StreamEvent], seen: list[base.StreamEvent]) -> base.ApiFailure:
-    """What is `seen` until it fails."""
-    with pytest.raises(base.ApiFailure) as failed:
-        async for event in stream:
-            seen.append(event)
-    return failed.value
-
-
 @asynccontextmanager
 async def saying(said: bytes, reads: str | int = 0) -> AsyncIterator[int]:
     """A server that reads so much, says this, and closes the connection; its port."""
@@ -57,29 +49,26 @@ async def saying(said: bytes, reads: str | int = 0) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-# How it breaks.
-
-
 async def test_bytes_cut_anywhere_even_within_a_character(server: FakeServer) -> None:
     stream = sse(chunk("wörld 🌍")) + sse(STOP) + sse("[DONE]")
     server.reply = Reply([stream[at : at + 1] for at in range(len(stream))])
     assert base.TextDelta("text-1", "wörld 🌍") in await events_of(adapter(server))
 
 
-async def test_a_connection_cut_within_the_answer_may_be_retried(server: FakeServer) -> None:
-    server.plays(chunk("half"), end="cut")
-    failed = await broken(adapter(server).stream(ask()), seen := [])
-    assert seen == [START, *text("text-1", "half")[:2]] and failed.retryable
-    assert failed.metadata is not None and failed.metadata["url"] == f"{server.url}/chat/completions"
-
-
-async def test_a_reset_connection(server: FakeServer) -> None:
-    server.plays(chunk("half"), end="reset")
+@pytest.mark.parametrize("end", ["cut", "reset"])
+async def test_a_connection_that_breaks_within_the_answer_may_be_retried(server: FakeServer, end: Any) -> None:
+    server.plays(chunk("half"), end=end)
+    seen = []
     with pytest.raises(base.ApiFailure) as failed:
-        async for _ in adapter(server).stream(ask()):
+        async for event in adapter(server).stream(ask()):
+            seen.append(event)
             server.may_reset.set()
-    assert (failed.value.message, failed.value.retryable) == ("Connection reset by server", True)
-    assert failed.value.metadata is not None and failed.value.metadata["code"] == "ECONNRESET"
+    told, metadata = failed.value, failed.value.metadata or {}
+    assert told.retryable and metadata["url"] == f"{server.url}/chat/completions"
+    if end == "cut":
+        assert seen == [START, *text("text-1", "half")[:2]]
+    else:
+        assert (told.message, metadata["code"]) == ("Connection reset by server", "ECONNRESET")
 
 
 @pytest.mark.parametrize(
@@ -115,8 +104,11 @@ async def test_an_address_that_is_none_or_a_key_that_no_header_can_carry_is_not_
 
 async def test_what_came_before_an_unreadable_event_is_yielded(server: FakeServer) -> None:
     server.reply = Reply([sse(chunk("a")) + sse("{oops}")])
-    failed = await broken(adapter(server).stream(ask()), seen := [])
-    assert "oops" in failed.message and base.TextDelta("text-1", "a") in seen
+    seen = []
+    with pytest.raises(base.ApiFailure, match="oops"):
+        async for event in adapter(server).stream(ask()):
+            seen.append(event)
+    assert base.TextDelta("text-1", "a") in seen
 
 
 @every_wire
@@ -126,9 +118,6 @@ async def test_an_event_that_is_no_object_of_json(server: FakeServer, wire: str,
     failed = await failure_of(adapter(server, wire))
     assert "not a JSON object" in failed.message
     assert not failed.retryable and event.decode(errors="replace") in (failed.body or "")
-
-
-# How it ends.
 
 
 async def test_a_stream_that_ends_early_has_no_finish(server: FakeServer) -> None:
@@ -211,9 +200,6 @@ async def test_a_closed_provider_is_freed_without_the_garbage_collector() -> Non
         gc.enable()
 
 
-# What goes along with a request.
-
-
 @every_wire
 async def test_what_is_no_json_of_a_configuration_or_a_plugin_is_sent_as_json(server: FakeServer, wire: str) -> None:
     odd = {"since": date(2026, 1, 2), "ratio": math.nan, 1: "one"}
@@ -223,7 +209,7 @@ async def test_what_is_no_json_of_a_configuration_or_a_plugin_is_sent_as_json(se
     assert server.body["metadata"] == sent and json.dumps(sent) in json.dumps(server.body["tools"])
 
 
-async def test_headers(server: FakeServer) -> None:
+async def test_headers_of_the_request_go_before_those_of_the_configuration(server: FakeServer) -> None:
     provider = adapter(server, headers={"x-mine": "1", "x-both": "config"})
     await events_of(provider, ask(headers={"User-Agent": "opencode/1", "x-both": "request"}))
     expected = {"authorization": "Bearer key", "content-type": "application/json", "x-mine": "1"}
@@ -241,6 +227,17 @@ async def test_blanks_around_a_key_or_a_header_are_not_sent_and_the_sdk_and_we_a
     assert headers["x-mine"] == "1" and headers.get("authorization") in (None, f"Bearer {key}".strip())
     sdk = f"AsyncAnthropic/Python {anthropic_version}" if wire == "messages" else f"AsyncOpenAI/Python {openai_version}"
     assert headers["user-agent"] == f"{sdk} opensession/{__version__}"
+
+
+async def test_configured_headers_replace_the_sdk_s_whatever_their_case(server: FakeServer) -> None:
+    for wire, key, own in (
+        ("messages", None, {"Authorization": "Bearer t", "Anthropic-Version": "2026-10-21"}),
+        ("chat", "key", {"authorization": "Token t", "accept": "text/event-stream"}),
+        ("chat", None, {"Authorization": "Token t"}),
+    ):
+        await events_of(adapter(server, wire, api_key=key, headers=own))
+        headers = server.received[-1].headers
+        assert {name: headers[name.lower()] for name in own} == own and "x-api-key" not in headers
 
 
 @every_wire
@@ -271,25 +268,6 @@ async def test_openai_and_anthropic_need_a_key_and_are_where_the_environment_say
     assert server.received[0].path.startswith("/v1/")
 
 
-@pytest.mark.parametrize(
-    ("wire", "key", "own"),
-    [
-        ("messages", None, {"Authorization": "Bearer t", "Anthropic-Version": "2026-10-21"}),
-        ("chat", "key", {"authorization": "Token t", "accept": "text/event-stream"}),
-        ("chat", None, {"Authorization": "Token t"}),
-    ],
-)
-async def test_configured_headers_replace_the_sdk_s_whatever_their_case(
-    server: FakeServer, wire: str, key: str | None, own: dict[str, str]
-) -> None:
-    await events_of(adapter(server, wire, api_key=key, headers=own))
-    headers = server.received[0].headers
-    assert {name: headers[name.lower()] for name in own} == own and "x-api-key" not in headers
-
-
-# Proxies.
-
-
 @pytest.mark.parametrize(("variable", "scheme"), [("HTTP_PROXY", "http://"), ("ALL_PROXY", "http://"), ("HTTP_PROXY", "")])
 async def test_a_proxy_of_the_environment_and_a_host_that_it_excepts(
     server: FakeServer, variable: str, scheme: str, monkeypatch: pytest.MonkeyPatch
@@ -318,9 +296,6 @@ async def test_a_proxy_whose_address_is_none_is_told_of_without_its_password(pro
     failed = await failure_of(adapter(None, base_url="https://models.invalid/v1"))
     assert failed.message == "The address https://models.invalid/v1/chat/completions, or that of the proxy, is not valid"
     assert not failed.retryable
-
-
-# What is told of it.
 
 
 @pytest.mark.parametrize("status", [401, 200])

@@ -54,24 +54,21 @@ async def test_the_headers_and_the_url(server: FakeServer) -> None:
     assert failed.metadata == {"url": f"{server.url}/chat/completions"}
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ('{"error":{"message":"quota"}}', "quota"),
-        ("<html>a page</html>", "did not answer with an event stream: <html>a page</html>"),
-    ],
-)
-async def test_a_success_that_is_no_stream(server: FakeServer, body: str, message: str) -> None:
-    server.reply = Reply([body.encode()], 200, {"content-type": "text/html"})
-    failed = await failure_of(adapter(server))
-    assert failed.message.endswith(message)
-    assert not failed.retryable
-    assert failed.body == body
+async def test_a_success_that_is_no_stream(server: FakeServer) -> None:
+    page = "<html>a page</html>"
+    told = {'{"error":{"message":"quota"}}': "quota", page: f"did not answer with an event stream: {page}"}
+    for body, message in told.items():
+        server.reply = Reply([body.encode()], 200, {"content-type": "text/html"})
+        failed = await failure_of(adapter(server))
+        assert failed.message.endswith(message) and not failed.retryable and failed.body == body
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "status", "retryable"),
-    [
+def failing(code: str, message: str) -> dict[str, object]:
+    return {"type": "response.failed", "response": {"error": {"code": code, "message": message}}}
+
+
+ERRORS: dict[str, list[tuple[Any, str, int | None, bool]]] = {
+    "chat": [
         ({"error": {"message": "busy", "code": 502}}, "busy", 502, True),
         ({"error": {"message": "broken", "type": "server_error"}}, "broken", None, True),
         ({"error": {"message": "slow", "code": "rate_limit_exceeded"}}, "slow", None, True),
@@ -81,36 +78,23 @@ async def test_a_success_that_is_no_stream(server: FakeServer, body: str, messag
         ({"error": {"odd": 1}}, '{"error":{"odd":1}}', None, False),
         ({"error": {"message": "huge", "number": 10**30}}, "huge", None, False),
     ],
-)
-async def test_errors_within_the_stream(
-    server: FakeServer, error: dict[str, object], message: str, status: int | None, retryable: bool
-) -> None:
-    server.plays(error)
-    failed = await failure_of(adapter(server))
-    assert (failed.message, failed.status, failed.retryable) == (message, status, retryable)
-    assert json.loads(failed.body or "") == error
-
-
-def failing(code: str, message: str) -> dict[str, object]:
-    return {"type": "response.failed", "response": {"error": {"code": code, "message": message}}}
-
-
-@pytest.mark.parametrize(
-    ("wire", "event", "message", "retryable"),
-    [
-        ("messages", {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "Overloaded", True),
-        ("responses", failing("server_error", "sorry"), "sorry", True),
-        ("responses", failing("invalid_prompt", "no"), "no", False),
-        ("responses", {"type": "error", "code": "rate_limit_exceeded", "message": "slow"}, "slow", True),
-        ("responses", {"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, "bad", False),
+    "messages": [({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "Overloaded", None, True)],
+    "responses": [
+        (failing("server_error", "sorry"), "sorry", None, True),
+        (failing("invalid_prompt", "no"), "no", None, False),
+        ({"type": "error", "code": "rate_limit_exceeded", "message": "slow"}, "slow", None, True),
+        ({"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, "bad", None, False),
     ],
-)
-async def test_errors_of_the_other_formats(
-    server: FakeServer, wire: str, event: dict[str, object], message: str, retryable: bool
-) -> None:
-    server.plays(event)
-    failed = await failure_of(adapter(server, wire))
-    assert (failed.message, failed.retryable) == (message, retryable)
+}
+
+
+@every_wire
+async def test_errors_within_the_stream(server: FakeServer, wire: str) -> None:
+    for error, message, status, retryable in ERRORS[wire]:
+        server.plays(error)
+        failed = await failure_of(adapter(server, wire))
+        assert (failed.message, failed.status, failed.retryable) == (message, status, retryable)
+        assert wire != "chat" or json.loads(failed.body or "") == error
 
 
 @pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record"), anyio.EndOfStream()])
@@ -127,9 +111,6 @@ def test_a_failure_tells_no_secret() -> None:
     assert failure.message == str(failure) == "Wrong key ********."
     assert "sk-secret-1" not in f"{failure.headers} {failure.body} {failure.metadata}"
     assert failure.headers is not None and failure.headers["date"] == "now"
-
-
-# A conversation that is too long.
 
 
 def failure_in(answer: dict[str, Any]) -> ApiFailure:

@@ -48,17 +48,21 @@ async def test_options_win_over_the_stored_key_and_the_listed_address(server: Fa
     ("package", "loaded"),
     [("scripted", []), (Npm.OPENAI_COMPATIBLE, ["openai"]), (Npm.OPENAI, ["openai"]), (Npm.ANTHROPIC, ["anthropic"])],
 )
-def test_an_sdk_is_loaded_for_the_providers_that_need_it(package: str, loaded: list[str]) -> None:
+def test_an_sdk_is_loaded_for_the_providers_that_need_it_and_for_no_list(package: str, loaded: list[str]) -> None:
     program = f"""
 import asyncio, sys
-from app.providers.registry import Providers
-from app.schema.model import Model, ModelApi, ProviderInfo
-one = Model(id="m", provider_id="p", api=ModelApi(id="m", npm={str(package)!r}), name="m")
-asyncio.run(Providers({{"p": ProviderInfo(id="p", name="P", source="config", models={{}})}}).load([one]))
-print([name for name in ("openai", "anthropic") if name in sys.modules])
+from app.providers import registry, selection
+from app.providers.catalogue import Catalogue
+from app.providers.connected import ProviderSettings, assemble
+settings = ProviderSettings(entries={{"f": {{"models": {{"m": {{}}}}, "npm": {str(package)!r}, "options": {{"baseURL": "http://x"}}}}}})
+connected = assemble(Catalogue(), settings, {{}}, {{}})
+selection.config_providers(connected).wire_json()
+listed = [name for name in ("openai", "anthropic", "rapidfuzz") if name in sys.modules]
+asyncio.run(registry.Providers(connected).load(list(connected["f"].models.values())))
+print(listed, [name for name in ("openai", "anthropic") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(loaded)
+    assert done.stdout.strip() == f"[] {loaded}"
 
 
 async def test_models_of_one_endpoint_share_an_adapter_until_it_is_closed() -> None:

@@ -164,9 +164,6 @@ def test_no_option_is_another_model_or_another_address(body_of: Any) -> None:
     assert "http://x" not in str(body) and "False" not in str(body.get("stream_options"))
 
 
-# The chat format.
-
-
 def test_reasoning_models_of_openai_have_another_name_for_the_limit() -> None:
     body = chat_body(ask(model=model("gpt-5-mini"), max_output_tokens=7))
     assert body["max_completion_tokens"] == 7 and "max_tokens" not in body
@@ -191,9 +188,6 @@ def test_cache_marks_for_claude_in_the_chat_format() -> None:
     assert "cache_control" not in asked and result == {"role": "tool", "tool_call_id": "c", "content": "x", **MARK}
 
 
-# The responses format.
-
-
 def input_of(*blocks: Any, **options: Any) -> dict[str, Any]:
     return responses_body(ask(model=reasoning_model("gpt-5"), messages=(answer(*blocks),), options=options))
 
@@ -210,9 +204,6 @@ def test_what_is_stored_there_is_named_by_its_id() -> None:
 def test_a_model_that_does_not_reason_is_not_asked_for_reasoning() -> None:
     body = responses_body(ask(model=model("gpt-4o"), system=("s",)))
     assert "include" not in body and body["input"][0]["role"] == "system"
-
-
-# The messages format.
 
 
 @pytest.mark.parametrize(("base_url", "path"), [("/v1", ""), ("/v1/", ""), ("", ""), ("/", ""), ("/anthropic/v1", "/anthropic")])

@@ -28,9 +28,6 @@ def called(tool: str, text: str = "one\ntwo", is_error: bool = False) -> tuple[b
     return made, base.ToolTurn((base.ToolResultBlock("c", tool, text, is_error),))
 
 
-# turns
-
-
 USAGE = {"input": 100, "output": 20}
 DONE, CALLED = finish("stop", **USAGE), finish("tool-calls", **USAGE)
 STREAMS: dict[str, tuple[list[Any], list[base.StreamEvent]]] = {
@@ -100,32 +97,29 @@ async def test_a_delay_is_kept():
     assert asyncio.get_running_loop().time() - before >= 0.03
 
 
-# scripts
-
-
-def test_a_script_file(tmp_path):
-    (tmp_path / "s.json").write_text(json.dumps({"turns": [[{"text": "a"}], [{"status": 429}, {"cut": True}]]}))
-    assert load_script(tmp_path / "s.json") == [(Say("a"),), (Fail(429), Cut())]
-
-
 @pytest.mark.parametrize("content", ["nope", "[]", '{"turns": 1}', '{"turns": [{"text": "a"}]}', '{"turns": ["a"]}', None])
-def test_a_script_that_is_not_one(tmp_path, content):
+def test_a_script_file_and_one_that_is_none(tmp_path, content):
+    script = tmp_path / "s.json"
     if content is not None:
-        (tmp_path / "s.json").write_text(content)
+        script.write_text(content)
     with pytest.raises(ScriptError):
-        load_script(tmp_path / "s.json")
+        load_script(script)
+    script.write_text(json.dumps({"turns": [[{"text": "a"}], [{"status": 429}, {"cut": True}]]}))
+    assert load_script(script) == [(Say("a"),), (Fail(429), Cut())]
 
 
-@pytest.mark.parametrize(
-    "step",
-    [{}, {"txt": "a"}, {"text": "a", "speed": 1}, {"finish": "done"}, {"usage": {"tokens": 1}}, {"tool": "a", "arguments": {}}],
-)
-def test_a_step_that_is_not_one_says_so(step):
-    with pytest.raises(ScriptError, match="step"):
-        parse_step(step)
-
-
-# rules
+def test_a_step_that_is_not_one_says_so():
+    odd = [
+        {},
+        {"txt": "a"},
+        {"text": "a", "speed": 1},
+        {"finish": "done"},
+        {"usage": {"tokens": 1}},
+        {"tool": "a", "arguments": {}},
+    ]
+    for step in odd:
+        with pytest.raises(ScriptError, match="step"):
+            parse_step(step)
 
 
 def steps(*messages: base.ModelMessage, tools: Sequence[str] = TOOLS) -> list[Any]:
@@ -137,24 +131,21 @@ def only_call(*messages: base.ModelMessage, tools: Sequence[str] = TOOLS) -> Cal
     return call
 
 
-@pytest.mark.parametrize(
-    ("text", "tool", "args"),
-    [
-        ("read a.txt", "read", {"filePath": "a.txt"}),
-        ("Read src/a.txt", "read", {"filePath": "src/a.txt"}),
-        ("write a.txt: hello\nworld", "write", {"filePath": "a.txt", "content": "hello\nworld"}),
-        ("run git status", "bash", {"command": "git status", "description": "Runs git status"}),
-        ("list files", "glob", {"pattern": "*"}),
-    ],
-)
-def test_commands_become_calls(text, tool, args):
-    first, made, *_ = steps(user(text))
-    assert isinstance(first, Say) and made == Call(tool, args)
+COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "read a.txt": ("read", {"filePath": "a.txt"}),
+    "Read src/a.txt": ("read", {"filePath": "src/a.txt"}),
+    "write a.txt: hello\nworld": ("write", {"filePath": "a.txt", "content": "hello\nworld"}),
+    "run git status": ("bash", {"command": "git status", "description": "Runs git status"}),
+    "list files": ("glob", {"pattern": "*"}),
+}
 
 
-def test_a_question_and_a_todo_list():
-    [asked] = only_call(user("ask Which colour?: red, blue")).args["questions"]
-    assert (asked["question"], [option["label"] for option in asked["options"]]) == ("Which colour?", ["red", "blue"])
+def test_commands_become_calls():
+    for asked, (tool, args) in COMMANDS.items():
+        first, made, *_ = steps(user(asked))
+        assert isinstance(first, Say) and made == Call(tool, args)
+    [question] = only_call(user("ask Which colour?: red, blue")).args["questions"]
+    assert (question["question"], [option["label"] for option in question["options"]]) == ("Which colour?", ["red", "blue"])
     todos = only_call(user("todo milk, eggs")).args["todos"]
     assert [(todo["content"], todo["status"]) for todo in todos] == [("milk", "pending"), ("eggs", "pending")]
 
@@ -200,29 +191,20 @@ async def test_fail_fails():
     assert (caught.value.status, caught.value.retryable) == (429, True)
 
 
-@pytest.mark.parametrize("text", ["help", "what is the meaning of it?", ""])
-def test_anything_else_explains_what_it_is_and_understands(text):
-    explained = steps(user(text))[0].text
-    assert "no language model" in explained and "`read PATH`" in explained
-
-
-INTERRUPTING = "<system-reminder>\nMeanwhile the user wrote:\nwrite a.txt: one\n\ntwo\n\nGo on with it.\n</system-reminder>"
-COMMANDS: dict[str, tuple[list[Any], str, str | None]] = {
-    "beside a reminder": ([user("<reminder>plan</reminder>", "read a.txt")], "read", None),
-    "the last message alone": ([user("read a"), model_said("no"), user("run ls")], "bash", None),
-    "sent while another was at work": ([user(INTERRUPTING)], "write", "one\n\ntwo"),
-}
-
-
-@pytest.mark.parametrize(("asked", "tool", "content"), COMMANDS.values(), ids=COMMANDS)
-def test_the_command_is_found_in_what_is_sent(asked, tool, content):
-    made = only_call(*asked)
-    assert (made.tool, made.args.get("content")) == (tool, content)
-
-
-def test_the_title_is_the_first_words():
+def test_anything_else_explains_what_it_is_and_understands_and_a_title_is_the_first_words():
+    for asked in ("help", "what is the meaning of it?", ""):
+        explained = steps(user(asked))[0].text
+        assert "no language model" in explained and "`read PATH`" in explained
     [step] = title(request(user("please explain to me how the session store works in detail"), model="title"))
     assert step.text == "please explain to me how the session store"
+
+
+def test_the_command_is_found_in_what_is_sent():
+    assert only_call(user("<reminder>plan</reminder>", "read a.txt")).tool == "read", "beside a reminder"
+    assert only_call(user("read a"), model_said("no"), user("run ls")).tool == "bash", "the last message alone"
+    steered = "<system-reminder>\nMeanwhile the user wrote:\nwrite a.txt: one\n\ntwo\n\nGo on with it.\n</system-reminder>"
+    made = only_call(user(steered))
+    assert (made.tool, made.args["content"]) == ("write", "one\n\ntwo"), "sent while another was at work"
 
 
 async def test_the_rules_provider_plays_a_script_first():
