@@ -93,7 +93,7 @@ async def test_arguments_of_very_many_values_are_not_read(server: FakeServer) ->
 
 
 async def test_an_honest_answer_of_a_megabyte(server: FakeServer) -> None:
-    deltas = b"".join(chat({"content": HONEST[at : at + 4]}) for at in range(0, len(HONEST), 4))
+    deltas = b"".join(chat({"content": HONEST[at : at + 40]}) for at in range(0, len(HONEST), 40))
     call = calls("write", '{"content": "' + HONEST[:400_000] + '"}')
     server.reply = Reply([deltas, call, chat({}, "tool_calls"), sse("[DONE]")])
     events = await events_of(provider(server))
