@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from obstacles import LINKS, OBSTACLES, SECRET, SPECIAL, put
+from obstacles import LINKS, SECRET, SPECIAL, put
 
 from app.util import project_files
 from app.util.project_files import MAX_BYTES, BoundedReader, FileRefused, ProjectBounds, anywhere, list_folder, read_bytes
@@ -72,17 +72,6 @@ def test_what_is_not_there_is_none(project: Path, bounds: ProjectBounds) -> None
     for name in ("nothing", "loop", "gone", "file/x", "x" * 300):
         assert read_bytes(project / name, bounds.hold) is None
         assert list_folder(project / name, bounds.hold) == []
-
-
-@pytest.mark.parametrize("kind", OBSTACLES)
-def test_whatever_else_stands_there_is_refused_by_name(
-    project: Path, secret: Path, bounds: ProjectBounds, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(project)
-    put(kind, project / "file", secret)
-    reader = BoundedReader(bounds.hold)
-    assert reader.text(project / "file") is None
-    assert [refused.path for refused in reader.refused] == [str(project / "file")]
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
