@@ -18,6 +18,10 @@ from app.tools import process
 SECRET = "marked-secret"
 
 
+def settings(base: Path) -> Settings:
+    return Settings(data_dir=base / "data", roots=str(base / "others"))
+
+
 @dataclass(frozen=True)
 class CommandEnd:
     """`code` is None if it took too long."""
@@ -43,18 +47,15 @@ class Confined:
         """HOME is a directory below `base` from now on."""
         monkeypatch.setenv("HOME", str(base / "home"))
         names = ("home/.ssh/id_rsa", "home/notes", "data/auth.json", "data/opensession.db", "others/project/.env", "beside/file")
-        secrets = [base / name for name in names]
-        for secret in secrets:
+        for secret in (secrets := [base / name for name in names]):
             secret.parent.mkdir(parents=True, exist_ok=True)
             secret.write_text(f"{SECRET}\n")
-        (base / "home" / "project").mkdir()
-        subprocess.run(["git", "init", "-q"], cwd=base / "home" / "project", check=True)
-        return cls(base, sandbox_of(Settings(data_dir=base / "data", roots=str(base / "others"))), secrets)
+        subprocess.run(["git", "init", "-q", base / "home" / "project"], check=True)
+        return cls(base, sandbox_of(settings(base)), secrets)
 
     def open_again(self, **environment: str) -> None:
         """As a server does that is started anew."""
-        settings = Settings(data_dir=self.base / "data", roots=str(self.base / "others"))
-        self.sandbox = sandbox_of(settings, {**os.environ, **environment})
+        self.sandbox = sandbox_of(settings(self.base), {**os.environ, **environment})
 
     def workspace_of(self, directory: Path, worktree: Path | None = None) -> SandboxWorkspace:
         return SandboxWorkspace(directory, worktree or directory)
@@ -65,9 +66,7 @@ class Confined:
     async def run(
         self, command: str, *, granted: Sequence[Path] = (), timeout: float = 60, workspace: SandboxWorkspace | None = None
     ) -> CommandEnd:
-        chunks: list[bytes] = []
-        program = self.sandbox.program(
-            ["/bin/bash", "-c", command], workspace or self.workspace(), dict(os.environ), granted=granted
-        )
+        chunks, argv = [], ["/bin/bash", "-c", command]
+        program = self.sandbox.program(argv, workspace or self.workspace(), dict(os.environ), granted=granted)
         ended = await process.run(program, timeout=timeout, on_output=chunks.append)
         return CommandEnd(ended.code, b"".join(chunks).decode(errors="replace"))

@@ -46,10 +46,8 @@ def files(root: Path) -> dict[str, object]:
     """Every file and link below `root` but git's own."""
     found: dict[str, object] = {}
     for folder, folders, names in os.walk(root):
-        if ".git" in folders:
-            folders.remove(".git")
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in [*names, *links]:
-            if name != ".git":
-                found[os.path.relpath(os.path.join(folder, name), root)] = state(Path(folder) / name)
+        folders[:] = [name for name in folders if name != ".git"]
+        for path in (Path(folder, name) for name in (*names, *folders) if name != ".git"):
+            if path.is_symlink() or not path.is_dir():
+                found[os.path.relpath(path, root)] = state(path)
     return dict(sorted(found.items()))

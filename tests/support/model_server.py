@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
@@ -116,14 +116,8 @@ def chunks(turn: list[Step]) -> Iterator[dict[str, Any] | None]:
             case Reasoning(text):
                 yield choice({"reasoning_content": text})
             case (name, arguments):
-                function = {"name": name, "arguments": json.dumps(arguments)}
-                yield choice(
-                    {
-                        "tool_calls": [
-                            {"index": calls, "id": f"call_{next(_call_numbers)}", "type": "function", "function": function}
-                        ]
-                    }
-                )
+                call = {"index": calls, "id": f"call_{next(_call_numbers)}", "type": "function"}
+                yield choice({"tool_calls": [{**call, "function": {"name": name, "arguments": json.dumps(arguments)}}]})
                 calls += 1
     yield choice({}, "tool_calls" if calls else "stop")
     yield {"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": 20, "total_tokens": prompt + 20}}
@@ -158,27 +152,15 @@ def model_server(make: Callable[[int], Model] = ModelServer) -> Iterator[Model]:
             model.note(body, self.headers.get("traceparent"))
             turn = model.answer(body)
             time.sleep(model.think_seconds)
-            refusal = next((step for step in turn if isinstance(step, Refusal)), None)
-            if refusal is not None:
-                self.refuse(refusal)
-            else:
-                self.stream(turn)
-
-        def refuse(self, refusal: Refusal) -> None:
-            self.send_response(refusal.status)
-            for name, value in refusal.headers.items():
+            refusals = [step for step in turn if isinstance(step, Refusal)]
+            begun = refusals[0] if refusals else Refusal(200, {"content-type": "text/event-stream"})
+            self.send_response(begun.status)
+            for name, value in begun.headers.items():
                 self.send_header(name, value)
             self.end_headers()
-
-        def stream(self, turn: list[Step]) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
-            self.end_headers()
-            try:
-                for chunk in chunks(turn):
+            with suppress(BrokenPipeError, ConnectionResetError):  # the turn was aborted
+                for chunk in () if refusals else chunks(turn):
                     self.wfile.write(b"data: %b\n\n" % (json.dumps(chunk).encode() if chunk else b"[DONE]"))
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # the turn was aborted
 
     with on_loopback(Handler) as port:
         model = make(port)

@@ -11,27 +11,11 @@ HUGE = 600 * 2**20
 Obstacle = Callable[[Path, Path], None]
 
 
-def link(path: Path, secret: Path) -> None:
-    path.symlink_to(secret)
-
-
-def relative_link(path: Path, secret: Path) -> None:
-    path.symlink_to(os.path.relpath(secret, path.parent))
-
-
 def chained_link(path: Path, secret: Path) -> None:
     """By way of a link in the project."""
     between = path.with_name(f".{path.name}-between")
     between.symlink_to(secret)
     path.symlink_to(between.name)
-
-
-def fifo(path: Path, _: Path) -> None:
-    os.mkfifo(path)
-
-
-def endless(path: Path, _: Path) -> None:
-    path.symlink_to("/dev/zero")
 
 
 def unix_socket(path: Path, _: Path) -> None:
@@ -40,12 +24,21 @@ def unix_socket(path: Path, _: Path) -> None:
 
 
 def huge(path: Path, _: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(HUGE)
+    path.touch()
+    os.truncate(path, HUGE)
 
 
-LINKS: dict[str, Obstacle] = {"link": link, "relative link": relative_link, "chain of links": chained_link}
-SPECIAL: dict[str, Obstacle] = {"fifo": fifo, "endless": endless, "socket": unix_socket, "huge": huge}
+LINKS: dict[str, Obstacle] = {
+    "link": lambda path, secret: path.symlink_to(secret),
+    "relative link": lambda path, secret: path.symlink_to(os.path.relpath(secret, path.parent)),
+    "chain of links": chained_link,
+}
+SPECIAL: dict[str, Obstacle] = {
+    "fifo": lambda path, _: os.mkfifo(path),
+    "endless": lambda path, _: path.symlink_to("/dev/zero"),
+    "socket": unix_socket,
+    "huge": huge,
+}
 OBSTACLES = {**LINKS, **SPECIAL}
 
 

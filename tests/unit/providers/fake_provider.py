@@ -9,11 +9,14 @@ from typing import Any, Literal
 
 import pytest
 
+from app.providers import base
 from app.providers.anthropic_messages import Anthropic
-from app.providers.base import ApiFailure, ModelRequest, Provider, StreamEvent, TextBlock, UserTurn
 from app.providers.openai_chat import OpenAIChat
 from app.providers.openai_responses import OpenAIResponses
 from app.schema.model import Capabilities, Model, ModelApi, ModelLimit
+
+WIRES: dict[str, Any] = {"chat": OpenAIChat, "responses": OpenAIResponses, "messages": Anthropic}
+every_wire = pytest.mark.parametrize("wire", WIRES)
 
 
 @dataclass
@@ -100,38 +103,70 @@ def sse(event: dict[str, Any] | str) -> bytes:
     return f"data: {data}\n\n".encode()
 
 
-def model(
-    api_id: str = "some-model", *, provider_id: str = "fake", npm: str = "@ai-sdk/openai-compatible", **fields: Any
-) -> Model:
-    return Model(id=api_id, provider_id=provider_id, api=ModelApi(id=api_id, npm=npm), name=api_id, **fields)
+def model(id_: str = "some-model", *, provider: str = "fake", npm: str = base.Npm.OPENAI_COMPATIBLE, **fields: Any) -> Model:
+    values = {"provider_id": provider, "api": ModelApi(id=id_, npm=npm, url=fields.pop("url", "")), "name": id_}
+    return Model(id=id_, **{**values, **fields})
 
 
 def reasoning_model(api_id: str, **fields: Any) -> Model:
     return model(api_id, capabilities=Capabilities(reasoning=True), **fields)
 
 
-def ask(text: str = "hi", **fields: Any) -> ModelRequest:
-    values = {"model": model(), "system": (), "messages": (UserTurn((TextBlock(text),)),), "session_id": "ses_1", **fields}
-    return ModelRequest(**values)
-
-
 def limit(output: int) -> ModelLimit:
     return ModelLimit(context=200_000, output=output)
 
 
-async def events_of(provider: Provider, request: ModelRequest | None = None) -> list[StreamEvent]:
+def user(*blocks: Any) -> base.UserTurn:
+    return base.UserTurn(tuple(base.TextBlock(block) if isinstance(block, str) else block for block in blocks))
+
+
+def answer(*blocks: Any) -> base.AssistantTurn:
+    return base.AssistantTurn(tuple(base.TextBlock(block) if isinstance(block, str) else block for block in blocks))
+
+
+def called(call_id: str = "c", tool: str = "read", text: str = "x", **fields: Any) -> tuple[base.ModelMessage, base.ModelMessage]:
+    """A call and its result."""
+    result = base.ToolResultBlock(call_id, tool, text, **fields)
+    return answer(base.ToolCallBlock(call_id, tool, {})), base.ToolTurn((result,))
+
+
+def ask(text: str = "hi", **fields: Any) -> base.ModelRequest:
+    values = {"model": model(), "system": (), "messages": (user(text),), "session_id": "ses_1", **fields}
+    return base.ModelRequest(**values)
+
+
+def adapter(server: FakeServer | None, wire: str = "chat", **given: Any) -> Any:
+    return WIRES[wire]("fake", **{"api_key": "key", "base_url": server and server.url, "headers": {}, "options": {}, **given})
+
+
+async def events_of(provider: base.Provider, request: base.ModelRequest | None = None) -> list[base.StreamEvent]:
     return [event async for event in provider.stream(request or ask())]
 
 
-every_adapter = pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses, Anthropic])
-"""Of a test that takes the class as `kind`."""
-
-
-def adapter(server: FakeServer | None, kind: Any = OpenAIChat, **given: Any) -> Any:
-    return kind("fake", **{"api_key": "key", "base_url": server and server.url, "headers": {}, "options": {}, **given})
-
-
-async def failure_of(provider: Provider, request: ModelRequest | None = None) -> ApiFailure:
-    with pytest.raises(ApiFailure) as failed:
+async def failure_of(provider: base.Provider, request: base.ModelRequest | None = None) -> base.ApiFailure:
+    with pytest.raises(base.ApiFailure) as failed:
         await events_of(provider, request)
     return failed.value
+
+
+def text(id_: str, *pieces: str, end: base.Metadata | None = None) -> list[base.StreamEvent]:
+    return [base.TextStart(id_), *(base.TextDelta(id_, piece) for piece in pieces), base.TextEnd(id_, end)]
+
+
+def thought(
+    id_: str, *pieces: str, start: base.Metadata | None = None, end: base.Metadata | None = None
+) -> list[base.StreamEvent]:
+    deltas = [base.ReasoningDelta(id_, piece) for piece in pieces]
+    return [base.ReasoningStart(id_, start), *deltas, base.ReasoningEnd(id_, end)]
+
+
+def call(call_id: str, tool: str, arguments: dict[str, Any], metadata: base.Metadata | None = None) -> list[base.StreamEvent]:
+    return [base.ToolInputStart(call_id, tool), base.ToolCall(call_id, tool, arguments, metadata)]
+
+
+def finish(reason: Any, **usage: int) -> base.Finish:
+    return base.Finish(reason, base.Usage(**usage))
+
+
+def said(events: list[base.StreamEvent], kind: Any = base.TextDelta) -> str:
+    return "".join(event.text for event in events if isinstance(event, kind))

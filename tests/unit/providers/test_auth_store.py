@@ -28,15 +28,11 @@ def test_the_three_kinds_are_read_and_invalid_entries_passed_over(tmp_path):
     }
 
 
-def test_without_a_file_there_is_nothing(tmp_path):
-    store = AuthStore(tmp_path)
-    assert store.all() == {}
-    assert store.get("a") is None
-
-
 def test_what_is_set_is_there_for_the_next_process(tmp_path):
-    AuthStore(tmp_path / "data").set("o", OAuth(refresh="r", access="x", expires=5, account_id="acc"))
-    assert AuthStore(tmp_path / "data").get("o") == OAuth(refresh="r", access="x", expires=5, account_id="acc")
+    store, login = AuthStore(tmp_path / "data"), OAuth(refresh="r", access="x", expires=5, account_id="acc")
+    assert (store.all(), store.get("o")) == ({}, None)
+    store.set("o", login)
+    assert AuthStore(tmp_path / "data").get("o") == login
     assert json.loads((tmp_path / "data" / "auth.json").read_text())["o"]["accountId"] == "acc"
 
 
@@ -46,34 +42,26 @@ def test_only_the_owner_may_read_it(tmp_path):
         AuthStore(tmp_path).set("a", ApiAuth(key="k"))
     finally:
         os.umask(old)
-    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {
-        "auth.json": 0o600,
-        "auth.lock": 0o600,
-    }
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"auth.json": 0o600, "auth.lock": 0o600}
 
 
-def test_setting_one_keeps_the_others_even_those_it_cannot_read(tmp_path):
-    write(tmp_path, json.dumps(ENTRIES))
-    AuthStore(tmp_path).set("new", ApiAuth(key="n"))
-    stored = json.loads((tmp_path / "auth.json").read_text())
-    assert stored == {**ENTRIES, "new": {"type": "api", "key": "n"}}
-
-
-def test_remove(tmp_path):
+def test_setting_or_removing_one_keeps_the_others_even_those_it_cannot_read(tmp_path):
     write(tmp_path, json.dumps(ENTRIES))
     store = AuthStore(tmp_path)
+    store.set("new", ApiAuth(key="n"))
+    assert json.loads((tmp_path / "auth.json").read_text()) == {**ENTRIES, "new": {"type": "api", "key": "n"}}
     store.remove("a")
     store.remove("never there")
-    assert list(store.all()) == ["o", "w"]
+    assert list(store.all()) == ["o", "w", "new"]
 
 
 def test_a_change_by_another_process_is_seen(tmp_path):
     store, other = AuthStore(tmp_path), AuthStore(tmp_path)
     assert store.all() == {}
-    other.set("a", ApiAuth(key="1"))
-    assert store.get("a") == ApiAuth(key="1")
-    other.set("a", ApiAuth(key="2"))
-    assert store.get("a") == ApiAuth(key="2")
+    for key in ("1", "2"):
+        other.set("a", ApiAuth(key=key))
+        assert store.get("a") == ApiAuth(key=key)
 
 
 def test_a_broken_file_stops_nothing_and_is_kept_aside(tmp_path):
@@ -86,13 +74,7 @@ def test_a_broken_file_stops_nothing_and_is_kept_aside(tmp_path):
 
 
 def test_variables_that_hold_a_key_are_those_that_are_named_and_those_whose_value_is_used() -> None:
-    info = ProviderInfo(
-        id="company",
-        name="Company",
-        source="config",
-        env=["COMPANY_LLM"],
-        options={"headers": {"Authorization": "Bearer from-a-variable"}, "region": "eu-central-1"},
-        models={},
-    )
+    options = {"headers": {"Authorization": "Bearer from-a-variable"}, "region": "eu-central-1"}
+    info = ProviderInfo(id="company", name="Company", source="config", env=["COMPANY_LLM"], options=options, models={})
     environ = {"COMPANY_LLM": "a", "LOGIN": "from-a-variable", "REGION": "eu-central-1", "HOME": "/home"}
     assert key_variables([info], environ) == {"COMPANY_LLM", "LOGIN"}

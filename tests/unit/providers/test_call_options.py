@@ -1,17 +1,17 @@
+"""With what a model is called: sampling, limits, options and headers."""
+
 import pytest
+from fake_provider import model as plain_model
 
 from app.project.config.flags import Flags
 from app.providers.base import Npm
 from app.providers.options import CallOptions, call_options
-from app.schema.model import Agent, Capabilities, Model, ModelApi, ModelLimit
+from app.schema.model import Agent, Capabilities, Model, ModelLimit
 
 
-def model(model_id: str, provider: str = "p", package: str = Npm.OPENAI_COMPATIBLE, **more: object) -> Model:
-    can = Capabilities(temperature=True, reasoning=True)
-    fields = {"capabilities": can, "limit": ModelLimit(output=64_000), **more}
-    return Model.model_validate(
-        {"id": model_id, "provider_id": provider, "api": ModelApi(id=model_id, npm=package), "name": model_id, **fields}
-    )
+def model(id_: str, provider: str = "p", npm: str = Npm.OPENAI_COMPATIBLE, **more: object) -> Model:
+    can = {"capabilities": Capabilities(temperature=True, reasoning=True), "limit": ModelLimit(output=64_000)}
+    return plain_model(id_, provider=provider, npm=npm, **{**can, **more})
 
 
 def agent(**fields: object) -> Agent:
@@ -22,32 +22,26 @@ def call(of: Model, by: Agent | None = None, variant: str | None = None, **more:
     return call_options(of, by or agent(), variant, session_id="ses_1", **{"flags": Flags(), **more})
 
 
-@pytest.mark.parametrize(
-    ("model_id", "temperature", "top_p", "top_k"),
-    [
-        ("qwen3-coder", 0.55, 1, None),
-        ("claude-opus-4-5", None, None, None),
-        ("gemini-3-pro", 1.0, 0.95, 64),
-        ("glm-4.6", 1.0, None, None),
-        ("glm-4.7", 1.0, None, None),
-        ("minimax-m2", 1.0, 0.95, 20),
-        ("MiniMax-M2.1", 1.0, 0.95, 40),
-        ("kimi-k2", 0.6, None, None),
-        ("kimi-k2-thinking", 1.0, None, None),
-        ("gpt-5", None, None, None),
-    ],
-)
-def test_sampling_by_model(model_id, temperature, top_p, top_k):
+SAMPLING = {
+    "qwen3-coder": (0.55, 1, None),
+    "gemini-3-pro": (1.0, 0.95, 64),
+    "minimax-m2": (1.0, 0.95, 20),
+    "MiniMax-M2.1": (1.0, 0.95, 40),
+    "kimi-k2": (0.6, None, None),
+    **dict.fromkeys(("glm-4.6", "glm-4.7", "kimi-k2-thinking"), (1.0, None, None)),
+    **dict.fromkeys(("claude-opus-4-5", "gpt-5"), (None, None, None)),
+}
+
+
+@pytest.mark.parametrize("model_id", SAMPLING)
+def test_sampling_by_model(model_id):
     options = call(model(model_id))
-    assert (options.temperature, options.top_p, options.top_k) == (temperature, top_p, top_k)
+    assert (options.temperature, options.top_p, options.top_k) == SAMPLING[model_id]
 
 
-def test_the_agent_decides_over_the_model():
+def test_the_agent_decides_over_the_model_and_a_model_without_temperature_gets_none():
     options = call(model("qwen3"), agent(temperature=0, topP=0.3))
     assert (options.temperature, options.top_p) == (0, 0.3)
-
-
-def test_a_model_without_temperature_gets_none():
     assert call(model("qwen3", capabilities=Capabilities()), agent(temperature=0.2)).temperature is None
 
 
@@ -64,10 +58,10 @@ def test_layers_merge_in_order():
     by = agent(options={"a": {"y": 2}, "b": 2})
     assert call(of, by, "high").options == {"a": {"x": 1, "y": 3}, "b": 2, "c": 3}
     assert call(of, by, "unknown").options == {"a": {"x": 1, "y": 2}, "b": 2}
+    assert call(model("m", variants={"high": {"c": 3}}), None, "high", small=True).options == {}, "nor in a small call"
 
 
-def test_a_small_call_ignores_the_variant():
-    assert call(model("m", variants={"high": {"c": 3}}), None, "high", small=True).options == {}
+SEALED, COUNTED = {"include": ["reasoning.encrypted_content"], "reasoningSummary": "auto"}, {"usage": {"include": True}}
 
 
 @pytest.mark.parametrize(
@@ -80,20 +74,9 @@ def test_a_small_call_ignores_the_variant():
         (model("gpt-5-pro", "other"), {}),
         (model("gpt-5-chat-latest", "other"), {}),
         (model("gpt-5.1", "azure"), {"reasoningEffort": "medium"}),
-        (
-            model("gpt-5", "opencode"),
-            {
-                "reasoningEffort": "medium",
-                "promptCacheKey": "ses_1",
-                "include": ["reasoning.encrypted_content"],
-                "reasoningSummary": "auto",
-            },
-        ),
-        (model("x", "openrouter", Npm.OPENROUTER), {"usage": {"include": True}}),
-        (
-            model("google/gemini-3-pro", "openrouter", Npm.OPENROUTER),
-            {"usage": {"include": True}, "reasoning": {"effort": "high"}},
-        ),
+        (model("gpt-5", "opencode"), {"reasoningEffort": "medium", "promptCacheKey": "ses_1", **SEALED}),
+        (model("x", "openrouter", Npm.OPENROUTER), COUNTED),
+        (model("google/gemini-3-pro", "openrouter", Npm.OPENROUTER), {**COUNTED, "reasoning": {"effort": "high"}}),
         (model("x", "baseten"), {"chat_template_args": {"enable_thinking": True}}),
         (model("glm-4.7", "zai"), {"thinking": {"type": "enabled", "clear_thinking": False}}),
         (model("x", "venice"), {"promptCacheKey": "ses_1"}),
@@ -104,9 +87,6 @@ def test_a_small_call_ignores_the_variant():
 )
 def test_default_options(of, expected):
     assert call(of).options == expected
-
-
-def test_a_provider_can_ask_for_a_cache_key():
     assert call(model("m"), provider_options={"setCacheKey": True}).options == {"promptCacheKey": "ses_1"}
 
 
@@ -127,16 +107,9 @@ def test_small_options(of, expected):
     assert call(of, small=True).options == expected
 
 
-def test_headers_are_the_models_own():
+def test_headers_are_the_models_own_but_opencodes_providers_are_told_where_a_call_comes_from():
     assert call(model("m")).headers == {}
     assert call(model("m", headers={"User-Agent": "mine", "X": "1"})).headers == {"User-Agent": "mine", "X": "1"}
-
-
-def test_opencodes_own_providers_are_told_where_a_call_comes_from():
     origin = {"project": "p", "session": "ses_1", "request": "msg_1", "client": "cli"}
-    assert call(model("m", "opencode"), origin=origin).headers == {
-        "x-opencode-project": "p",
-        "x-opencode-session": "ses_1",
-        "x-opencode-request": "msg_1",
-        "x-opencode-client": "cli",
-    }
+    told = {f"x-opencode-{name}": value for name, value in origin.items()}
+    assert call(model("m", "opencode"), origin=origin).headers == told

@@ -13,13 +13,9 @@ PRICE = ModelPrice(input=1, output=2, cache=CachePrice(read=0.1, write=1.25))
 DEARER = PRICE.model_copy(update={"experimental_over_200k": Price(input=2, output=4, cache=CachePrice(read=0.2))})
 
 
-def test_the_example_that_opencode_shows():
+def test_the_example_that_opencode_shows_and_what_goes_into_the_cache():
     tokens, cost = tokens_and_cost(Usage(input=600, output=50, reasoning=10, cache_read=400), PRICE)
-    assert tokens == Tokens(input=600, output=50, reasoning=10, cache=CacheTokens(read=400, write=0))
-    assert cost == 0.00076
-
-
-def test_writing_to_the_cache_is_charged():
+    assert tokens == Tokens(input=600, output=50, reasoning=10, cache=CacheTokens(read=400, write=0)) and cost == 0.00076
     assert tokens_and_cost(Usage(cache_write=1_000_000), PRICE)[1] == 1.25
 
 
@@ -36,19 +32,13 @@ TIERS = [PriceTier(input=2, tier=CostTier(size=128_000)), PriceTier(input=3, tie
 def test_the_highest_tier_that_a_prompt_is_above_holds_for_everything(fresh, rate):
     price = DEARER.model_copy(update={"tiers": TIERS})
     assert tokens_and_cost(Usage(input=fresh), price)[1] == pytest.approx(rate * fresh / 1e6)
-
-
-def test_without_a_dearer_price_the_base_price_holds():
     assert tokens_and_cost(Usage(input=300_000), PRICE)[1] == 0.3
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, None])
-def test_counts_that_are_no_numbers_are_nothing(wrong):
+def test_counts_and_prices_that_are_no_numbers_are_nothing(wrong):
     tokens, cost = tokens_and_cost(Usage(input=wrong, output=10), PRICE)
     assert (tokens.input, tokens.output, cost) == (0, 10, 0.00002)
-
-
-def test_a_price_that_is_no_number_is_nothing():
     assert tokens_and_cost(Usage(input=5), ModelPrice(input=math.nan))[1] == 0
 
 

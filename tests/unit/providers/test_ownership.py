@@ -57,11 +57,8 @@ def test_a_model_keeps_its_price_under_each_name(connected: Any) -> None:
         "x": {"id": "y"},
     }
     [info] = connected({"corp": corp()}, {"corp": {"models": said}}).values()
-    assert {id_: (model.api.id, model.cost.input, model.name) for id_, model in info.models.items()} == {
-        "big": ("big-2", 3, "big"),
-        "small": ("small", 0, "small"),
-        "mine": ("big-2", 3, "Mine"),
-    }
+    found = {id_: (model.api.id, model.cost.input, model.name) for id_, model in info.models.items()}
+    assert found == {"big": ("big-2", 3, "big"), "small": ("small", 0, "small"), "mine": ("big-2", 3, "Mine")}
 
 
 def test_a_listed_model_keeps_its_price_with_a_key_of_the_environment(connected: Any) -> None:
@@ -94,10 +91,10 @@ def test_with_a_key_of_ones_own_both_say_and_nothing_secret_of_the_operators_goe
 def test_with_a_key_of_ones_own_the_project_says_where_it_goes(connected: Any) -> None:
     said = {"options": {"baseURL": MINE}}
     found = connected({"corp": corp(apiKey="x")}, {"corp": said, "anthropic": said}, NO_KEYS, OWN, shares=False)
-    assert {id_: (info.options["baseURL"], info.key) for id_, info in found.items()} == {
-        "corp": (MINE, "sk-own"),
-        "anthropic": (MINE, "sk-own"),
-    }
+    assert [(id_, info.options["baseURL"], info.key) for id_, info in sorted(found.items())] == [
+        ("anthropic", MINE, "sk-own"),
+        ("corp", MINE, "sk-own"),
+    ]
 
 
 def test_a_key_of_the_store_makes_a_provider_the_operators_who_has_to_describe_it(connected: Any) -> None:

@@ -1,22 +1,20 @@
+"""What a provider's refusals and errors become: which message, whether to try again, and which mean that all was too long."""
+
 import json
 import ssl
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
-from fake_provider import FakeServer, Reply, ask, events_of
-from fake_provider import adapter as make
+from fake_provider import FakeServer, Reply, adapter, every_wire, failure_of
 
-from app.providers.anthropic_messages import Anthropic
-from app.providers.base import ApiFailure
-from app.providers.errors import failure_of, redact
-from app.providers.openai_chat import OpenAIChat
-from app.providers.openai_responses import OpenAIResponses
+from app.providers import errors
+from app.providers.base import ApiFailure, ContextOverflow
+from app.turn.retry import retryable_reason
 
-
-async def failure(server: FakeServer, adapter: type[OpenAIChat] = OpenAIChat) -> ApiFailure:
-    with pytest.raises(ApiFailure) as failed:
-        await events_of(make(server, adapter))
-    return failed.value
+CORPUS: dict[str, list[dict[str, Any]]] = json.loads(Path(__file__).with_name("overflow_corpus.json").read_text())
+"""What servers answer, by kind: a refusal with its status and body, or an event within a stream."""
 
 
 def refuses(server: FakeServer, status: int, body: str, **headers: str) -> None:
@@ -36,48 +34,41 @@ def refuses(server: FakeServer, status: int, body: str, **headers: str) -> None:
 )
 async def test_the_message(server: FakeServer, status: int, body: str, message: str) -> None:
     refuses(server, status, body)
-    failed = await failure(server)
+    failed = await failure_of(adapter(server))
     assert (failed.message, failed.status, failed.body) == (message, status, body)
 
 
-@pytest.mark.parametrize("adapter", [OpenAIChat, OpenAIResponses, Anthropic])
-@pytest.mark.parametrize(
-    ("status", "retryable"),
-    [(400, False), (401, False), (404, False), (408, True), (409, True), (429, True), (500, True), (529, True)],
-)
-async def test_which_are_retryable(server: FakeServer, adapter: type[OpenAIChat], status: int, retryable: bool) -> None:
-    refuses(server, status, "{}")
-    failed = await failure(server, adapter)
-    assert (failed.status, failed.retryable) == (status, retryable)
-    assert len(server.received) == 1
+@every_wire
+async def test_which_are_retryable(server: FakeServer, wire: str) -> None:
+    for number, status in enumerate((400, 401, 404, 408, 409, 429, 500, 529), 1):
+        refuses(server, status, "{}")
+        failed = await failure_of(adapter(server, wire))
+        assert (failed.status, failed.retryable) == (status, status > 404)
+        assert len(server.received) == number, "the SDK asks once"
 
 
 async def test_the_headers_and_the_url(server: FakeServer) -> None:
     refuses(server, 429, '{"error":{"message":"slow down"}}', **{"Retry-After-Ms": "700"})
-    failed = await failure(server)
-    assert failed.headers is not None
-    assert failed.headers["retry-after-ms"] == "700"
+    failed = await failure_of(adapter(server))
+    assert failed.headers is not None and failed.headers["retry-after-ms"] == "700"
     assert failed.metadata == {"url": f"{server.url}/chat/completions"}
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ('{"error":{"message":"quota"}}', "quota"),
-        ("<html>a page</html>", "did not answer with an event stream: <html>a page</html>"),
-    ],
-)
-async def test_a_success_that_is_no_stream(server: FakeServer, body: str, message: str) -> None:
-    server.reply = Reply([body.encode()], 200, {"content-type": "text/html"})
-    failed = await failure(server)
-    assert failed.message.endswith(message)
-    assert not failed.retryable
-    assert failed.body == body
+async def test_a_success_that_is_no_stream(server: FakeServer) -> None:
+    page = "<html>a page</html>"
+    told = {'{"error":{"message":"quota"}}': "quota", page: f"did not answer with an event stream: {page}"}
+    for body, message in told.items():
+        server.reply = Reply([body.encode()], 200, {"content-type": "text/html"})
+        failed = await failure_of(adapter(server))
+        assert failed.message.endswith(message) and not failed.retryable and failed.body == body
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "status", "retryable"),
-    [
+def failing(code: str, message: str) -> dict[str, object]:
+    return {"type": "response.failed", "response": {"error": {"code": code, "message": message}}}
+
+
+ERRORS: dict[str, list[tuple[Any, str, int | None, bool]]] = {
+    "chat": [
         ({"error": {"message": "busy", "code": 502}}, "busy", 502, True),
         ({"error": {"message": "broken", "type": "server_error"}}, "broken", None, True),
         ({"error": {"message": "slow", "code": "rate_limit_exceeded"}}, "slow", None, True),
@@ -87,53 +78,65 @@ async def test_a_success_that_is_no_stream(server: FakeServer, body: str, messag
         ({"error": {"odd": 1}}, '{"error":{"odd":1}}', None, False),
         ({"error": {"message": "huge", "number": 10**30}}, "huge", None, False),
     ],
-)
-async def test_errors_within_the_stream(
-    server: FakeServer, error: dict[str, object], message: str, status: int | None, retryable: bool
-) -> None:
-    server.plays(error)
-    stream = make(server).stream(ask())
-    with pytest.raises(ApiFailure) as failed:
-        await anext(stream)
-    assert (failed.value.message, failed.value.status, failed.value.retryable) == (message, status, retryable)
-    assert json.loads(failed.value.body or "") == error
-
-
-async def test_anthropic_overloaded_within_the_stream(server: FakeServer) -> None:
-    server.plays({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
-    failed = await failure(server, Anthropic)
-    assert (failed.message, failed.retryable) == ("Overloaded", True)
-
-
-@pytest.mark.parametrize(
-    ("event", "message", "retryable"),
-    [
-        ({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "sorry"}}}, "sorry", True),
-        ({"type": "response.failed", "response": {"error": {"code": "invalid_prompt", "message": "no"}}}, "no", False),
-        ({"type": "error", "code": "rate_limit_exceeded", "message": "slow"}, "slow", True),
-        ({"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, "bad", False),
+    "messages": [({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "Overloaded", None, True)],
+    "responses": [
+        (failing("server_error", "sorry"), "sorry", None, True),
+        (failing("invalid_prompt", "no"), "no", None, False),
+        ({"type": "error", "code": "rate_limit_exceeded", "message": "slow"}, "slow", None, True),
+        ({"type": "error", "error": {"type": "invalid_request_error", "message": "bad"}}, "bad", None, False),
     ],
-)
-async def test_responses_that_failed(server: FakeServer, event: dict[str, object], message: str, retryable: bool) -> None:
-    server.plays(event)
-    failed = await failure(server, OpenAIResponses)
-    assert (failed.message, failed.retryable) == (message, retryable)
+}
+
+
+@every_wire
+async def test_errors_within_the_stream(server: FakeServer, wire: str) -> None:
+    for error, message, status, retryable in ERRORS[wire]:
+        server.plays(error)
+        failed = await failure_of(adapter(server, wire))
+        assert (failed.message, failed.status, failed.retryable) == (message, status, retryable)
+        assert wire != "chat" or json.loads(failed.body or "") == error
 
 
 @pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record"), anyio.EndOfStream()])
-def test_what_tls_says_of_a_broken_connection_may_be_retried(error: Exception) -> None:
-    failed = failure_of(error, "https://models.example/v1/chat/completions")
+def test_what_tls_says_of_a_broken_connection_may_be_retried_and_nothing_else(error: Exception) -> None:
+    failed = errors.failure_of(error, "https://models.example/v1/chat/completions")
     assert isinstance(failed, ApiFailure) and failed.retryable and "models.example" in failed.message
-
-
-def test_what_is_no_failure_of_the_provider_stays_what_it_is() -> None:
-    assert failure_of(KeyError("index"), "https://models.example/v1") is None
+    assert errors.failure_of(KeyError("index"), "https://models.example/v1") is None
 
 
 def test_a_failure_tells_no_secret() -> None:
     said = "Wrong key sk-secret-1."
     failure = ApiFailure(said, status=401, headers={"x-echo": said, "date": "now"}, body=said * 2, metadata={"url": said})
-    redact(failure, ["sk-secret-1"])
+    errors.redact(failure, ["sk-secret-1"])
     assert failure.message == str(failure) == "Wrong key ********."
     assert "sk-secret-1" not in f"{failure.headers} {failure.body} {failure.metadata}"
     assert failure.headers is not None and failure.headers["date"] == "now"
+
+
+def failure_in(answer: dict[str, Any]) -> ApiFailure:
+    if "event" in answer:
+        return errors.in_stream(answer["event"])
+    body = answer["body"] if isinstance(answer["body"], str) else json.dumps(answer["body"])
+    return errors.answered(answer["status"], {}, body, "http://provider/v1")
+
+
+@pytest.mark.parametrize("answer", CORPUS["too long"], ids=lambda answer: answer["by"])
+def test_a_conversation_that_is_too_long_is_known_and_not_sent_again(answer: dict[str, Any]) -> None:
+    failure = failure_in(answer)
+    assert isinstance(failure, ContextOverflow) and not failure.retryable and retryable_reason(failure) is None
+
+
+@pytest.mark.parametrize("answer", CORPUS["something else"], ids=lambda answer: answer["by"])
+def test_what_only_speaks_of_tokens_and_lengths_is_an_ordinary_failure(answer: dict[str, Any]) -> None:
+    failure, status = failure_in(answer), answer.get("status")
+    assert not isinstance(failure, ContextOverflow)
+    assert failure.retryable or status is None or (status < 500 and status != 429)
+
+
+@every_wire
+async def test_it_is_told_within_a_stream(server: FakeServer, wire: str) -> None:
+    body = {"type": "error", "error": {"message": "Your input exceeds the context window of this model."}}
+    server.plays(body)
+    failed = await failure_of(adapter(server, wire))
+    assert isinstance(failed, ContextOverflow) and json.loads(failed.body or "")["error"] == body["error"]
+    assert len(server.received) == 1

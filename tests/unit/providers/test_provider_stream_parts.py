@@ -1,45 +1,43 @@
 import time
 from collections.abc import AsyncIterator
+from itertools import groupby
+from operator import itemgetter
 
 import httpx2
 import pytest
 
 from app.providers.answers import parse_json
-from app.providers.base import (
-    ApiFailure,
-)
+from app.providers.base import ApiFailure
 from app.providers.openai_chat import ThinkTags
 from app.providers.sdk_adapter import WholeEvents
 
 
-class Sent(httpx2.AsyncByteStream):
-    def __init__(self, stream: bytes, size: int) -> None:
-        self._chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for chunk in self._chunks:
-            yield chunk
-
-
 async def read_of(stream: bytes, size: int) -> bytes:
-    return b"".join([piece async for piece in WholeEvents(Sent(stream, size), 200, {}, "http://model.example/v1")])
+    class Sent(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for at in range(0, len(stream), size):
+                yield stream[at : at + size]
+
+    return b"".join([piece async for piece in WholeEvents(Sent(), 200, {}, "http://model.example/v1")])
+
+
+EVENTS = {
+    "events, notes and ends of lines": (
+        ': note\r\n\r\nid: 1\r\nevent: a\r\ndata: {"t":"wörld 🌍"}\r\n\r\n: ping\n\n\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
+        'id: 1\nevent: a\ndata: {"t":"wörld 🌍"}\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
+    ),
+    "without data": ('id: 3\ndata:\n\nevent: ping\n\nretry: 1\n\ndata: {"a": 1}', 'data: {"a": 1}\n\n'),
+    "cut off": ('data: {"a": 1}\n\ndata: {"b": ', 'data: {"a": 1}\n\n'),
+    "nothing": (": still here\n\n", ""),
+    "halves of characters": (
+        r'data: {"t":"\ud83d\ude00 \ud83d \\ud83d"}' + "\n\n",
+        r'data: {"t":"\ud83d\ude00 \ufffd \\ud83d"}' + "\n\n",
+    ),
+}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-@pytest.mark.parametrize(
-    ("sent", "read"),
-    [
-        (
-            ': note\r\n\r\nid: 1\r\nevent: a\r\ndata: {"t":"wörld 🌍"}\r\n\r\n: ping\n\n\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
-            'id: 1\nevent: a\ndata: {"t":"wörld 🌍"}\n\ndata: 1\ndata: 2\n\ndata: [DONE]\n\n',
-        ),
-        ('id: 3\ndata:\n\nevent: ping\n\nretry: 1\n\ndata: {"a": 1}', 'data: {"a": 1}\n\n'),
-        ('data: {"a": 1}\n\ndata: {"b": ', 'data: {"a": 1}\n\n'),
-        (": still here\n\n", ""),
-        (r'data: {"t":"\ud83d\ude00 \ud83d \\ud83d"}' + "\n\n", r'data: {"t":"\ud83d\ude00 \ufffd \\ud83d"}' + "\n\n"),
-    ],
-    ids=["events, notes and ends of lines", "without data", "cut off", "nothing", "halves of characters"],
-)
+@pytest.mark.parametrize(("sent", "read"), EVENTS.values(), ids=EVENTS)
 async def test_an_sdk_reads_whole_events_of_whole_characters(sent: str, read: str, size: int) -> None:
     assert (await read_of(sent.encode(), size)).decode() == read
 
@@ -69,34 +67,25 @@ def test_half_a_surrogate_pair_becomes_a_replacement_character() -> None:
         parse_json("{nope")
 
 
-def _split(text: str, size: int) -> str:
-    """`T(…)` and `R(…)` for what was said as text and as reasoning."""
-    think = ThinkTags()
-    pieces = [piece for at in range(0, len(text), size) for piece in think.feed(text[at : at + size])] + think.flush()
-    said = ""
-    for kind, piece in pieces:
-        mark = "T" if kind == "text" else "R"
-        said = said[:-1] + piece + ")" if said.rpartition("(")[0][-1:] == mark else f"{said}{mark}({piece})"
-    return said
+THOUGHTS = {
+    "plain a < b": [("text", "plain a < b")],
+    "<think>\nplan\n</think>\n\nanswer": [("reasoning", "plan\n"), ("text", "answer")],
+    "<think></think>answer": [("text", "answer")],
+    "a <think>b</think> c <think>d": [("text", "a "), ("reasoning", "b"), ("text", "c "), ("reasoning", "d")],
+    "ends with <thi": [("text", "ends with <thi")],
+    "<think>never closed </thi": [("reasoning", "never closed </thi")],
+}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("plain a < b", "T(plain a < b)"),
-        ("<think>\nplan\n</think>\n\nanswer", "R(plan\n)T(answer)"),
-        ("<think></think>answer", "T(answer)"),
-        ("a <think>b</think> c <think>d", "T(a )R(b)T(c )R(d)"),
-        ("ends with <thi", "T(ends with <thi)"),
-        ("<think>never closed </thi", "R(never closed </thi)"),
-    ],
-)
-def test_think_tags(text: str, said: str, size: int) -> None:
-    assert _split(text, size) == said
+@pytest.mark.parametrize("text", THOUGHTS)
+def test_think_tags(text: str, size: int) -> None:
+    think = ThinkTags()
+    pieces = [piece for at in range(0, len(text), size) for piece in think.feed(text[at : at + size])] + think.flush()
+    joined = [(kind, "".join(piece for _, piece in group)) for kind, group in groupby(pieces, itemgetter(0))]
+    assert joined == THOUGHTS[text]
 
 
 def test_text_that_cannot_begin_a_tag_is_not_held_back() -> None:
     think = ThinkTags()
-    assert think.feed("a <") == [("text", "a ")]
-    assert think.feed("b") == [("text", "<b")]
+    assert (think.feed("a <"), think.feed("b")) == ([("text", "a ")], [("text", "<b")])

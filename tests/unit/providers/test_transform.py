@@ -1,102 +1,79 @@
+"""What is changed of a request for the sake of the model that gets it."""
+
+from typing import Any
+
 import pytest
+from fake_provider import ask, called, user
+from fake_provider import model as plain_model
 
-from app.providers.base import (
-    AssistantTurn,
-    FileBlock,
-    ModelMessage,
-    ModelRequest,
-    Npm,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    ToolSpec,
-    ToolTurn,
-    UnusableOption,
-    UserTurn,
-)
+from app.providers import base
+from app.providers.base import Npm
 from app.providers.transform import gemini_schema, prepare, prepare_messages, prepare_tools
-from app.schema.model import Capabilities, Modalities, Model, ModelApi
+from app.schema.model import Capabilities, Modalities, Model
 
-PNG = FileBlock("image/png", "data:image/png;base64,AAAA", "a.png")
-PDF = FileBlock("application/pdf", "data:application/pdf;base64,AAAA", "a.pdf")
-READ = ToolSpec("read", "reads", {"type": "object", "properties": {"n": {"type": "array"}}})
-
-
-def model(model_id: str = "m", provider: str = "p", package: str = Npm.OPENAI_COMPATIBLE, **media: bool) -> Model:
-    can = Capabilities(input=Modalities(**media))
-    return Model(id=model_id, provider_id=provider, api=ModelApi(id=model_id, npm=package), name=model_id, capabilities=can)
+PNG = base.FileBlock("image/png", "data:image/png;base64,AAAA", "a.png")
+PDF = base.FileBlock("application/pdf", "data:application/pdf;base64,AAAA", "a.pdf")
+CSV = base.FileBlock("text/csv", "data:text/csv;base64,AA")
+READ = base.ToolSpec("read", "reads", {"type": "object", "properties": {"n": {"type": "array"}}})
 
 
-def call(call_id: str) -> tuple[ModelMessage, ModelMessage]:
-    return AssistantTurn((ToolCallBlock(call_id, "read", {}),)), ToolTurn((ToolResultBlock(call_id, "read", "x"),))
+def model(id_: str = "m", provider: str = "p", npm: str = Npm.OPENAI_COMPATIBLE, **media: bool) -> Model:
+    return plain_model(id_, provider=provider, npm=npm, capabilities=Capabilities(input=Modalities(**media)))
 
 
-def ids_of(messages: tuple[ModelMessage, ...]) -> list[str]:
-    return [
-        block.call_id for message in messages for block in message.content if isinstance(block, ToolCallBlock | ToolResultBlock)
-    ]
+def ids_of(messages: tuple[base.ModelMessage, ...]) -> list[str]:
+    kinds = base.ToolCallBlock | base.ToolResultBlock
+    return [block.call_id for message in messages for block in message.content if isinstance(block, kinds)]
 
 
-def test_media_that_the_model_takes_stays():
-    messages = (UserTurn((TextBlock("look"), PNG)),)
-    assert prepare_messages(model(image=True), messages) == messages
+def test_media_that_the_model_takes_and_other_files_stay():
+    for able, file in ((model(image=True), PNG), (model(), CSV)):
+        assert prepare_messages(able, (user("look", file),)) == (user("look", file),)
 
 
 @pytest.mark.parametrize(
-    ("file", "words"),
+    ("of", "file", "words"),
     [
-        (PNG, '"a.png" cannot be read, because this model takes no image input'),
-        (PDF, '"a.pdf" cannot be read, because this model takes no pdf input'),
-        (FileBlock("audio/wav", "data:,x"), "this audio cannot be read"),
-        (FileBlock("video/mp4", "https://x/v.mp4"), "this video cannot be read"),
+        (model(), PNG, '"a.png" cannot be read, because this model takes no image input'),
+        (model(), PDF, '"a.pdf" cannot be read, because this model takes no pdf input'),
+        (model(), base.FileBlock("audio/wav", "data:,x"), "this audio cannot be read"),
+        (model(), base.FileBlock("video/mp4", "https://x/v.mp4"), "this video cannot be read"),
+        (model(image=True), base.FileBlock("image/png", "data:image/png;base64,"), "empty or damaged"),
     ],
 )
-def test_media_that_it_does_not_take_becomes_a_sentence(file, words):
-    [message] = prepare_messages(model(), (UserTurn((file,)),))
+def test_media_that_it_does_not_take_becomes_a_sentence(of, file, words):
+    [message] = prepare_messages(of, (user(file),))
     [block] = message.content
-    assert isinstance(block, TextBlock)
-    assert words in block.text
-
-
-def test_an_empty_image_becomes_a_sentence():
-    [message] = prepare_messages(model(image=True), (UserTurn((FileBlock("image/png", "data:image/png;base64,"),)),))
-    assert "empty or damaged" in message.content[0].text
-
-
-def test_other_files_pass():
-    messages = (UserTurn((FileBlock("text/csv", "data:text/csv;base64,AA"),)),)
-    assert prepare_messages(model(), messages) == messages
+    assert isinstance(block, base.TextBlock) and words in block.text
 
 
 @pytest.mark.parametrize(("said", "start"), [("Image read", "Image read\n\nERROR: "), ("", "ERROR: ")])
 def test_a_picture_in_a_tool_result_becomes_a_sentence_too(said, start):
-    result = ToolResultBlock("c", "read", said, files=(PNG, PDF))
-    [message] = prepare_messages(model(pdf=True), (ToolTurn((result,)),))
-    assert message.content[0].files == (PDF,)
-    assert message.content[0].text.startswith(start)
+    _, message = prepare_messages(model(pdf=True), called(text=said, files=(PNG, PDF)))
+    assert message.content[0].files == (PDF,) and message.content[0].text.startswith(start)
 
 
-def test_claude_gets_call_ids_that_it_accepts():
-    for claude in (model("anthropic/claude-x"), model("minimax-m3", package=Npm.ANTHROPIC)):
-        assert ids_of(prepare_messages(claude, call("functions.read:0"))) == ["functions_read_0"] * 2
-
-
-def test_mistral_gets_nine_alphanumerics():
-    assert ids_of(prepare_messages(model("mistral-large"), call("call_ab-12345678"))) == ["callab123"] * 2
-    assert ids_of(prepare_messages(model("x", provider="mistral"), call("c1"))) == ["c10000000"] * 2
+@pytest.mark.parametrize(
+    ("of", "call_id", "sent"),
+    [
+        (model("anthropic/claude-x"), "functions.read:0", "functions_read_0"),
+        (model("minimax-m3", npm=Npm.ANTHROPIC), "functions.read:0", "functions_read_0"),
+        (model("mistral-large"), "call_ab-12345678", "callab123"),
+        (model("x", "mistral"), "c1", "c10000000"),
+    ],
+)
+def test_claude_and_mistral_get_call_ids_that_they_accept(of, call_id, sent):
+    assert ids_of(prepare_messages(of, called(call_id))) == [sent] * 2
 
 
 def test_mistral_ids_that_begin_alike_stay_apart():
-    [first, first_result, second, second_result] = ids_of(
-        prepare_messages(model("mistral"), (*call("toolu_01AAAAAAAAbc"), *call("toolu_01AAAAAAAAxyz")))
-    )
-    assert (first, second) == (first_result, second_result)
-    assert first != second
-    assert len(second) == 9 and second.isalnum()
+    calls = (*called("toolu_01AAAAAAAAbc"), *called("toolu_01AAAAAAAAxyz"))
+    [first, first_result, second, second_result] = ids_of(prepare_messages(model("mistral"), calls))
+    assert first == first_result != second == second_result and len(second) == 9 and second.isalnum()
 
 
 def test_mistral_gets_a_filler_between_tool_results_and_the_user():
-    messages = (*call("c"), UserTurn((TextBlock("next"),)))
+    messages = (*called(), user("next"))
     prepared = prepare_messages(model("mistral"), messages)
     assert [message.role for message in prepared] == ["assistant", "tool", "assistant", "user"]
     assert len(prepare_messages(model(), messages)) == 3
@@ -104,37 +81,27 @@ def test_mistral_gets_a_filler_between_tool_results_and_the_user():
 
 def test_a_litellm_proxy_gets_a_tool_when_the_history_has_calls():
     for proxied, options in ((model(provider="my-litellm"), {}), (model(), {"litellmProxy": True})):
-        assert [tool.id for tool in prepare_tools(proxied, (), call("c"), options)] == ["_noop"]
-        assert prepare_tools(proxied, (), (UserTurn((TextBlock("hi"),)),), options) == ()
-        assert prepare_tools(proxied, (READ,), call("c"), options) == (READ,)
-    assert prepare_tools(model(), (), call("c"), {}) == ()
+        assert [tool.id for tool in prepare_tools(proxied, (), called(), options)] == ["_noop"]
+        assert prepare_tools(proxied, (), (user("hi"),), options) == ()
+        assert prepare_tools(proxied, (READ,), called(), options) == (READ,)
+    assert prepare_tools(model(), (), called(), {}) == ()
 
 
 def test_gemini_schemas():
-    schema = {
-        "type": "object",
-        "properties": {
-            "level": {"type": "integer", "enum": [1, 2]},
-            "list": {"type": "array"},
-            "nested": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "gone"]},
-            "either": {"anyOf": [{"type": "array"}, {"type": "string", "enum": ["x"]}]},
-        },
-        "required": ["level", "missing"],
-    }
-    assert gemini_schema(schema) == {
-        "type": "object",
-        "properties": {
-            "level": {"type": "string", "enum": ["1", "2"]},
-            "list": {"type": "array", "items": {"type": "string"}},
-            "nested": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
-            "either": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string", "enum": ["x"]}]},
-        },
-        "required": ["level"],
-    }
+    text, lists = {"type": "string", "enum": ["x"]}, {"type": "array", "items": {"type": "string"}}
+    nested: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+    def schema(level: dict[str, Any], a_list: dict[str, Any], *gone: str) -> dict[str, Any]:
+        inner = {**nested, "required": ["a", *gone]}
+        properties = {"level": level, "list": a_list, "nested": inner, "either": {"anyOf": [a_list, text]}}
+        return {"type": "object", "properties": properties, "required": ["level", *gone]}
+
+    written = schema({"type": "integer", "enum": [1, 2]}, {"type": "array"}, "gone")
+    assert gemini_schema(written) == schema({"type": "string", "enum": ["1", "2"]}, lists)
 
 
-def request(of: Model, **fields: object) -> ModelRequest:
-    return ModelRequest(model=of, system=(), messages=(UserTurn((PNG,)),), session_id="s", tools=(READ,), **fields)
+def request(of: Model, **fields: Any) -> base.ModelRequest:
+    return ask(model=of, messages=(user(PNG),), tools=(READ,), **fields)
 
 
 def test_google_gets_thinking_in_its_own_place_and_no_top_k():
@@ -143,16 +110,13 @@ def test_google_gets_thinking_in_its_own_place_and_no_top_k():
     assert prepared.top_k is None
     assert prepared.options == {"other": 1, "extra_body": {"google": {"thinking_config": {"thinking_budget": 16000}}}}
     assert prepared.tools[0].parameters["properties"]["n"]["items"] == {"type": "string"}
-
-
-def test_thinking_that_google_cannot_be_sent_is_named():
-    with pytest.raises(UnusableOption, match="thinkingConfig"):
+    with pytest.raises(base.UnusableOption, match="thinkingConfig"):
         prepare(request(model("gemini-2.5-pro", "google", Npm.GOOGLE), options={"thinkingConfig": "on"}))
 
 
 def test_prepare_changes_messages_and_leaves_the_rest():
     asked = request(model(), top_k=5, options={"a": 1})
     prepared = prepare(asked)
-    assert isinstance(prepared.messages[0].content[0], TextBlock)
-    assert (prepared.top_k, prepared.options, prepared.tools, prepared.session_id) == (5, {"a": 1}, (READ,), "s")
+    assert isinstance(prepared.messages[0].content[0], base.TextBlock)
+    assert (prepared.top_k, prepared.options, prepared.tools, prepared.session_id) == (5, {"a": 1}, (READ,), "ses_1")
     assert asked.messages[0].content == (PNG,)

@@ -1,4 +1,4 @@
-"""Ids in OpenCode's format: names that ascend within a process, whatever the clock does."""
+"""Ids in OpenCode's format: names that ascend within a process, whatever the clock does; and stamps of time."""
 
 import re
 import threading
@@ -36,33 +36,27 @@ def test_they_ascend_when_the_clock_steps_back() -> None:
     assert first < ids.ascending("message")
 
 
+def made_at(seconds: float) -> str:
+    """By another server, whose clock says so."""
+    clock.set_source(lambda: seconds)
+    made, ids._last_tick = ids.ascending("message"), 0
+    return made
+
+
 @pytest.mark.usefixtures("set_clock")
-def test_they_follow_those_of_a_server_whose_clock_is_ahead() -> None:
+def test_they_follow_those_of_a_server_whose_clock_is_ahead_and_not_what_a_client_made_up() -> None:
     now = clock.now_ms() / 1000
-    clock.set_source(lambda: now + 600)
-    theirs = [ids.ascending("message") for _ in range(3)]
+    far, *theirs = [made_at(now + ahead) for ahead in (2 * 24 * 3600, 600, 601, 602)]
     clock.set_source(lambda: now)
-    ids._last_tick = 0
-    assert ids.ascending("part").removeprefix("prt") < theirs[0].removeprefix("msg")
+    before = ids.ascending("part")
+    assert before.removeprefix("prt") < theirs[0].removeprefix("msg")
+    ids.follow(far, "msg_the_same", "msg_", "msg_" + "f" * 12 + "\u0661" * 14)
+    assert before.removeprefix("prt") < ids.ascending("message").removeprefix("msg") < theirs[0].removeprefix("msg")
     ids.follow(*theirs)
     made = [ids.ascending("message") for _ in range(3)]
     assert [*theirs, *made] == sorted([*theirs, *made])
     ids.follow(theirs[0])
     assert ids.ascending("message") > made[-1], "an older one changes nothing"
-
-
-@pytest.mark.usefixtures("set_clock")
-def test_they_do_not_follow_what_a_client_made_up() -> None:
-    now = clock.now_ms() / 1000
-    clock.set_source(lambda: now)
-    ids._last_tick = 0
-    clock.set_source(lambda: now + 2 * 24 * 3600)
-    far = ids.ascending("message")
-    clock.set_source(lambda: now)
-    ids._last_tick = 0
-    before = ids.ascending("message")
-    ids.follow(far, "msg_the_same", "msg_", "msg_" + "f" * 12 + "\u0661" * 14)
-    assert before < ids.ascending("message") < far
 
 
 def test_threads_never_get_the_same_time() -> None:
@@ -78,8 +72,10 @@ def test_threads_never_get_the_same_time() -> None:
 def test_a_call_id_is_a_ulid_of_now() -> None:
     made = ids.call_id()
     assert re.fullmatch(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", made)
-    alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-    milliseconds = 0
-    for character in made[:10]:
-        milliseconds = milliseconds * 32 + alphabet.index(character)
-    assert abs(milliseconds - clock.now_ms()) < 10_000
+    digits = ["0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(character) for character in made[:10]]
+    assert abs(sum(digit * 32 ** (9 - at) for at, digit in enumerate(digits)) - clock.now_ms()) < 10_000
+
+
+def test_iso_stamps_have_three_decimals_and_are_in_utc() -> None:
+    assert clock.iso_utc(1_769_153_255_000) == "2026-01-23T07:27:35.000Z"
+    assert (clock.iso_utc(1_769_153_255_007), clock.iso_utc(0)) == ("2026-01-23T07:27:35.007Z", "1970-01-01T00:00:00.000Z")

@@ -1,24 +1,28 @@
-"""Which values of a tree are secret, and the tree without them."""
+"""Which values of a tree are secret, the log of what clients say, and where things live."""
 
-from app.util.secrets import MASK, masked, secrets_of, without_secrets
+import logging
+from pathlib import Path
+
+import pytest
+
+from app.util import environment
+from app.util.secrets import MASK, client_log, masked, secrets_of, without_secrets
 
 
 def test_what_is_secret_in_a_tree_of_options() -> None:
-    options = {
-        "apiKey": "sk-secret-1",
-        "baseURL": "https://user:secret-2@host/v1",
-        "headers": {"Authorization": "Bearer secret-3", "X-Model-Key": "secret-4", "X-Title": "secret-6", "X-Org": "Ours"},
-        "nested": [{"clientSecret": "secret-5"}],
-        "token": "short",
-        "timeout": 5,
-        "region": "eu-central-1",
-    }
-    assert set(secrets_of(options)) == {"sk-secret-1", "secret-2", "secret-3", "secret-4", "secret-5", "secret-6"}
+    headers = {"Authorization": "Bearer secret-3", "X-Model-Key": "secret-4", "X-Title": "secret-6", "X-Org": "Ours"}
+    plain = {"token": "short", "timeout": 5, "region": "eu-central-1"}
+    options = {"apiKey": "sk-secret-1", "baseURL": "https://user:secret-2@host/v1", "headers": headers}
+    found = set(secrets_of({**options, "nested": [{"clientSecret": "secret-5"}], **plain}))
+    assert found == {"sk-secret-1", *(f"secret-{n}" for n in range(2, 7))}
+    found = set(secrets_of({"url": "https://user:secret-1@host/v1?key=secret-2&b=%73ecret-3"}))
+    assert found == {"secret-1", "secret-2", "%73ecret-3", "secret-3"}
 
 
 def test_masking_leaves_what_only_looks_like_a_secret() -> None:
     value = {"maxTokens": 5, "setCacheKey": True, "apiKey": "", "tokenizer": "x", "access_token": "t"}
     assert masked(value) == {**value, "access_token": MASK}
+    assert masked({"tools": {"token": "x"}, "token": "x"}, plain={"tools"}) == {"tools": {"token": "x"}, "token": MASK}
 
 
 def test_headers_and_logins_in_addresses_are_masked_at_any_depth() -> None:
@@ -26,13 +30,23 @@ def test_headers_and_logins_in_addresses_are_masked_at_any_depth() -> None:
     hidden = {"headers": {"X-Key": MASK, "X-Team": MASK}, "url": f"https://{MASK}@host/v1?{MASK}"}
     assert masked(value) == {"a": [hidden]}
     assert without_secrets(value) == {"a": [{"url": "https://host/v1"}]}
-    assert set(secrets_of({"url": "https://user:secret-1@host/v1?key=secret-2&b=%73ecret-3"})) == {
-        "secret-1",
-        "secret-2",
-        "%73ecret-3",
-        "secret-3",
-    }
 
 
-def test_what_is_plain_is_left_as_it_stands() -> None:
-    assert masked({"tools": {"token": "x"}, "token": "x"}, plain={"tools"}) == {"tools": {"token": "x"}, "token": MASK}
+def test_a_clients_log_entry_is_one_bounded_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "client"):
+        client_log("svc", "warn", "line\r\nINFO forged entry", {"a": 1})
+        client_log("svc", "debug", "x" * 100_000, None)
+    first, second = caplog.records
+    assert first.levelno == logging.WARNING and "\n" not in first.getMessage() and "\r" not in first.getMessage()
+    assert "'a': 1" in first.getMessage() and len(second.getMessage()) <= 4000
+
+
+def test_a_folder_is_below_home_unless_its_variable_says_otherwise(
+    plain_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert environment.opencode_config_dir() == plain_environment / ".config/opencode"
+    for kind, below in (("data", ".local/share"), ("config", ".config"), ("state", ".local/state")):
+        place = getattr(environment, f"{kind}_home")
+        assert place() == plain_environment / below
+        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", "/elsewhere")
+        assert place() == Path("/elsewhere")

@@ -40,16 +40,15 @@ def test_results_and_errors_come_back() -> None:
         threads.submit(lambda: 1 / 0).result(SOON)
 
 
-@pytest.mark.parametrize(
-    ("hangs", "works"),
-    [
-        ([Owner("anna", f"/a{n}") for n in range(20)], Owner("bert", "/b")),
-        ([Owner("anna", "/a")] * 20, Owner("anna", "/b")),
-        ([Owner("", "/a")] * 20, Owner("", "/b")),
-        ([Owner("", "/a")] * 20 + [Owner("", "/b")] * 20, Owner()),
-    ],
-    ids=["a user", "a directory of theirs", "a directory without users", "directories, and the server's own work"],
-)
+HANGS: dict[str, tuple[list[Owner], Owner]] = {
+    "a user": ([Owner("anna", f"/a{n}") for n in range(20)], Owner("bert", "/b")),
+    "a directory of theirs": ([Owner("anna", "/a")] * 20, Owner("anna", "/b")),
+    "a directory without users": ([Owner("", "/a")] * 20, Owner("", "/b")),
+    "directories, and the server's own work": ([Owner("", "/a")] * 20 + [Owner("", "/b")] * 20, Owner()),
+}
+
+
+@pytest.mark.parametrize(("hangs", "works"), HANGS.values(), ids=HANGS)
 def test_others_have_threads_though_all_of_one_owner_s_hang(hanging: threading.Event, hangs: list[Owner], works: Owner) -> None:
     threads = SharedThreads(16, 6, 3, "test")
     stuck = [submit(threads, owner, hanging.wait) for owner in hangs]

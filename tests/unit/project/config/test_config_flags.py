@@ -7,50 +7,25 @@ def flags(**values: str) -> Flags:
     return Flags.from_env({f"OPENCODE_{name}": value for name, value in values.items()})
 
 
-def test_nothing_set() -> None:
-    assert flags() == Flags()
-    assert (Flags().client, Flags().server_username) == ("cli", "opencode")
-
-
 @pytest.mark.parametrize(("text", "on"), [("1", True), ("true", True), ("TRUE", True), ("0", False), ("yes", False), ("", False)])
 def test_truthy(text: str, on: bool) -> None:
     assert flags(DISABLE_PRUNE=text).disable_prune is on
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name, field in Flags.__dataclass_fields__.items() if field.type == "bool" or field.type is bool],
-)
-def test_every_switch_is_read_from_its_variable(name: str) -> None:
-    assert getattr(Flags(), name) is False
-    assert getattr(flags(**{name.upper(): "1"}), name) is True
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "server_password",
-        "server_username",
-        "config",
-        "config_dir",
-        "config_content",
-        "permission",
-        "client",
-    ],
-)
-def test_every_text_is_read_from_its_variable(name: str) -> None:
-    assert getattr(flags(**{name.upper(): "value"}), name) == "value"
+def test_every_flag_is_read_from_its_variable() -> None:
+    assert flags() == Flags() and (Flags().client, Flags().server_username) == ("cli", "opencode")
+    for name in (name for name, field in Flags.__dataclass_fields__.items() if field.type in ("bool", bool)):
+        assert (getattr(Flags(), name), getattr(flags(**{name.upper(): "1"}), name)) == (False, True), name
+    for name in ("server_password", "server_username", "config", "config_dir", "config_content", "permission", "client"):
+        assert getattr(flags(**{name.upper(): "value"}), name) == "value", name
+    found = flags(DISABLE_CLAUDE_CODE="1")
+    assert found.disable_claude_code_prompt and found.disable_claude_code_skills
 
 
 @pytest.mark.parametrize(("text", "value"), [("64000", 64000), ("0", None), ("-1", None), ("1.5", None), ("", None)])
 @pytest.mark.parametrize("name", ["experimental_output_token_max", "experimental_bash_default_timeout_ms"])
 def test_numbers_are_positive_or_not_given(name: str, text: str, value: int | None) -> None:
     assert getattr(flags(**{name.upper(): text}), name) == value
-
-
-def test_claude_code_turns_off_both_parts() -> None:
-    found = flags(DISABLE_CLAUDE_CODE="1")
-    assert found.disable_claude_code_prompt and found.disable_claude_code_skills
 
 
 def test_secrets_do_not_show() -> None:

@@ -16,19 +16,9 @@ from app.schema.errors import ServiceError
 from app.util.project_files import MAX_DEPTH, MAX_ENTRIES, ProjectBounds
 
 FILES = [
-    "opencode.json",
-    "opencode.jsonc",
-    ".opencode/opencode.json",
-    ".opencode/opencode.jsonc",
-    ".opencode/command/x.md",
-    ".opencode/commands/deep/x.md",
-    ".opencode/agent/x.md",
-    ".opencode/agents/deep/er/x.md",
-    ".opencode/mode/x.md",
-    ".opencode/modes/x.md",
-    ".opencode/skill/x/SKILL.md",
-    ".opencode/skills/x/SKILL.md",
-    ".claude/skills/x/SKILL.md",
+    *(f"{folder}opencode.{kind}" for folder in ("", ".opencode/") for kind in ("json", "jsonc")),
+    *(f".opencode/{name}/x.md" for name in ("command", "commands/deep", "agent", "agents/deep/er", "mode", "modes")),
+    *(f"{folder}/x/SKILL.md" for folder in (".opencode/skill", ".opencode/skills", ".claude/skills")),
 ]
 FOLDERS = sorted({str(folder) for file in FILES for folder in Path(file).parents} - {"."})
 SKILL = f"---\nname: x\ndescription: {SECRET}\n---\n{SECRET}"
@@ -55,16 +45,15 @@ def named(loaded: LoadedConfig) -> list[str]:
 
 
 @pytest.mark.parametrize("place", ["directory", "worktree"])
-@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", OBSTACLES)
-def test_a_file(world: Any, theirs: Path, kind: str, name: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = getattr(world, place) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    monkeypatch.chdir(path.parent)
-    put(kind, path, theirs / name)
+def test_files(world: Any, theirs: Path, kind: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [getattr(world, place) / name for name in FILES]
+    for name, path in zip(FILES, paths, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(path.parent)
+        put(kind, path, theirs / name)
     loaded = world.load()
-    assert SECRET not in shown(loaded)
-    assert str(path) in named(loaded)
+    assert SECRET not in shown(loaded) and set(map(str, paths)) <= set(named(loaded))
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -72,8 +61,7 @@ def test_a_file(world: Any, theirs: Path, kind: str, name: str, place: str, monk
 def test_a_linked_folder(world: Any, theirs: Path, kind: str, name: str) -> None:
     put(kind, world.directory / name, theirs / name)
     loaded = world.load()
-    assert SECRET not in shown(loaded)
-    assert named(loaded) != []
+    assert SECRET not in shown(loaded) and named(loaded) != []
 
 
 def test_directories_above_a_project_outside_git_hold_what_lies_there(world: Any, theirs: Path) -> None:
@@ -99,28 +87,20 @@ def test_a_distrusted_project_names_nothing_outside_in_any_way(world: Any, their
         put(kind, world.directory / str(number) / "named", theirs / ".opencode/command/x.md")
         put(kind, world.directory / f"skills{number}", theirs / ".opencode/skill")
         named_file = {"username": f"{{file:{number}/named}}"}
-        world.write(world.directory / "opencode.json", {**named_file, "skills": {"paths": [f"skills{number}"]}})
+        world.project({**named_file, "skills": {"paths": [f"skills{number}"]}})
         with pytest.raises(Exception, match="does not exist"):
-            load(world.directory, world.worktree, Flags(), trusts_project=False)
-        world.write(world.directory / "opencode.json", {"skills": {"paths": [f"skills{number}"]}})
-        assert load(world.directory, world.worktree, Flags(), trusts_project=False).skills == []
+            world.distrusted()
+        world.project({"skills": {"paths": [f"skills{number}"]}})
+        assert world.distrusted().skills == []
 
 
 def test_instructions_of_a_distrusted_project_stay_within_it(world: Any, theirs: Path) -> None:
     own, inside = str(world.home / "rules.md"), str(world.directory / "docs" / "*.md")
-    world.write(world.global_dir / "opencode.json", {"instructions": [own]})
-    world.write(world.directory / "opencode.json", {"instructions": [inside, str(theirs / "*"), "~/x", "a.md", "https://x/y"]})
-    distrusted = load(world.directory, world.worktree, Flags(), trusts_project=False)
+    world.user({"instructions": [own]})
+    world.project({"instructions": [inside, str(theirs / "*"), "~/x", "a.md", "https://x/y"]})
+    distrusted = world.distrusted()
     assert distrusted.config.instructions == [own, "docs/*.md", "a.md", "https://x/y"]
     assert [str(theirs) in warning.message or "~/x" in warning.message for warning in distrusted.warnings] == [True, True]
-
-
-@pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
-def test_a_file_that_is_named(world: Any, theirs: Path, kind: str) -> None:
-    put(kind, world.directory / "named", theirs)
-    world.write(world.directory / "opencode.json", {"username": "{file:named}"})
-    with pytest.raises(Exception, match="does not exist"):
-        world.load()
 
 
 def test_other_users_roots_and_the_data_directory_are_closed_within_the_project(world: Any) -> None:
@@ -134,30 +114,32 @@ def test_other_users_roots_and_the_data_directory_are_closed_within_the_project(
 
 
 def test_the_user_s_own_files_and_folders_may_be_links_to_anywhere(world: Any, tmp_path: Path) -> None:
-    dotfiles = tmp_path / "dotfiles"
+    dotfiles, own = tmp_path / "dotfiles", tmp_path / "own"
     world.write(dotfiles / "opencode.json", {"theme": "linked"})
     world.write(dotfiles / "agent" / "mine.md", "mine")
     world.write(dotfiles / "skills" / "s" / "SKILL.md", "---\nname: s\ndescription: d\n---\nbody")
     world.write(dotfiles / "custom.json", {"username": "custom"})
     world.global_dir.mkdir(parents=True)
-    (world.global_dir / "opencode.json").symlink_to(dotfiles / "opencode.json")
-    (world.global_dir / "agent").symlink_to(dotfiles / "agent")
-    (world.home / ".claude").symlink_to(dotfiles)
+    for name in ("opencode.json", "agent"):
+        (world.global_dir / name).symlink_to(dotfiles / name)
     (tmp_path / "custom.json").symlink_to(dotfiles / "custom.json")
-    own = tmp_path / "own"
-    own.symlink_to(dotfiles)
+    for folder in (world.home / ".claude", own):
+        folder.symlink_to(dotfiles)
     loaded = world.load({"OPENCODE_CONFIG": str(tmp_path / "custom.json"), "OPENCODE_CONFIG_DIR": str(own)})
     assert (loaded.config.theme, loaded.config.username) == ("linked", "custom")
     assert loaded.config.agent["mine"].prompt == "mine"
-    assert [skill.name for skill in loaded.skills] == ["s"]
-    assert loaded.warnings == []
+    assert [skill.name for skill in loaded.skills] == ["s"] and loaded.warnings == []
 
 
 @pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
-def test_the_user_s_own_files_are_bounded_too(world: Any, theirs: Path, kind: str) -> None:
+def test_the_user_s_own_files_and_those_that_are_named_are_bounded_too(world: Any, theirs: Path, kind: str) -> None:
     put(kind, world.global_dir / "opencode.json", theirs)
     put(kind, world.home / ".opencode" / "agent" / "x.md", theirs)
     assert len(world.load().warnings) == 2
+    put(kind, world.directory / "named", theirs)
+    world.project({"username": "{file:named}"})
+    with pytest.raises(Exception, match="does not exist"):
+        world.load()
 
 
 def test_links_within_the_project_are_followed(world: Any) -> None:
@@ -173,17 +155,13 @@ def test_links_within_the_project_are_followed(world: Any) -> None:
 
 
 def test_folders_without_an_end_are_walked_as_far_as_the_bounds(world: Any) -> None:
-    folder = world.directory / ".opencode/command"
-    deep = folder / Path(*["d"] * (MAX_DEPTH + 10))
-    world.write(deep / "x.md", "deep")
+    commands, skills = world.directory / ".opencode/command", world.directory / ".opencode/skills"
+    world.write(commands / Path(*["d"] * (MAX_DEPTH + 10)) / "x.md", "deep")
     for number in range(12):
-        (folder / f"l{number}").symlink_to(folder)
-        (world.directory / ".opencode/skills").mkdir(exist_ok=True)
-        (world.directory / f".opencode/skills/l{number}").mkdir()
+        (commands / f"l{number}").symlink_to(commands)
+        (skills / f"l{number}").mkdir(parents=True)
         for other in range(12):
-            (world.directory / f".opencode/skills/l{number}/m{other}").symlink_to(
-                world.directory / f".opencode/skills/l{(number + other) % 12}"
-            )
+            (skills / f"l{number}/m{other}").symlink_to(skills / f"l{(number + other) % 12}")
     loaded = world.load()
     assert not [name for name in loaded.config.command if name.endswith("/x")]
     assert len(loaded.watched) < 2 * MAX_ENTRIES
@@ -232,7 +210,7 @@ MOST_SECONDS = 5.0
 
 @pytest.mark.parametrize("kind", TEXTS)
 def test_a_configuration_takes_neither_long_nor_much_memory(world: Any, kind: str) -> None:
-    world.write(world.directory / "opencode.json", TEXTS[kind])
+    world.project(TEXTS[kind])
     world.write(world.directory / "long.txt", "x" * 100_000)
     began = time.thread_time()
     tracemalloc.start()
@@ -268,16 +246,14 @@ def test_all_files_of_a_project_are_bounded(world: Any) -> None:
 def test_a_distrusted_project_gets_nothing_of_the_operators_programs(world: Any, key: str, variables: str) -> None:
     """No program of the project's is given the operator's variables, nor a program of the operator's the project's."""
     kept = {"command": ["theirs"], variables: {"SECRET": SECRET}}
-    world.write(world.global_dir / "opencode.json", {key: {"a": kept, "b": kept, "c": kept}})
+    world.user({key: {"a": kept, "b": kept, "c": kept}})
     own = {"a": {"command": ["own"]}, "c": {"disabled": True, "command": ["x"], variables: {"PATH": "evil"}}}
     changed = {"b": {"disabled": True, "command": ["theirs"]}, "d": {"command": ["own"]}}
-    world.write(world.directory / "opencode.json", {key: {**own, **changed}})
-    loaded = getattr(load(world.directory, world.worktree, Flags(), trusts_project=False).config, key)
+    world.project({key: {**own, **changed}})
+    loaded = getattr(world.distrusted().config, key)
     assert all(SECRET not in str(entry.layer()) for name, entry in loaded.items())
-    world.write(
-        world.directory / "opencode.json", {key: {"a": {"disabled": True}} if key == "lsp" else {"a": {variables: {"X": "1"}}}}
-    )
-    loaded = getattr(load(world.directory, world.worktree, Flags(), trusts_project=False).config, key)
+    world.project({key: {"a": {"disabled": True}} if key == "lsp" else {"a": {variables: {"X": "1"}}}})
+    loaded = getattr(world.distrusted().config, key)
     assert loaded["a"].command == ["theirs"] and getattr(loaded["a"], variables) == {"SECRET": SECRET}
-    world.write(world.directory / "opencode.json", {key: False})
-    assert getattr(load(world.directory, world.worktree, Flags(), trusts_project=False).config, key) is False
+    world.project({key: False})
+    assert getattr(world.distrusted().config, key) is False

@@ -15,59 +15,39 @@ def test_agents_are_named_by_their_path(world: Any) -> None:
     folder = world.directory / ".opencode"
     world.write(folder / "agent/a.md", "---\ndescription: one\nmode: subagent\n---\n\nYou are a.\n")
     world.write(folder / "agents/team/b.md", "Only a prompt")
-    world.write(folder / "agent/c.md", "---\nname: renamed\n---\nc")
+    world.write(folder / "agent/c.md", "---\nname: renamed\npermission: deny\n---\nc")
     world.write(folder / "agent/notes.txt", "no agent")
     agents = world.load().config.agent
     assert sorted(agents) == ["a", "renamed", "team/b"]
     assert (agents["a"].description, agents["a"].mode, agents["a"].prompt) == ("one", "subagent", "You are a.")
     assert agents["team/b"].prompt == "Only a prompt"
+    assert agents["renamed"].permission == {"*": "deny"}, "a permission may be one word"
 
 
-def test_an_agent_file_takes_every_key_of_the_config(world: Any) -> None:
-    text = (
-        "---\nmodel: p/m:7b\ntemperature: 1\ntools:\n  write: false\npermission:\n  bash:\n    '*': ask\n    git *: allow\n"
-        "reasoningEffort: high\n---\nbody"
-    )
+def test_an_agent_file_takes_every_key_of_the_config_and_without_a_body_leaves_the_prompt(world: Any) -> None:
+    rules = "tools:\n  write: false\npermission:\n  bash:\n    '*': ask\n    git *: allow\n"
+    text = f"---\nmodel: p/m:7b\ntemperature: 1\n{rules}reasoningEffort: high\n---\n"
+    world.project({"agent": {"a": {"prompt": "keep"}}})
     world.write(world.directory / ".opencode/agent/a.md", text)
     agent = world.load().config.agent["a"]
     assert (agent.model, agent.temperature, agent.options) == ("p/m:7b", 1, {"reasoningEffort": "high"})
-    assert agent.permission == {"edit": "deny", "bash": {"*": "ask", "git *": "allow"}}
+    assert agent.permission == {"edit": "deny", "bash": {"*": "ask", "git *": "allow"}} and agent.prompt == "keep"
     assert list(agent.permission["bash"]) == ["*", "git *"]
-
-
-def test_permission_of_an_agent_may_be_one_word(world: Any) -> None:
-    world.write(world.directory / ".opencode/agent/a.md", "---\npermission: deny\n---\nbody")
-    assert world.load().config.agent["a"].permission == {"*": "deny"}
-
-
-def test_an_agent_file_without_a_body_leaves_the_prompt(world: Any) -> None:
-    world.write(world.directory / "opencode.json", {"agent": {"a": {"prompt": "keep"}}})
-    world.write(world.directory / ".opencode/agent/a.md", "---\nmodel: p/m\n---\n")
-    agent = world.load().config.agent["a"]
-    assert (agent.prompt, agent.model) == ("keep", "p/m")
 
 
 def test_modes_are_primary_agents_and_not_nested(world: Any) -> None:
     world.write(world.directory / ".opencode/mode/m.md", "---\nmode: subagent\n---\nprompt")
     world.write(world.directory / ".opencode/modes/deep/n.md", "prompt")
-    agents = world.load().config.agent
-    assert {name: agent.mode for name, agent in agents.items()} == {"m": "primary"}
+    assert {name: agent.mode for name, agent in world.load().config.agent.items()} == {"m": "primary"}
 
 
 def test_commands_are_named_by_their_path(world: Any) -> None:
-    world.write(
-        world.directory / ".opencode/command/git/push.md",
-        "---\ndescription: push it\nagent: build\nmodel: p/m\nsubtask: true\n---\nPush $1\n",
-    )
+    text = "---\ndescription: push it\nagent: build\nmodel: p/m\nsubtask: true\n---\nPush $1\n"
+    world.write(world.directory / ".opencode/command/git/push.md", text)
     world.write(world.directory / ".opencode/commands/plain.md", "Just this")
     found = world.load().config.command
-    assert found["git/push"].layer() == {
-        "template": "Push $1",
-        "description": "push it",
-        "agent": "build",
-        "model": "p/m",
-        "subtask": True,
-    }
+    fields = {"description": "push it", "agent": "build", "model": "p/m", "subtask": True}
+    assert found["git/push"].layer() == {"template": "Push $1", **fields}
     assert found["plain"].template == "Just this"
 
 
@@ -93,12 +73,9 @@ def test_values_with_a_colon_need_no_quotes(line: str, value: Any) -> None:
     assert data_of(f"---\n{line}\nmode: all\n---\nbody") == {"description": value, "mode": "all"}
 
 
-def test_text_without_frontmatter_is_all_body() -> None:
+def test_text_without_frontmatter_is_all_body_and_lines_may_end_as_on_windows() -> None:
     text = "# Title\n\n---\n\na: b\n\n---\n\nend"
     assert parse(text, Path("/x.md"))[2:] == ({}, text)
-
-
-def test_windows_line_ends() -> None:
     document = parse("---\r\nmode: all\r\n---\r\nbody\r\n", Path("/x.md"))
     assert (document.data, document.body) == ({"mode": "all"}, "body")
 
@@ -109,18 +86,16 @@ def test_windows_line_ends() -> None:
 def test_a_yaml_error_names_file_and_line(frontmatter: str, line: int) -> None:
     with pytest.raises(ConfigFrontmatterError) as caught:
         data_of(f"---\n{frontmatter}\n---\nbody")
-    assert caught.value.data["path"] == "/x.md"
-    assert caught.value.data["line"] == line
+    assert (caught.value.data["path"], caught.value.data["line"]) == ("/x.md", line)
 
 
 def test_a_file_with_broken_frontmatter_is_a_warning_and_the_others_load(world: Any) -> None:
     path = world.write(world.directory / ".opencode/agent/bad.md", "---\nmode: [\n---\nx")
     world.write(world.directory / ".opencode/agent/good.md", "good")
     loaded = world.load()
-    assert list(loaded.config.agent) == ["good"]
-    assert [warning.body()["name"] for warning in loaded.warnings] == ["ConfigFrontmatterError"]
-    assert loaded.warnings[0].data["path"] == str(path)
-    assert str(path) in loaded.watched
+    assert list(loaded.config.agent) == ["good"] and str(path) in loaded.watched
+    told = [(warning.body()["name"], warning.data["path"]) for warning in loaded.warnings]
+    assert told == [("ConfigFrontmatterError", str(path))]
 
 
 def test_a_wrong_value_in_frontmatter_names_file_field_and_line(world: Any) -> None:

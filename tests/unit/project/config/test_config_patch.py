@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,36 +12,13 @@ from app.schema.config import Config
 from app.schema.errors import BadRequest
 from app.util.secrets import MASK
 
-SECRETS = {
-    "provider": {
-        "p": {
-            "options": {"apiKey": "sk-1", "baseURL": "https://user:pw@host/v1", "sessionToken": "t", "maxTokens": 5},
-            "models": {"m": {"headers": {"Authorization": "Bearer 1", "X-Key": "2", "X-Team": "blue"}}},
-        }
-    },
-    "mcp": {
-        "r": {
-            "type": "remote",
-            "url": "https://x/mcp",
-            "headers": {"X-Any": "v"},
-            "oauth": {"clientId": "id", "clientSecret": "cs"},
-        },
-        "l": {"type": "local", "command": ["x"], "environment": {"ANY": "v"}},
-    },
-    "agent": {"token-counter": {"description": "counts tokens", "permission": {"read": {"*secret*": "deny"}}, "api_key": "k"}},
-    "command": {"rotate-secret": {"template": "rotate the token"}},
-    "permission": {"read": {"*.secret": "deny"}},
-}
-
 
 def test_the_update_is_merged_and_the_rest_stays(world: Any) -> None:
-    path = world.write(
-        world.directory / "opencode.json",
-        '{\n\t// mine\n\t"username": "{env:WHO}",\n\t"agent": {"a": {"prompt": "x"}},\n\t"theme": "light"\n}\n',
-    )
+    kept = '{\n\t// mine\n\t"username": "{env:WHO}",\n'
+    path = world.project(f'{kept}\t"agent": {{"a": {{"prompt": "x"}}}},\n\t"theme": "light"\n}}\n')
     assert patch(world.directory, {"theme": "dark", "agent": {"a": {"model": "p/m"}}}) == path
     text = path.read_text()
-    assert text.startswith('{\n\t// mine\n\t"username": "{env:WHO}",\n')
+    assert text.startswith(kept)
     assert jsonc.loads(text)["agent"] == {"a": {"prompt": "x", "model": "p/m"}}
     assert world.load({"WHO": "me"}).config.theme == "dark"
 
@@ -72,19 +50,27 @@ def test_an_invalid_update_is_refused_and_writes_nothing(world: Any, update: dic
     assert list(world.directory.iterdir()) == []
 
 
-def test_an_update_that_does_not_fit_the_file_is_refused(world: Any) -> None:
-    path = world.write(world.directory / "opencode.json", {"mcp": {"a": {"type": "local", "command": ["x"]}}})
-    before = path.read_text()
-    with pytest.raises(BadRequest, match=r"mcp\.a"):
-        patch(world.directory, {"mcp": {"a": {"type": "remote", "url": "http://x"}}})
-    assert path.read_text() == before
+REMOTE = {"type": "remote", "url": "http://x"}
 
 
-def test_a_broken_file_is_named_and_left(world: Any) -> None:
-    path = world.write(world.directory / "opencode.json", '{"theme": ')
-    with pytest.raises(ConfigJsonError, match=str(path)):
-        patch(world.directory, {"theme": "dark"})
-    assert path.read_text() == '{"theme": '
+@pytest.mark.parametrize(
+    ("there", "update", "error", "named"),
+    [
+        (
+            '{"mcp": {"a": {"type": "local", "command": ["x"]}}}',
+            {"mcp": {"a": {"type": "remote", "url": "x"}}},
+            BadRequest,
+            "mcp.a",
+        ),
+        ('{"theme": ', {"theme": "dark"}, ConfigJsonError, "{path}"),
+    ],
+    ids=["an update that does not fit", "a broken file"],
+)
+def test_what_is_wrong_together_is_named_and_left(world: Any, there: str, update: Any, error: Any, named: str) -> None:
+    path = world.project(there)
+    with pytest.raises(error, match=re.escape(named.format(path=path))):
+        patch(world.directory, update)
+    assert path.read_text() == there
 
 
 def test_a_link_stays_a_link_and_rights_stay(world: Any) -> None:
@@ -98,7 +84,7 @@ def test_a_link_stays_a_link_and_rights_stay(world: Any) -> None:
     assert [path.name for path in real.parent.iterdir() if "dotfiles" in path.name] == ["dotfiles.json"]
 
 
-def test_a_link_out_of_the_project_is_not_written_through(world: Any) -> None:
+def test_a_link_out_of_the_project_is_not_written_through(world: Any, tmp_path: Path) -> None:
     real = world.write(world.home / "theirs.json", '{"theme": "old"}')
     (world.directory / "opencode.json").symlink_to(real)
     with pytest.raises(ConfigInvalidError):
@@ -108,26 +94,29 @@ def test_a_link_out_of_the_project_is_not_written_through(world: Any) -> None:
     with pytest.raises(ConfigInvalidError):
         patch(world.directory, {"theme": "new"})
     assert list(world.home.iterdir()) == []
-
-
-def test_a_directory_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalidError, match="cannot be written"):
         patch(tmp_path / "gone", {"theme": "x"})
 
 
 def test_secrets_are_masked_and_nothing_else() -> None:
-    shown = masked(Config.model_validate(SECRETS))
-    options = shown["provider"]["p"]["options"]
-    assert options == {"apiKey": MASK, "baseURL": f"https://{MASK}@host/v1", "sessionToken": MASK, "maxTokens": 5}
-    headers = shown["provider"]["p"]["models"]["m"]["headers"]
-    assert headers == {"Authorization": MASK, "X-Key": MASK, "X-Team": MASK}
-    assert shown["mcp"]["r"]["headers"] == {"X-Any": MASK}
-    assert shown["mcp"]["r"]["oauth"] == {"clientId": "id", "clientSecret": MASK}
-    assert shown["mcp"]["l"]["environment"] == {"ANY": MASK}
-    assert shown["agent"]["token-counter"]["options"] == {"api_key": MASK}
-    assert shown["agent"]["token-counter"]["permission"] == {"read": {"*secret*": "deny"}}
-    assert shown["permission"] == SECRETS["permission"]
-    assert shown["command"] == SECRETS["command"]
+    url, mcp = "https://{}@host/v1", {"url": "https://x/mcp", "type": "remote"}
+
+    def config(key: str, token: str, login: str, own: str) -> dict[str, Any]:
+        headers = {"Authorization": own, "X-Key": own, "X-Team": own}
+        options = {"apiKey": key, "baseURL": url.format(login), "sessionToken": token, "maxTokens": 5}
+        local = {"type": "local", "command": ["x"], "environment": {"ANY": own}}
+        remote = {**mcp, "headers": {"X-Any": own}, "oauth": {"clientId": "id", "clientSecret": own}}
+        counter = {"description": "counts tokens", "permission": {"read": {"*secret*": "deny"}}, "options": {"api_key": own}}
+        return {
+            "provider": {"p": {"options": options, "models": {"m": {"headers": headers}}}},
+            "mcp": {"r": remote, "l": local},
+            "agent": {"token-counter": counter},
+            "command": {"rotate-secret": {"template": "rotate the token"}},
+            "permission": {"read": {"*.secret": "deny"}},
+        }
+
+    shown = masked(Config.model_validate(config("sk-1", "t", "user:pw", "v")))
+    assert shown == config(*[MASK] * 4)
 
 
 @pytest.mark.parametrize("name", ["tools", "prompt", "description", "permission", "template"])

@@ -8,25 +8,13 @@ from typing import Any
 import pytest
 
 LAYERS = [
-    "remote 1",
-    "remote 2",
-    "global config.json",
-    "global opencode.json",
-    "global opencode.jsonc",
-    "global config (TOML)",
-    "OPENCODE_CONFIG",
-    "worktree opencode.jsonc",
-    "directory opencode.jsonc",
-    "worktree opencode.json",
-    "directory opencode.json",
+    *("remote 1", "remote 2"),
+    *("global config.json", "global opencode.json", "global opencode.jsonc", "global config (TOML)", "OPENCODE_CONFIG"),
+    *("worktree opencode.jsonc", "directory opencode.jsonc", "worktree opencode.json", "directory opencode.json"),
     "OPENCODE_CONFIG_CONTENT",
-    "directory .opencode/opencode.jsonc",
-    "directory .opencode/opencode.json",
-    "worktree .opencode/opencode.json",
-    "~/.opencode/opencode.jsonc",
-    "~/.opencode/opencode.json",
-    "OPENCODE_CONFIG_DIR opencode.jsonc",
-    "OPENCODE_CONFIG_DIR opencode.json",
+    *("directory .opencode/opencode.jsonc", "directory .opencode/opencode.json", "worktree .opencode/opencode.json"),
+    *("home .opencode/opencode.jsonc", "home .opencode/opencode.json"),
+    *("OPENCODE_CONFIG_DIR opencode.jsonc", "OPENCODE_CONFIG_DIR opencode.json"),
 ]
 
 
@@ -37,25 +25,9 @@ class Layers:
         self.world = world
         self.remote: list[dict[str, Any]] = []
         self.env: dict[str, str] = {}
-        extra, custom_dir = tmp_path / "extra.json", tmp_path / "custom"
-        self.files = {
-            "global config.json": world.global_dir / "config.json",
-            "global opencode.json": world.global_dir / "opencode.json",
-            "global opencode.jsonc": world.global_dir / "opencode.jsonc",
-            "OPENCODE_CONFIG": extra,
-            "worktree opencode.jsonc": world.worktree / "opencode.jsonc",
-            "directory opencode.jsonc": world.directory / "opencode.jsonc",
-            "worktree opencode.json": world.worktree / "opencode.json",
-            "directory opencode.json": world.directory / "opencode.json",
-            "directory .opencode/opencode.jsonc": world.directory / ".opencode/opencode.jsonc",
-            "directory .opencode/opencode.json": world.directory / ".opencode/opencode.json",
-            "worktree .opencode/opencode.json": world.worktree / ".opencode/opencode.json",
-            "~/.opencode/opencode.jsonc": world.home / ".opencode/opencode.jsonc",
-            "~/.opencode/opencode.json": world.home / ".opencode/opencode.json",
-            "OPENCODE_CONFIG_DIR opencode.jsonc": custom_dir / "opencode.jsonc",
-            "OPENCODE_CONFIG_DIR opencode.json": custom_dir / "opencode.json",
-        }
-        self.flags = {"OPENCODE_CONFIG": extra, "OPENCODE_CONFIG_DIR": custom_dir}
+        self.flags = {"OPENCODE_CONFIG": tmp_path / "extra.json", "OPENCODE_CONFIG_DIR": tmp_path / "custom"}
+        own = {"global": world.global_dir, "directory": world.directory, "worktree": world.worktree, "home": world.home}
+        self.places = {**own, **self.flags}
 
     def put(self, layer: str, config: dict[str, Any]) -> None:
         if layer.startswith("remote"):
@@ -64,12 +36,15 @@ class Layers:
             self.env[layer] = json.dumps(config)
         elif layer.endswith("(TOML)"):
             text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in config.items())
-            self.world.write(self.world.global_dir / "config", text)
+            self.write("global config", text)
         else:
-            self.world.write(self.files[layer], config)
-        flag = layer.split()[0]
-        if flag in self.flags:
-            self.env[flag] = str(self.flags[flag])
+            self.write(layer, json.dumps(config))
+
+    def write(self, layer: str, content: str) -> None:
+        place, _, name = layer.partition(" ")
+        self.world.write(self.places[place] / name, content)
+        if place in self.flags:
+            self.env[place] = str(self.flags[place])
 
     def load(self) -> Any:
         return self.world.load(self.env, self.remote).config
@@ -92,20 +67,16 @@ def test_all_layers_at_once(layers: Layers) -> None:
     for layer in LAYERS:
         layers.put(layer, {"theme": layer, "instructions": [layer]})
     config = layers.load()
-    assert config.theme == LAYERS[-1]
-    assert config.instructions == LAYERS
+    assert (config.theme, config.instructions) == (LAYERS[-1], LAYERS)
 
 
-def test_nothing_above_the_worktree_is_read(world: Any) -> None:
-    world.write(world.outer / "opencode.json", {"theme": "outside"})
-    world.write(world.outer / ".opencode" / "opencode.json", {"theme": "outside"})
+def test_nothing_above_the_worktree_is_read_but_outside_git_the_search_goes_to_the_root(world: Any) -> None:
+    for name in ("opencode.json", ".opencode/opencode.json"):
+        world.write(world.outer / name, {"theme": "outer"})
     assert world.load().config.theme is None
-
-
-def test_outside_git_the_search_goes_to_the_root(world: Any) -> None:
-    world.write(world.outer / "opencode.json", {"theme": "outer"})
     world.worktree = Path("/")
-    assert world.load().config.theme == "outer"
+    world.write(world.directory.parents[2] / "opencode.json", {"username": "found"})
+    assert (world.load().config.theme, world.load().config.username) == ("outer", "found")
 
 
 def test_disable_project_config_leaves_the_rest(layers: Layers) -> None:
@@ -123,7 +94,7 @@ def test_permission_flag_overrides_every_file_and_keeps_other_rules(layers: Laye
 
 
 def test_markdown_of_a_directory_overrides_project_files_and_the_later_directory_wins(world: Any) -> None:
-    world.write(world.directory / "opencode.json", {"agent": {"x": {"description": "file", "model": "p/m"}}})
+    world.project({"agent": {"x": {"description": "file", "model": "p/m"}}})
     world.write(world.global_dir / "agent" / "x.md", "---\ndescription: global\n---\nprompt")
     assert world.load().config.agent["x"].description == "global"
     world.write(world.worktree / ".opencode" / "agents" / "x.md", "---\ndescription: outer folder\n---\nprompt")
@@ -133,38 +104,24 @@ def test_markdown_of_a_directory_overrides_project_files_and_the_later_directory
 
 
 def test_mode_entries_are_primary_agents_over_agent_entries(world: Any) -> None:
-    world.write(
-        world.directory / "opencode.json",
-        {"agent": {"x": {"mode": "subagent", "temperature": 0.5}}, "mode": {"x": {"prompt": "p"}, "y": {}}},
-    )
+    modes = {"x": {"prompt": "p"}, "y": {}}
+    world.project({"agent": {"x": {"mode": "subagent", "temperature": 0.5}}, "mode": modes})
     agents = world.load().config.agent
     assert (agents["x"].mode, agents["x"].temperature, agents["x"].prompt) == ("primary", 0.5, "p")
     assert agents["y"].mode == "primary"
 
 
 def test_legacy_tools_stand_below_explicit_permission(world: Any) -> None:
-    world.write(
-        world.directory / "opencode.json",
-        {"tools": {"write": False, "bash": False, "webfetch": True}, "permission": {"bash": "ask"}},
-    )
+    world.project({"tools": {"write": False, "bash": False, "webfetch": True}, "permission": {"bash": "ask"}})
     config = world.load().config
     assert config.permission == {"edit": "deny", "webfetch": "allow", "bash": "ask"}
     assert list(config.permission)[-1] == "bash"
 
 
 AGENT_LAYERS = [
-    "remote 1",
-    "global opencode.json",
-    "directory opencode.json",
-    "OPENCODE_CONFIG_CONTENT",
-    "global agent/x.md",
-    "directory .opencode/opencode.json",
-    "directory .opencode/agents/x.md",
-    "worktree .opencode/agent/x.md",
-    "home .opencode/agent/x.md",
-    "OPENCODE_CONFIG_DIR agent/x.md",
-    "OPENCODE_CONFIG_DIR mode/x.md",
-    "mode entry",
+    *("remote 1", "global opencode.json", "directory opencode.json", "OPENCODE_CONFIG_CONTENT", "global agent/x.md"),
+    *("directory .opencode/opencode.json", "directory .opencode/agents/x.md", "worktree .opencode/agent/x.md"),
+    *("home .opencode/agent/x.md", "OPENCODE_CONFIG_DIR agent/x.md", "OPENCODE_CONFIG_DIR mode/x.md", "mode entry"),
 ]
 """What says something of one agent: files, then markdown of their directory, and at last the entries of `mode`."""
 
@@ -172,25 +129,11 @@ PERMISSION_LAYERS = ["tools (legacy)", *[layer for layer in AGENT_LAYERS if "x.m
 PERMISSION_LAYERS += ["OPENCODE_CONFIG_DIR opencode.json", "OPENCODE_PERMISSION"]
 
 
-def put_markdown(layers: Layers, layer: str, text: str) -> None:
-    places = {
-        "global": layers.world.global_dir,
-        "directory": layers.world.directory,
-        "worktree": layers.world.worktree,
-        "home": layers.world.home,
-        "OPENCODE_CONFIG_DIR": layers.flags["OPENCODE_CONFIG_DIR"],
-    }
-    where, name = layer.split()
-    layers.world.write(places[where] / name, f"---\ndescription: {text}\n---\nprompt")
-    if where in layers.flags:
-        layers.env[where] = str(layers.flags[where])
-
-
 @pytest.mark.parametrize(("lower", "higher"), list(pairwise(AGENT_LAYERS)))
 def test_what_is_said_of_an_agent_in_a_layer_overrides_the_one_below(layers: Layers, lower: str, higher: str) -> None:
     for layer in (lower, higher):
         if layer.endswith(".md"):
-            put_markdown(layers, layer, layer)
+            layers.write(layer, f"---\ndescription: {layer}\n---\nprompt")
         elif layer == "mode entry":
             layers.put("global config.json", {"mode": {"x": {"description": layer}}})
         else:

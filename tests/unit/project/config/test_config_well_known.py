@@ -9,6 +9,8 @@ from app.project.config.errors import ConfigInvalidError
 from app.project.config.well_known import Organisations, fetch_well_known, sign_ins
 from app.schema.model import ApiAuth, WellKnownAuth
 
+ADDRESS = "https://org.example/.well-known/opencode"
+
 
 def serving(answers: dict[str, httpx2.Response | Exception]) -> httpx2.MockTransport:
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -18,9 +20,6 @@ def serving(answers: dict[str, httpx2.Response | Exception]) -> httpx2.MockTrans
         return found
 
     return httpx2.MockTransport(answer)
-
-
-ADDRESS = "https://org.example/.well-known/opencode"
 
 
 async def fetch(response: httpx2.Response | Exception, environ: dict[str, str] | None = None) -> list[dict[str, Any]]:
@@ -33,13 +32,10 @@ async def test_the_config_of_each_url_in_order() -> None:
     assert await fetch_well_known(urls, {}, serving(dict(answers))) == [{"theme": url} for url in urls]
 
 
-async def test_the_token_is_substituted() -> None:
+async def test_the_token_is_substituted_and_without_a_configuration_there_is_none() -> None:
     config = {"mcp": {"jira": {"type": "remote", "url": "https://j", "headers": {"Authorization": "Bearer {env:ORG}"}}}}
     (layer,) = await fetch(httpx2.Response(200, json={"config": config}), {"ORG": "t"})
     assert layer["mcp"]["jira"]["headers"] == {"Authorization": "Bearer t"}
-
-
-async def test_no_config_and_no_urls() -> None:
     assert await fetch(httpx2.Response(200, json={"auth": {"command": ["login"]}})) == [{}]
     assert await fetch_well_known([]) == []
 

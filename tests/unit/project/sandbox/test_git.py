@@ -30,37 +30,26 @@ async def test_output_exit_status_and_input(git: Git) -> None:
     result = await git.run("hash-object", "--stdin", stdin=b"x\n")
     assert (result.ok, result.text) == (True, "587be6b4c3f93f93c489c0111bba5596147a26cb")
     failed = await git.run("rev-parse", "--verify", "nonsense")
-    assert not failed.ok
-    assert failed.stderr.startswith("fatal:")
+    assert not failed.ok and failed.stderr.startswith("fatal:")
 
 
 async def test_what_keeps_git_from_starting_is_reported(git: Git) -> None:
     git.directory.path.rename(git.directory.path.with_name("moved"))
     result = await git.run("version")
-    assert result.code == NOT_STARTED
-    assert "place" in result.stderr
+    assert result.code == NOT_STARTED and "place" in result.stderr
 
 
-async def test_a_time_limit(git: Git) -> None:
+async def test_a_limit_of_time_and_one_of_output(git: Git) -> None:
     result = await git.run(*WAIT, timeout=0.3)
-    assert result.code == TIMED_OUT
-    assert "took longer than 0.3 s" in result.stderr
-    await until(lambda: not running("sleep", "3671"))
-
-
-async def test_output_beyond_a_limit_is_cut_off(git: Git) -> None:
+    assert result.code == TIMED_OUT and "took longer than 0.3 s" in result.stderr
+    assert (await git.run(*WAIT, max_bytes=10, timeout=0.3)).code == TIMED_OUT
     result = await git.run(*ENDLESS, max_bytes=9)
     assert (result.code, result.stdout) == (TOO_MUCH_OUTPUT, b"3672\n3672")
-    await until(lambda: not running("yes", "3672"))
-
-
-async def test_what_stays_below_the_limit_is_as_ever(git: Git) -> None:
+    await until(lambda: not running("sleep", "3671") and not running("yes", "3672"))
     version = await git.run("version")
-    assert await git.run("version", max_bytes=len(version.stdout)) == version
+    assert await git.run("version", max_bytes=len(version.stdout)) == version, "what stays below the limit is as ever"
     failed = await git.run("rev-parse", "--verify", "nonsense", max_bytes=10)
     assert failed.code == 128 and failed.stderr.startswith("fatal:")
-    assert (await git.run(*WAIT, max_bytes=10, timeout=0.3)).code == TIMED_OUT
-    await until(lambda: not running("sleep", "3671"))
 
 
 async def test_a_cancelled_call_leaves_no_process(git: Git) -> None:
@@ -70,14 +59,11 @@ async def test_a_cancelled_call_leaves_no_process(git: Git) -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     await until(lambda: not running("sleep", "3671"))
-
-
-async def test_a_call_cancelled_before_it_starts(git: Git) -> None:
     starting = asyncio.create_task(git.run("init"))
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert not (git.directory.path / ".git").exists()
+    assert not (git.directory.path / ".git").exists(), "one that is cancelled before it starts does nothing"
 
 
 async def test_a_call_cancelled_as_git_ends(tmp_path: Path) -> None:
@@ -98,15 +84,8 @@ async def test_variables_that_point_elsewhere_are_dropped(git: Git, monkeypatch:
 
 
 def test_the_environment_is_safe() -> None:
-    inherited = {
-        "HOME": "/h",
-        "OPENAI_API_KEY": "k",
-        "GIT_INDEX_FILE": "x",
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_GLOBAL": "/g",
-        "LC_ALL": "de_DE.UTF-8",
-    }
-    safe = safe_environment(inherited)
+    inherited = {"HOME": "/h", "OPENAI_API_KEY": "k", "GIT_INDEX_FILE": "x", "GIT_CONFIG_COUNT": "1"}
+    safe = safe_environment({**inherited, "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "de_DE.UTF-8"})
     plain = {"HOME": "/h", "GIT_CONFIG_GLOBAL": "/g", "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
     plain["GIT_ALLOW_PROTOCOL"] = "none"
     assert safe == {**plain, **overrides()}

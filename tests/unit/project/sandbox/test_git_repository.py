@@ -11,36 +11,30 @@ from app.project.sandbox.git_repository import find_repository, problem_of, repo
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    return make_workspace(tmp_path.resolve() / "repo")
-
-
-def nothing(path: str) -> bool:
-    return False
+    """One with a linked worktree and a submodule."""
+    repo = make_workspace(tmp_path.resolve() / "repo")
+    git(repo, "worktree", "add", "-q", str(repo / "linked"))
+    git(repo, "submodule", "--quiet", "add", str(repo), "sub")
+    return repo
 
 
 def test_a_worktree_and_a_submodule_are_named_back(repo: Path) -> None:
-    linked = repo.parent / "linked"
-    git(repo, "worktree", "add", "-q", str(linked))
-    git(repo, "submodule", "--quiet", "add", str(repo), "sub")
-    found = [repository_of(place) for place in (repo, linked, repo / "sub")]
-    assert [each and each.git_dir.relative_to(repo) for each in found] == [
-        Path(".git"), Path(".git/worktrees/linked"), Path(".git/modules/sub"),
-    ]  # fmt: skip
+    found = [repository_of(place) for place in (repo, repo / "linked", repo / "sub")]
+    dirs = [each and str(each.git_dir.relative_to(repo)) for each in found]
+    assert dirs == [".git", ".git/worktrees/linked", ".git/modules/sub"]
 
 
-@pytest.mark.parametrize("target", [".git", ".git/worktrees/linked", "linked/.git", "sub/.git", ".git/modules/sub"])
-@pytest.mark.parametrize("kind", ["link", "file"])
-def test_another_checkouts_repository_is_not_believed(repo: Path, target: str, kind: str) -> None:
+def test_another_checkouts_repository_is_not_believed(repo: Path) -> None:
     """Not by a link to the `.git` file of a worktree or submodule, which its repository names back, either."""
-    git(repo, "worktree", "add", "-q", str(repo / "linked"))
-    git(repo, "submodule", "--quiet", "add", str(repo), "sub")
     place = repo.parent / "place"
     place.mkdir()
-    if kind == "link":
+    for target in (".git", ".git/worktrees/linked", "linked/.git", "sub/.git", ".git/modules/sub"):
         (place / ".git").symlink_to(repo / target)
-    else:
+        assert repository_of(place) is None and find_repository(place, lambda _: False) is None, f"a link to {target}"
+        (place / ".git").unlink()
         (place / ".git").write_text(f"gitdir: {repo / target}\n")
-    assert repository_of(place) is None and find_repository(place, nothing) is None
+        assert repository_of(place) is None and find_repository(place, lambda _: False) is None, f"a file that names {target}"
+        (place / ".git").unlink()
 
 
 def test_it_is_believed_where_who_works_there_may_work_too(repo: Path) -> None:
@@ -51,13 +45,13 @@ def test_it_is_believed_where_who_works_there_may_work_too(repo: Path) -> None:
     assert found and (found.checkout, found.git_dir) == (place, repo / ".git")
 
 
-@pytest.mark.parametrize("text", ["[include]\npath = x\n", "[core][include]path=x\n", "\ufeff[INCLUDE]\npath = x\n",
-                                  '[core]\n\ta = b\n [ includeIf "gitdir:/"] path = x\n'])  # fmt: skip
-def test_without_a_sandbox_nothing_is_included(repo: Path, text: str) -> None:
+def test_without_a_sandbox_nothing_is_included(repo: Path) -> None:
     found = repository_of(repo)
     assert found and problem_of(found, is_walled=False) is None
-    (repo / ".git" / "config").write_text(text)
-    assert problem_of(found, is_walled=False) and problem_of(found, is_walled=True) is None
+    texts = ["[include]\npath = x\n", "[core][include]path=x\n", "\ufeff[INCLUDE]\npath = x\n"]
+    for text in (*texts, '[core]\n\ta = b\n [ includeIf "gitdir:/"] path = x\n'):
+        (repo / ".git" / "config").write_text(text)
+        assert problem_of(found, is_walled=False) and problem_of(found, is_walled=True) is None, text
 
 
 def test_what_was_exchanged_since_is_refused(repo: Path) -> None:

@@ -16,36 +16,29 @@ def names(home: Path, environment: dict[str, str] | None = None) -> set[str]:
     return {str(path.relative_to(home)) for path in found}
 
 
-FIRST = """
-[include]
+FIRST = """[include]
     path = a
 [includeIf "gitdir:~/work/"]
     path = "~/b" ; and
-[user]
-    name = x
 [core] excludesfile=~/c # c
 """
 SECOND = "[commit]\ntemplate = ~/d\n[include]path=e"
 
 
-def test_files_are_found_by_way_of_others(tmp_path: Path) -> None:
-    written(tmp_path, **{".gitconfig": FIRST, "a": SECOND, "b": "", "c": "", "d": "", "e": ""})
-    assert names(tmp_path) == {".gitconfig", "a", "b", "c", "d", "e"}
+def test_files_are_found_by_way_of_others_and_another_global_file_takes_the_place(tmp_path: Path) -> None:
+    written(
+        tmp_path, **{".gitconfig": FIRST, "a": SECOND, "b": "", "c": "", "d": "", "e": "", "own": "", ".config/git/ignore": ""}
+    )
+    assert names(tmp_path) == {".gitconfig", "a", "b", "c", "d", "e", ".config/git/ignore"}
+    assert names(tmp_path, {"GIT_CONFIG_GLOBAL": str(tmp_path / "own")}) == {"own", ".config/git/ignore"}
 
 
 def test_there_is_an_end(tmp_path: Path) -> None:
     """Also of files that name each other, of one that never ends, and of a large one."""
-    written(
-        tmp_path,
-        **{".gitconfig": "[include]\npath=a\npath=/dev/zero\npath=missing\npath=large\n", "a": "[include]\npath=.gitconfig\n"},
-    )
+    endless = "[include]\npath=a\npath=/dev/zero\npath=missing\npath=large\n"
+    written(tmp_path, **{".gitconfig": endless, "a": "[include]\npath=.gitconfig\n"})
     (tmp_path / "large").write_bytes(b"\n" * 2_000_000)
     assert names(tmp_path) == {".gitconfig", "a", "large"}
-
-
-def test_another_global_file_takes_the_place(tmp_path: Path) -> None:
-    written(tmp_path, **{".gitconfig": "", "own": "", ".config/git/ignore": ""})
-    assert names(tmp_path, {"GIT_CONFIG_GLOBAL": str(tmp_path / "own")}) == {"own", ".config/git/ignore"}
 
 
 def test_keys_and_the_servers_files_are_not_among_what_is_shown(tmp_path: Path) -> None:

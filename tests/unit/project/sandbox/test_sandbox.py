@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -25,14 +26,10 @@ async def test_the_project_is_there_with_all_that_is_in_it(confined: Confined) -
     assert (confined.project / "b").read_text() == "made\n"
 
 
-async def test_nothing_outside_is_read(confined: Confined) -> None:
+async def test_nothing_outside_is_read_or_written(confined: Confined) -> None:
     named = " ".join(f"'{path}'" for path in confined.secrets)
     ended = await confined.run(f"cat {named}; cd /; grep -rs {SECRET} {confined.base} ~ /tmp /var /srv /run; true")
-    assert SECRET not in ended.output
-    assert ended.output.count("No such file") == len(confined.secrets)
-
-
-async def test_a_write_outside_is_the_commands_own_error(confined: Confined) -> None:
+    assert SECRET not in ended.output and ended.output.count("No such file") == len(confined.secrets)
     ended = await confined.run(f"echo x > /etc/made; echo x > /made; echo x > {confined.base}/made")
     assert ended.output.count("Read-only file system") + ended.output.count("No such file") == 3, ended.output
     assert not (confined.base / "made").exists() and not Path("/made").exists()
@@ -44,36 +41,24 @@ async def test_home_and_tmp_are_kept_from_call_to_call_and_are_not_the_users(con
     assert not (confined.base / "home" / ".rc").exists() and not Path("/tmp/of_the_sandbox").exists()
 
 
-async def test_what_is_granted_is_open_for_that_command(confined: Confined) -> None:
-    notes = confined.base / "home" / "notes"
+async def test_what_is_granted_is_open_for_that_command_without_keys_and_the_servers_files(confined: Confined) -> None:
+    notes, new, beside = (confined.base / name for name in ("home/notes", "home/new", "beside/file"))
     command = f"cat {notes}; echo more >> {notes}"
     assert SECRET in (await confined.run(command, granted=[notes])).output
     assert notes.read_text() == f"{SECRET}\nmore\n"
     assert SECRET not in (await confined.run(command)).output
-    beside = confined.base / "beside" / "file"
     assert (await confined.run(f"sed -i s/{SECRET}/changed/ {beside}", granted=[beside])).code == 0
     assert beside.read_text() == "changed\n"
-
-
-async def test_a_new_file_in_home_is_granted_without_the_keys_there(confined: Confined) -> None:
-    new = confined.base / "home" / "new"
     ended = await confined.run(f"touch {new}; cat ~/.ssh/id_rsa", granted=[new])
     assert new.exists() and SECRET not in ended.output
-
-
-async def test_the_servers_own_files_are_never_granted(confined: Confined) -> None:
     data = confined.base / "data"
     ended = await confined.run(f"cat {data}/auth.json; ls {data}/*", granted=[data, data / "auth.json", confined.base])
     assert SECRET not in ended.output and "auth.json\n" not in ended.output
-
-
-async def test_a_kept_output_can_be_read(confined: Confined) -> None:
-    output = confined.base / "data" / "tool-output" / "tool_1"
-    output.parent.mkdir()
-    output.write_text("long output\n")
-    (output.parent / "tool_2").write_text(SECRET)
-    ended = await confined.run(f"cat {output.parent}/*", granted=[output])
-    assert ended.output == "long output\n"
+    (data / "tool-output").mkdir()
+    for name, text in (("tool_1", "long output\n"), ("tool_2", SECRET)):
+        (data / "tool-output" / name).write_text(text)
+    ended = await confined.run(f"cat {data}/tool-output/*", granted=[data / "tool-output" / "tool_1"])
+    assert ended.output == "long output\n", "a kept output can be read, and no other"
 
 
 async def test_directories_of_the_configuration_are_open(confined: Confined) -> None:
@@ -101,18 +86,15 @@ async def test_without_network_there_is_a_loopback_of_its_own(confined: Confined
 
 async def test_it_sees_no_process_of_others_and_has_no_right_to_mount(confined: Confined) -> None:
     script = "ls -d /proc/[0-9]* | wc -l; mount -t tmpfs x /tmp || echo refused; grep NoNewPrivs /proc/self/status"
-    ended = await confined.run(script)
-    lines = ended.output.splitlines()
+    lines = (await confined.run(script)).output.splitlines()
     assert int(lines[0]) < 10 and "refused" in lines and "NoNewPrivs:\t1" in lines
 
 
 async def test_what_left_the_group_ends_with_the_command(confined: Confined) -> None:
     await confined.run("setsid sh -c 'trap \"\" TERM HUP; exec sleep 3611' >/dev/null 2>&1 & touch up")
     assert (confined.project / "up").exists() and sleeping(3611) == []
-
-
-async def test_a_background_process_may_write_its_last_words(confined: Confined) -> None:
-    assert (await confined.run("(sleep 0.02; echo late) & echo early")).output == "early\nlate\n"
+    late = await confined.run("(sleep 0.02; echo late) & echo early")
+    assert late.output == "early\nlate\n", "in the background it may write its last words"
 
 
 async def test_a_command_may_clean_up_when_it_is_stopped(confined: Confined) -> None:
@@ -148,36 +130,28 @@ def test_it_can_be_switched_off_and_required(tmp_path: Path, monkeypatch: pytest
         open_sandbox(Settings(data_dir=tmp_path, sandbox="require"))
 
 
-def test_own_homes_that_nobody_has_used_for_a_week_are_removed(confined: Confined) -> None:
+def test_own_homes_that_nobody_has_used_for_a_week_are_removed_and_what_is_none_is_left(confined: Confined) -> None:
+    data = confined.base / "data"
     used, unused = (confined.workspace_of(confined.base / name) for name in ("used", "unused"))
     for workspace in (used, unused):
         workspace.directory.mkdir()
         confined.sandbox.program(["true"], workspace, {})
-    data = confined.base / "data"
     old = private_directory(data, unused.directory)
     for path in (old / "home", old / "tmp", old):
         os.utime(path, (0, 0))
-    remove_unused(data, time.time())
-    assert list((data / "sandbox").iterdir()) == [private_directory(data, used.directory)]
-
-
-def test_what_is_no_home_keeps_none_from_being_removed(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / "sandbox" / name / "home").mkdir(parents=True)
     for name in (".DS_Store", "0", "~"):
-        (tmp_path / "sandbox" / name).touch()
-    (tmp_path / "sandbox" / "dangling").symlink_to("nowhere")
-    remove_unused(tmp_path, time.time() + 30 * 24 * 3600)
-    assert {path.name for path in (tmp_path / "sandbox").iterdir()} == {".DS_Store", "0", "~", "dangling"}
+        (data / "sandbox" / name).touch()
+        os.utime(data / "sandbox" / name, (0, 0))
+    (data / "sandbox" / "dangling").symlink_to("nowhere")
+    remove_unused(data, time.time())
+    left = {path.name for path in (data / "sandbox").iterdir()}
+    assert left == {private_directory(data, used.directory).name, ".DS_Store", "0", "~", "dangling"}
 
 
-async def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
+def test_a_configured_program_sees_what_it_is_made_of_and_no_keys(confined: Confined) -> None:
     beside, key = confined.base / "beside" / "file", confined.base / "home" / ".ssh" / "id_rsa"
     program = confined.sandbox.program(["/bin/cat", str(beside), str(key)], confined.workspace(), {}, shows_named=True)
-    process = await asyncio.create_subprocess_exec(
-        *program.argv, cwd=program.cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    output, errors = await process.communicate()
-    assert output.decode().count(SECRET) == 1 and str(key) in errors.decode()
+    ended = subprocess.run(program.argv, cwd=program.cwd, capture_output=True, text=True, check=False)
+    assert ended.stdout.count(SECRET) == 1 and str(key) in ended.stderr
     write = confined.sandbox.program(["/bin/sh", "-c", 'echo x > "$0"', str(beside)], confined.workspace(), {}, shows_named=True)
-    assert await (await asyncio.create_subprocess_exec(*write.argv, cwd=write.cwd, stderr=asyncio.subprocess.DEVNULL)).wait() != 0
+    assert subprocess.run(write.argv, cwd=write.cwd, stderr=subprocess.DEVNULL, check=False).returncode != 0

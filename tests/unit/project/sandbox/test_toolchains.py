@@ -15,36 +15,28 @@ from app.project.sandbox.machine import find_facts
 pytestmark = needs_sandbox
 
 
-async def test_git_commits_as_the_user_does(confined: Confined) -> None:
-    config = confined.base / "home" / ".gitconfig"
-    config.write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
+async def test_git_commits_as_the_user_does_and_in_a_linked_worktree(confined: Confined) -> None:
+    (confined.base / "home" / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.org\n")
     confined.open_again()
     ended = await confined.run("echo a > a && git add a && git commit -qm first && git log --format=%an && git status --short")
     assert ended.output == "Ada\n" and ended.code == 0
-
-
-async def test_git_works_in_a_linked_worktree(confined: Confined) -> None:
-    commit = "git -c user.name=a -c user.email=a@b commit"
-    await confined.run(f"{commit} -q --allow-empty -m first")
     linked = confined.base / "linked"
     subprocess.run(["git", "worktree", "add", "-q", linked], cwd=confined.project, check=True)
-    workspace = confined.workspace_of(linked)
-    ended = await confined.run(f"echo a > a; git add a; {commit} -qm second && git log --format=%s", workspace=workspace)
-    assert ended.output == "second\nfirst\n"
+    script = "echo b > b; git add b; git commit -qm second && git log --format=%s"
+    assert (await confined.run(script, workspace=confined.workspace_of(linked))).output == "second\nfirst\n"
 
 
-async def test_a_forged_git_file_opens_nothing(confined: Confined) -> None:
+async def test_a_forged_git_file_or_a_directory_replaced_by_a_link_opens_nothing(confined: Confined) -> None:
+    keys = confined.base / "home" / ".ssh"
     fake = "mkdir -p fake/worktrees/x; echo ../.. > fake/worktrees/x/commondir; pwd > fake/worktrees/x/gitdir"
-    forged = f"{fake}; rm -r .git; echo gitdir: {confined.base}/home/.ssh > .git"
-    await confined.run(forged)
-    ended = await confined.run(f"cat {confined.base}/home/.ssh/id_rsa; echo x > {confined.base}/home/.ssh/made")
-    assert "No such file" in ended.output and not (confined.base / "home" / ".ssh" / "made").exists()
-
-
-async def test_make(confined: Confined) -> None:
-    (confined.project / "Makefile").write_text("all:\n\techo made > $@\n")
-    ended = await confined.run("make -s && cat all")
-    assert ended.output == "made\n"
+    await confined.run(f"{fake}; rm -r .git; echo gitdir: {keys} > .git")
+    ended = await confined.run(f"cat {keys}/id_rsa; echo x > {keys}/made")
+    assert "No such file" in ended.output and not (keys / "made").exists()
+    (confined.project / "sub").mkdir()
+    workspace = confined.workspace_of(confined.project / "sub", confined.project)
+    await confined.run(f"cd .. && rmdir sub && ln -s {keys} sub", workspace=workspace)
+    ended = await confined.run(f"cat {keys}/id_rsa", workspace=workspace)
+    assert SECRET not in ended.output and ended.code != 0
 
 
 WHEEL = """
@@ -61,16 +53,15 @@ with zipfile.ZipFile("shapes-1-py3-none-any.whl", "w") as wheel:
 """
 
 
-async def test_a_virtual_environment_and_pip(confined: Confined) -> None:
+async def test_make_a_virtual_environment_pip_and_pytest(confined: Confined) -> None:
+    """pytest is the one that runs this test: its environment is on the PATH, as that of a user's project is."""
+    (confined.project / "Makefile").write_text("all:\n\techo made > $@\n")
     (confined.project / "make_wheel.py").write_text(WHEEL)
-    script = "python3 make_wheel.py && python3 -m venv venv && venv/bin/pip install -q --no-index ./shapes-1-py3-none-any.whl"
-    ended = await confined.run(f"{script} && venv/bin/python -c 'import shapes; print(shapes.area(3))'", timeout=300)
-    assert ended.output.endswith("9\n") and ended.code == 0, ended.output
-
-
-async def test_pytest(confined: Confined) -> None:
-    """The one that runs this test: its environment is on the PATH, as that of a user's project is."""
     (confined.project / "test_sum.py").write_text("def test_sum():\n    assert 1 + 1 == 2\n")
+    script = "python3 make_wheel.py && python3 -m venv venv && venv/bin/pip install -q --no-index ./shapes-1-py3-none-any.whl"
+    built = f"make -s && cat all && {script} && venv/bin/python -c 'import shapes; print(shapes.area(3))'"
+    ended = await confined.run(built, timeout=300)
+    assert ended.output.startswith("made\n") and ended.output.endswith("9\n") and ended.code == 0, ended.output
     confined.open_again(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     ended = await confined.run(f"{sys.executable} -m pytest -q test_sum.py", timeout=120)
     assert "1 passed" in ended.output, ended.output
@@ -93,14 +84,6 @@ async def test_a_server_on_loopback(confined: Confined) -> None:
     fetch = "until curl -fsS http://127.0.0.1:8765/a 2>/dev/null; do sleep 0.05; done"
     ended = await confined.run(f"{serve} {fetch}", workspace=confined.workspace(network=False))
     assert ended.output == "served\n"
-
-
-async def test_a_directory_that_was_replaced_by_a_link_opens_nothing(confined: Confined) -> None:
-    (confined.project / "sub").mkdir()
-    workspace = confined.workspace_of(confined.project / "sub", confined.project)
-    await confined.run(f"cd .. && rmdir sub && ln -s {confined.base}/home/.ssh sub", workspace=workspace)
-    ended = await confined.run(f"cat {confined.base}/home/.ssh/id_rsa", workspace=workspace)
-    assert SECRET not in ended.output and ended.code != 0
 
 
 def test_a_path_with_what_may_not_be_entered_keeps_no_server_from_starting(tmp_path: Path) -> None:

@@ -31,13 +31,38 @@ class Project:
         target.write_bytes(content.encode() if isinstance(content, str) else content)
         return target
 
+    def commit(self) -> None:
+        self.git("add", ".")
+        self.git("commit", "-qm", "first")
+
     def snapshots(self, directory: Path | None = None, exclude: tuple[Path, ...] = (), max_bytes: int | None = None) -> Snapshots:
-        git_dir = snapshot_dir(self.data, "global", self.root)
         git = server_git(self.root) if self.has_git else server_git_outside(self.root)
-        return Snapshots(git_dir, git, directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
+        return Snapshots(self.git_dir, git, directory or self.root, (self.data, *exclude), max_bytes=max_bytes)
+
+    @property
+    def git_dir(self) -> Path:
+        """The repository of its snapshots."""
+        return snapshot_dir(self.data, "global", self.root)
+
+    def held(self, tree: str) -> set[str]:
+        """Names in a snapshot, placeholders too."""
+        names = git(self.root, "--git-dir", str(self.git_dir.absolute()), "ls-tree", "-r", "-z", "--name-only", tree)
+        return {name for name in names.split("\0") if name}
 
     def relative(self, paths: list[Path]) -> set[str]:
         return {str(path.relative_to(self.root)) for path in paths}
+
+    def replace(self, name: str, content: str | None = None, *, link: str | Path | None = None, below: str = "") -> None:
+        """Whatever is there goes; then come a file, a link, or a file below it."""
+        path = self.root / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+        if link is not None:
+            path.symlink_to(link)
+        elif content is not None:
+            self.write(f"{name}{below}", content)
 
 
 @contextmanager

@@ -23,17 +23,14 @@ def age(path: Path, days: float) -> None:
 
 def age_all(project: Project, days: float) -> Path:
     """Make everything in the repository old; returns the directory of the refs that keep snapshots."""
-    [git_dir] = (project.data / "snapshot" / "global").iterdir()
-    for path in (git_dir / "objects").rglob("*"):
+    refs = project.git_dir / "refs" / "keep"
+    for path in (*(project.git_dir / "objects").rglob("*"), *refs.iterdir()):
         age(path, days)
-    for ref in (git_dir / "refs" / "keep").iterdir():
-        age(ref, days)
-    return git_dir / "refs" / "keep"
+    return refs
 
 
 async def restores(snapshots: Snapshots, file: Path, tree: str) -> bool:
-    report = await snapshots.restore({file: tree})
-    return report.failures == []
+    return (await snapshots.restore({file: tree})).failures == []
 
 
 async def test_a_snapshot_goes_seven_days_after_it_was_current(project: Project, snapshots: Snapshots) -> None:
@@ -48,8 +45,7 @@ async def test_a_snapshot_goes_seven_days_after_it_was_current(project: Project,
     await snapshots.gc()
     file.write_text("4")
     assert not await restores(snapshots, file, old)
-    assert await restores(snapshots, file, recent)
-    assert file.read_text() == "2"
+    assert await restores(snapshots, file, recent) and file.read_text() == "2"
     assert await restores(snapshots, file, current)
 
 
@@ -62,17 +58,17 @@ async def test_a_project_unchanged_for_weeks_keeps_its_snapshot(project: Project
     file.write_text("2")
     await later.track()
     await later.gc()
-    assert await restores(later, file, tree)
-    assert file.read_text() == "1"
+    assert await restores(later, file, tree) and file.read_text() == "1"
 
 
-async def test_nothing_new_is_nothing_to_do(project: Project, snapshots: Snapshots) -> None:
+async def test_nothing_or_nothing_new_is_nothing_to_do(project: Project, snapshots: Snapshots) -> None:
+    await snapshots.gc()
     project.write("a", "1")
     tree = await snapshots.track()
     await snapshots.gc()
     age(age_all(project, 30) / tree, 30)
     await snapshots.gc()
-    assert [git_dir.name for git_dir in (project.data / "snapshot" / "global").glob("*/refs/keep/*")] == [tree]
+    assert [ref.name for ref in (project.git_dir / "refs" / "keep").iterdir()] == [tree]
 
 
 async def test_of_too_many_the_older_ones_go_before_their_time(project: Project) -> None:
@@ -93,15 +89,10 @@ async def test_of_too_many_the_older_ones_go_before_their_time(project: Project)
     await full.track()
 
 
-async def test_gc_before_any_snapshot(snapshots: Snapshots) -> None:
-    await snapshots.gc()
-
-
 async def test_several_servers_collect_one_after_the_other(project: Project) -> None:
     """Git fails where another git collects already."""
     project.write("a", "1")
-    locks = ProcessLocks()
-    checkout = server_git(project.root)
+    locks, checkout = ProcessLocks(), server_git(project.root)
     servers = [Snapshots(project.data / "shared", checkout, project.root, [project.data], locks=locks) for _ in range(3)]
     for snapshots in servers:
         await snapshots.track()

@@ -49,32 +49,29 @@ async def test_one_holder_at_a_time(tmp_path: Path) -> None:
     assert (holders, most) == (0, 1)
 
 
-async def test_another_process_is_waited_for(tmp_path: Path) -> None:
+async def taken(folder: Path, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    async with lock_in(folder, timeout_seconds).held():
+        pass
+
+
+async def test_another_process_is_waited_for_until_a_timeout_ends_with_a_reason(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock") as holder:
-
-        async def take() -> None:
-            async with lock_in(tmp_path).held():
-                pass
-
-        taking = asyncio.create_task(take())
+        with pytest.raises(SnapshotFailed, match="another process"):
+            await taken(tmp_path, 0)
+        taking = asyncio.create_task(taken(tmp_path))
         done, _ = await asyncio.wait([taking], timeout=0.1)
-        assert not done
-        assert holder.stdin is not None
+        assert not done and holder.stdin is not None
         holder.stdin.close()
         await asyncio.wait_for(taking, 10)
 
 
-async def test_a_timeout_ends_with_a_reason(tmp_path: Path) -> None:
-    with held_elsewhere(tmp_path / "lock"):
-        with pytest.raises(SnapshotFailed, match="another process"):
-            async with lock_in(tmp_path, timeout_seconds=0).held():
-                pass
-
-
 async def test_servers_of_one_database_lock_by_it(project: Project) -> None:
     """Here by the locks of one process, which say that they keep servers apart."""
-    shared = SharedLocks()
-    name = f"snapshots {project.data / 'shared'}"
+
+    class SharedLocks(ProcessLocks):
+        is_shared = True
+
+    shared, name = SharedLocks(), f"snapshots {project.data / 'shared'}"
     snapshots = Snapshots(project.data / "shared", server_git(project.root), project.root, [project.data], locks=shared)
     async with shared.lock(name):
         taking = asyncio.create_task(snapshots.track())
@@ -87,19 +84,13 @@ async def test_servers_of_one_database_lock_by_it(project: Project) -> None:
     assert not (project.data / "shared" / "opensession.lock").exists()
 
 
-class SharedLocks(ProcessLocks):
-    is_shared = True
-
-
 async def test_a_process_that_inherits_the_lock_keeps_it(tmp_path: Path) -> None:
     async with lock_in(tmp_path).held() as descriptor:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[descriptor])
     with pytest.raises(SnapshotFailed):
-        async with lock_in(tmp_path, timeout_seconds=0).held():
-            pass
+        await taken(tmp_path, 0)
     child.communicate()
-    async with lock_in(tmp_path, timeout_seconds=0).held():
-        pass
+    await taken(tmp_path, 0)
 
 
 async def test_servers_in_several_processes_share_a_data_directory(project: Project) -> None:

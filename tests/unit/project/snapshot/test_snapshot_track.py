@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import os
-import subprocess
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,52 +17,33 @@ from app.project.snapshot.snapshots import Snapshots, snapshot_dir
 TWO_MIB = 2 * 1024 * 1024
 
 
-def held(project: Project, tree: str) -> set[str]:
-    """Names in a snapshot, placeholders too."""
-    [git_dir] = (project.data / "snapshot" / "global").iterdir()
-    output = subprocess.run(
-        ["git", "--git-dir", git_dir, "ls-tree", "-r", "-z", "--name-only", tree], check=True, capture_output=True
-    )
-    return {os.fsdecode(name) for name in output.stdout.split(b"\0") if name}
-
-
 async def test_the_same_files_give_the_same_hash_and_other_files_another(project: Project, snapshots: Snapshots) -> None:
-    project.write("a.txt", "one")
-    first = await snapshots.track()
-    assert await snapshots.track() == first
-    project.write("a.txt", "two")
-    second = await snapshots.track()
-    assert second != first
-    project.write("a.txt", "one")
-    assert await snapshots.track() == first
-    assert await project.snapshots().track() == first
-
-
-async def test_an_empty_project_has_a_snapshot(snapshots: Snapshots) -> None:
-    tree = await snapshots.track()
-    assert await snapshots.patch(tree) == []
-
-
-async def test_a_change_of_the_same_size_in_the_same_instant_is_seen(project: Project, snapshots: Snapshots) -> None:
-    file = project.write("a.txt", "0000")
+    empty = await snapshots.track()
+    assert await snapshots.patch(empty) == []
     trees = set()
-    for i in range(20):
-        file.write_text(f"{i:04}")
-        trees.add(await snapshots.track())
-    assert len(trees) == 20
+    for i in range(20):  # of the same size in the same instant
+        project.write("a.txt", f"{i:04}")
+        trees.add(tree := await snapshots.track())
+    assert len(trees | {empty}) == 21
+    project.replace("a.txt")
+    assert await snapshots.track() == empty
+    project.write("a.txt", "0019")
+    assert await snapshots.track() == await snapshots.track() == await project.snapshots().track() == tree
 
 
 async def test_the_projects_repository_is_left_alone(project: Project, snapshots: Snapshots) -> None:
+    def stamps() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (project.root / ".git").rglob("*")}
+
     project.write("a.txt", "one")
-    project.git("add", "a.txt")
-    project.git("commit", "-qm", "first")
+    project.commit()
     project.write("a.txt", "two")
-    before = {path: path.stat().st_mtime_ns for path in (project.root / ".git").rglob("*")}
+    before = stamps()
     await snapshots.restore({project.root / "a.txt": await snapshots.track()})
-    assert {path: path.stat().st_mtime_ns for path in (project.root / ".git").rglob("*")} == before
+    assert stamps() == before
 
 
-async def test_names_of_all_kinds(project: Project, snapshots: Snapshots) -> None:
+async def test_names_of_all_kinds_but_those_that_are_not_utf8(project: Project, snapshots: Snapshots) -> None:
     names = {
         "naïve/日本.txt",
         "with space",
@@ -75,200 +56,131 @@ async def test_names_of_all_kinds(project: Project, snapshots: Snapshots) -> Non
         "#x",
         "!y",
     }
-    for name in names:
+    for name in (*names, os.fsdecode(b"caf\xe9")):
         project.write(name, "x")
     tree = await snapshots.track()
-    assert held(project, tree) == names
+    assert project.held(tree) == names
     for name in names:
         project.write(name, "y")
     assert project.relative(await snapshots.patch(tree)) == names
     report = await snapshots.restore({project.root / name: tree for name in names})
-    assert report.failures == []
-    assert {(project.root / name).read_text() for name in names} == {"x"}
+    assert report.failures == [] and {(project.root / name).read_text() for name in names} == {"x"}
 
 
-async def test_a_name_that_is_not_utf8_is_left_out(project: Project, snapshots: Snapshots) -> None:
-    project.write("a.txt")
-    (project.root / os.fsdecode(b"caf\xe9")).write_text("x")
-    assert held(project, await snapshots.track()) == {"a.txt"}
-
-
-async def test_ignored_files_are_left_out(project: Project, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.write(".gitignore", "*.log\n")
+async def test_ignored_files_are_left_out_unless_the_project_tracks_them(project: Project, snapshots: Snapshots) -> None:
+    project.write(".gitignore", "*.log\ndist/\n")
     project.write(".git/info/exclude", "by-exclude\n")
     project.write("deep/.gitignore", "local\n")
-    ignore_file = project.root.parent / "users-ignore"
-    ignore_file.write_text("by-user\n")
+    ignore_file = project.write("../users-ignore", "by-user\n")
     project.git("config", "core.excludesFile", str(ignore_file))
-    for name in ("a.log", "by-exclude", "by-user", "deep/local", "deep/a.txt"):
+    for name in ("a.log", "by-exclude", "by-user", "deep/local", "deep/a.txt", "dist/kept.js", "dist/other.js"):
         project.write(name, "x")
-    assert held(project, await snapshots.track()) == {".gitignore", "deep/.gitignore", "deep/a.txt"}
-
-
-async def test_a_later_exclude_is_heeded(project: Project, snapshots: Snapshots) -> None:
-    await snapshots.track()
-    project.write(".git/info/exclude", "secret\n")
-    project.write("secret", "x")
-    assert held(project, await snapshots.track()) == set()
-
-
-async def test_an_ignored_file_that_the_project_tracks_is_held(project: Project, snapshots: Snapshots) -> None:
-    project.write(".gitignore", "dist/\n")
-    project.write("dist/kept.js", "x")
-    project.write("dist/other.js", "x")
     project.git("add", "-f", "dist/kept.js")
-    assert held(project, await snapshots.track()) == {".gitignore", "dist/kept.js"}
+    held = {".gitignore", "deep/.gitignore", "deep/a.txt", "dist/kept.js"}
+    assert project.held(await snapshots.track()) == held
+    project.write(".git/info/exclude", "by-exclude\nlater\n")
+    project.write("later", "x")
+    assert project.held(await snapshots.track()) == held
 
 
-async def test_the_data_directory_is_left_out_even_inside_the_project(tmp_path: Path) -> None:
+async def test_the_data_directory_is_left_out_even_inside_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Project(tmp_path)
     project.data = project.root / "some [data] dir"
     project.write("some [data] dir/opensession.db", "x")
     project.write("some d dir/a.txt", "x")
-    assert held(project, await project.snapshots().track()) == {"some d dir/a.txt"}
+    assert project.held(await project.snapshots().track()) == {"some d dir/a.txt"}
+    monkeypatch.chdir(tmp_path)
+    project.data = Path("data")
+    shutil.rmtree(project.root / "some [data] dir")
+    assert project.held(await project.snapshots().track()) == {"some d dir/a.txt"}, "also where it is named relatively"
 
 
-async def test_a_large_file_is_seen_to_change_but_not_stored(project: Project, snapshots: Snapshots) -> None:
+async def test_large_and_special_files_are_seen_to_change_but_not_stored(project: Project, snapshots: Snapshots) -> None:
     project.write("small.bin", b"\0" * TWO_MIB)
-    large = project.write("large.bin", os.urandom(TWO_MIB + 1))
+    project.write("a", "x")
+    large = project.write("large", os.urandom(TWO_MIB + 1))
     tree = await snapshots.track()
-    assert await snapshots.track() == tree
-    assert await project.snapshots().track() == tree
+    assert await snapshots.track() == await project.snapshots().track() == tree
     with large.open("ab") as file:
         file.write(b"more")
-    assert project.relative(await snapshots.patch(tree)) == {"large.bin"}
+    assert project.relative(await snapshots.patch(tree)) == {"large"}
+    project.replace("large", "x", below="/inner.txt")
+    project.replace("a")
+    for name in ("a", "pipe"):
+        os.mkfifo(project.root / name)
+    assert project.relative(await snapshots.patch(tree)) == {"large", "large/inner.txt", "a"}
     assert sum(path.stat().st_size for path in project.data.rglob("*") if path.is_file()) < 100_000
 
 
-async def test_a_large_file_that_becomes_a_directory(project: Project, snapshots: Snapshots) -> None:
-    large = project.write("large", b"\0" * (TWO_MIB + 1))
-    tree = await snapshots.track()
-    large.unlink()
-    project.write("large/inner.txt", "x")
-    assert project.relative(await snapshots.patch(tree)) == {"large", "large/inner.txt"}
-
-
-async def test_special_files_do_not_disturb(project: Project, snapshots: Snapshots) -> None:
-    file = project.write("a", "x")
-    tree = await snapshots.track()
-    file.unlink()
-    os.mkfifo(file)
-    os.mkfifo(project.root / "pipe")
-    assert project.relative(await snapshots.patch(tree)) == {"a"}
-
-
 async def test_repositories_inside_are_not_entered(project: Project, snapshots: Snapshots) -> None:
-    project.write("a.txt")
-    other = project.root.parent / "other"
-    other.mkdir()
-    git(other, "init", "--quiet")
-    (other / "b.txt").write_text("x")
-    git(other, "add", ".")
-    git(other, "commit", "-qm", "first")
-    project.git("submodule", "add", "--quiet", str(other), "sub")
+    for name in ("a.txt", "replaced"):
+        project.write(name)
+    other = Project(project.root.parent / "other")
+    other.write("b.txt", "x")
+    other.commit()
+    project.git("submodule", "add", "--quiet", str(other.root), "sub")
     (project.root / "empty").mkdir()
     git(project.root / "empty", "init", "--quiet")
     tree = await snapshots.track()
-    assert held(project, tree) == {"a.txt", ".gitmodules"}
+    assert project.held(tree) == {"a.txt", "replaced", ".gitmodules"}
     project.write("sub/b.txt", "changed")
     assert await snapshots.track() == tree
     report = await snapshots.restore({project.root / "sub" / "b.txt": tree})
     assert "another git repository" in report.failures[0].reason
+    project.replace("replaced")
+    git(project.root, "init", "--quiet", "replaced")
+    git(project.root / "replaced", "commit", "--allow-empty", "-qm", "first")
+    assert project.relative(await snapshots.patch(tree)) == {"replaced"}
+    assert project.held(await snapshots.track()) == {"a.txt", ".gitmodules"}
 
 
-async def test_a_file_replaced_by_a_repository(project: Project, snapshots: Snapshots) -> None:
-    project.write("a", "x")
-    tree = await snapshots.track()
-    (project.root / "a").unlink()
-    (project.root / "a").mkdir()
-    git(project.root / "a", "init", "--quiet")
-    git(project.root / "a", "commit", "--allow-empty", "-qm", "first")
-    assert project.relative(await snapshots.patch(tree)) == {"a"}
-    assert held(project, await snapshots.track()) == set()
-
-
-async def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
-    outer = Project(tmp_path / "outer")
-    inner = Project(tmp_path / "inner")
-    inner.write("b.txt", "one")
-    inner.git("add", ".")
-    inner.git("commit", "-qm", "first")
-    outer.git("submodule", "add", "--quiet", str(inner.root), "sub")
-    checkout = outer.root / "sub"
-    snapshots = Snapshots(tmp_path / "snapshots", server_git(checkout), checkout)
-    tree = await snapshots.track()
-    (checkout / "b.txt").write_text("two")
-    assert await snapshots.patch(tree) == [checkout / "b.txt"]
-    await snapshots.restore({checkout / "b.txt": tree})
-    assert (checkout / "b.txt").read_text() == "one"
-
-
-async def test_linked_worktrees_have_snapshots_of_their_own(project: Project, snapshots: Snapshots) -> None:
+@pytest.mark.parametrize("kind", ["submodule", "worktree"])
+async def test_a_submodule_or_a_linked_worktree_has_snapshots_of_its_own(
+    project: Project, snapshots: Snapshots, tmp_path: Path, kind: str
+) -> None:
     project.write("a.txt", "one")
-    project.git("add", ".")
-    project.git("commit", "-qm", "first")
-    linked = project.root.parent / "linked"
-    project.git("worktree", "add", "--quiet", str(linked))
-    theirs = Snapshots(project.data / "snapshot" / "linked", server_git(linked), linked)
+    project.commit()
+    outer = Project(tmp_path / "outer")
+    checkout = outer.root / "sub" if kind == "submodule" else project.root.parent / "linked"
+    if kind == "submodule":
+        outer.git("submodule", "add", "--quiet", str(project.root), "sub")
+    else:
+        project.git("worktree", "add", "--quiet", str(checkout))
+    theirs = Snapshots(tmp_path / "snapshots", server_git(checkout), checkout)
     tree = await theirs.track()
     assert tree == await snapshots.track()
-    (linked / "a.txt").write_text("two")
-    assert await theirs.patch(tree) == [linked / "a.txt"]
-    assert await snapshots.patch(tree) == []
+    (checkout / "a.txt").write_text("two")
+    assert await theirs.patch(tree) == [checkout / "a.txt"] and await snapshots.patch(tree) == []
+    await theirs.restore({checkout / "a.txt": tree})
+    assert (checkout / "a.txt").read_text() == "one"
 
 
-async def test_a_subdirectory_is_covered_alone(project: Project) -> None:
-    project.write("outside.txt", "one")
-    project.write("sub/inside.txt", "one")
-    snapshots = project.snapshots(project.root / "sub")
-    tree = await snapshots.track()
-    project.write("outside.txt", "two")
-    project.write("sub/inside.txt", "two")
-    assert project.relative(await snapshots.patch(tree)) == {"sub/inside.txt"}
-    assert [diff.file for diff in await snapshots.diff_full(tree, await snapshots.track())] == ["sub/inside.txt"]
-    report = await snapshots.restore({project.root / "outside.txt": tree, project.root / "sub/inside.txt": tree})
-    assert [entry.path.name for entry in report.failures] == ["outside.txt"]
-    assert (project.root / "sub/inside.txt").read_text() == "one"
-
-
-async def test_two_directories_of_a_checkout_may_share_a_repository(project: Project) -> None:
-    project.write("x/a.txt", "one")
-    project.write("y/b.txt", "one")
+async def test_directories_of_a_checkout_share_a_repository_and_each_covers_its_own(project: Project) -> None:
+    names = ["outside.txt", "x/a.txt", "y/b.txt"]
+    paths = [project.write(name, "one") for name in names]
     at_x, at_y = project.snapshots(project.root / "x"), project.snapshots(project.root / "y")
-    tree_x, tree_y = await asyncio.gather(at_x.track(), at_y.track())
-    project.write("x/a.txt", "two")
-    project.write("y/b.txt", "two")
-    assert project.relative(await at_x.patch(tree_x)) == {"x/a.txt"}
-    assert project.relative(await at_y.patch(tree_y)) == {"y/b.txt"}
+    tree, tree_y = await asyncio.gather(at_x.track(), at_y.track())
+    for path in paths:
+        path.write_text("two")
+    assert project.relative(await at_x.patch(tree)) == {"x/a.txt"} and project.relative(await at_y.patch(tree_y)) == {"y/b.txt"}
+    assert [diff.file for diff in await at_x.diff_full(tree, await at_x.track())] == ["x/a.txt"]
+    report = await at_x.restore(dict.fromkeys(paths[:2], tree))
+    assert [entry.path.name for entry in report.failures] == ["outside.txt"]
+    assert [path.read_text() for path in paths] == ["two", "one", "two"]
 
 
 async def test_a_link_in_place_of_a_directory_is_not_followed(project: Project, snapshots: Snapshots) -> None:
     elsewhere = project.root.parent / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "f").write_text("other")
-    project.write("d/f", "x")
-    project.write("same/f", "other")
+    project.write("../elsewhere/f", "other")
+    for name in ("d", "same", "ignored"):
+        project.write(f"{name}/f", "other" if name == "same" else "x")
+    project.git("add", "-f", "ignored/f")
+    project.write(".gitignore", "ignored\n")
     tree = await snapshots.track()
-    for name in ("d", "same"):
-        (project.root / name / "f").unlink()
-        (project.root / name).rmdir()
-        (project.root / name).symlink_to(elsewhere)
-    assert held(project, await snapshots.track()) == {"d", "same"}
-    assert project.relative(await snapshots.patch(tree)) == {"d", "d/f", "same", "same/f"}
-
-
-async def test_an_ignored_link_in_place_of_a_directory(project: Project, snapshots: Snapshots) -> None:
-    project.write(".gitignore", "d\n")
-    project.write("d/f", "x")
-    project.git("add", "-f", "d/f")
-    await snapshots.track()
-    elsewhere = project.root.parent / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "f").write_text("other")
-    (project.root / "d" / "f").unlink()
-    (project.root / "d").rmdir()
-    (project.root / "d").symlink_to(elsewhere)
-    assert held(project, await snapshots.track()) == {".gitignore"}
+    for name in ("d", "same", "ignored"):
+        project.replace(name, link=elsewhere)
+    assert project.held(await snapshots.track()) == {".gitignore", "d", "same"}
+    assert project.relative(await snapshots.patch(tree)) >= {"d", "d/f", "same", "same/f"}
 
 
 async def test_calls_at_once_share_runs_and_none_is_older_than_its_call(project: Project, snapshots: Snapshots) -> None:
@@ -276,54 +188,39 @@ async def test_calls_at_once_share_runs_and_none_is_older_than_its_call(project:
 
     async def write_then_track(name: str) -> bool:
         await asyncio.to_thread(project.write, name, name)
-        return name in held(project, await snapshots.track())
+        return name in project.held(await snapshots.track())
 
     assert all(await asyncio.gather(*(write_then_track(f"file{i}") for i in range(20))))
 
 
-async def test_an_index_lock_left_by_a_killed_server_is_cleaned_up(project: Project, snapshots: Snapshots) -> None:
-    await snapshots.track()
-    [git_dir] = (project.data / "snapshot" / "global").iterdir()
-    (git_dir / "index.lock").write_text("")
-    project.write("a.txt")
-    assert held(project, await snapshots.track()) == {"a.txt"}
-
-
-async def test_a_damaged_index_is_made_anew(project: Project, snapshots: Snapshots) -> None:
-    project.write("a.txt", "x")
+async def test_a_repository_that_is_locked_damaged_or_gone_is_made_anew(project: Project, snapshots: Snapshots) -> None:
+    file = project.write("a.txt", "x")
     tree = await snapshots.track()
-    [git_dir] = (project.data / "snapshot" / "global").iterdir()
-    (git_dir / "index").write_bytes(b"not an index")
+    (project.git_dir / "index.lock").write_text("")
+    project.write("b.txt")
+    assert project.held(await snapshots.track()) == {"a.txt", "b.txt"}, "a lock that a killed server left is removed"
+    project.replace("b.txt")
+    (project.git_dir / "index").write_bytes(b"not an index")
     assert await snapshots.track() == tree
-
-
-async def test_a_repository_removed_meanwhile_is_made_anew(project: Project, snapshots: Snapshots) -> None:
-    project.write("a.txt", "x")
-    tree = await snapshots.track()
-    subprocess.run(["rm", "-r", project.data], check=True)
+    shutil.rmtree(project.data)
     assert await snapshots.track() == tree
-    project.write("a.txt", "y")
-    await snapshots.restore({project.root / "a.txt": tree})
-    assert (project.root / "a.txt").read_text() == "x"
+    file.write_text("y")
+    await snapshots.restore({file: tree})
+    assert file.read_text() == "x"
 
 
 async def test_where_git_fails_there_is_no_snapshot_and_a_restore_touches_nothing(project: Project, snapshots: Snapshots) -> None:
     file = project.write("a.txt", "one")
     tree = await snapshots.track()
     file.write_text("two")
-    [git_dir] = (project.data / "snapshot" / "global").iterdir()
-    for folder in (git_dir / "objects").iterdir():
-        subprocess.run(["rm", "-r", folder], check=True)
-    (git_dir / "objects").rmdir()
-    (git_dir / "objects").write_text("")
+    shutil.rmtree(project.git_dir / "objects")
+    (project.git_dir / "objects").write_text("")
     with pytest.raises(SnapshotFailed, match="git"):
         await snapshots.track()
     with pytest.raises(SnapshotFailed):
         await snapshots.restore({file: tree})
     assert file.read_text() == "two"
-
-
-async def test_a_data_directory_that_cannot_be_written_is_reported(project: Project) -> None:
+    shutil.rmtree(project.data)
     project.data.write_text("a file")
     with pytest.raises(SnapshotFailed, match="cannot be used"):
         await project.snapshots().track()
@@ -346,15 +243,14 @@ async def test_the_users_configuration_changes_nothing(project: Project, tmp_pat
 
 async def test_a_set_up_cut_short_is_finished(project: Project, snapshots: Snapshots) -> None:
     project.write(".gitattributes", "* text=auto\n")
-    project.write("a.txt", "one\r\n")
-    git_dir = snapshot_dir(project.data, "global", project.root)
-    git_dir.mkdir(parents=True)
-    git(git_dir, "init", "--quiet", "--bare", str(git_dir))
-    (git_dir / "info" / "attributes").unlink(missing_ok=True)
+    file = project.write("a.txt", "one\r\n")
+    project.git_dir.mkdir(parents=True)
+    git(project.git_dir, "init", "--quiet", "--bare", str(project.git_dir))
+    (project.git_dir / "info" / "attributes").unlink(missing_ok=True)
     tree = await snapshots.track()
     project.write("a.txt", "two")
-    await snapshots.restore({project.root / "a.txt": tree})
-    assert (project.root / "a.txt").read_bytes() == b"one\r\n"
+    await snapshots.restore({file: tree})
+    assert file.read_bytes() == b"one\r\n"
 
 
 async def test_a_repository_stands_where_plugins_look_for_it_or_where_it_was_made(project: Project) -> None:
@@ -372,20 +268,12 @@ async def test_a_plugin_that_writes_the_index_too_disturbs_no_snapshot(project: 
     before = await snapshots.track()
     project.write("a.txt", "two")
     project.write("new.txt", "new")
-    git_dir = snapshot_dir(project.data, "global", project.root)
-    as_plugin = ("--git-dir", str(git_dir), "--work-tree", str(project.root))
+    as_plugin = ("--git-dir", str(project.git_dir), "--work-tree", str(project.root))
     git(project.root, *as_plugin, "add", ".")
     assert git(project.root, *as_plugin, "diff", "--cached", "--name-only", before).split() == ["a.txt", "new.txt"]
-    assert held(project, await snapshots.track()) == {"a.txt", "new.txt"}
+    assert project.held(await snapshots.track()) == {"a.txt", "new.txt"}
     git(project.root, *as_plugin, "checkout", before, "--", "a.txt")
     assert project.relative(await snapshots.patch(before)) == {"new.txt"}
-
-
-async def test_the_data_directory_may_be_named_relatively(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project.root.parent)
-    project.data = Path("data")
-    project.write("a.txt")
-    assert held(project, await project.snapshots().track()) == {"a.txt"}
 
 
 @pytest.mark.parametrize("when", ["from the start", "later"])
@@ -395,9 +283,7 @@ async def test_rules_that_are_no_file_of_the_project_are_left_out(
 ) -> None:
     """Neither the event loop nor the snapshot waits for them."""
     project.write("a.txt", "one")
-    theirs = project.root.parent / "theirs"
-    theirs.write_text("a.txt\n")
-    named = project.root / "rules"
+    theirs, named = project.write("../theirs", "a.txt\n"), project.root / "rules"
     project.git("config", "core.excludesFile", str(named))
     if when == "later":
         named.touch()
@@ -409,4 +295,4 @@ async def test_rules_that_are_no_file_of_the_project_are_left_out(
     if kind in ("fifo", "endless"):
         put(kind, named, theirs)
     async with asyncio.timeout(10):
-        assert "a.txt" in held(project, await snapshots.track())
+        assert "a.txt" in project.held(await snapshots.track())

@@ -33,17 +33,14 @@ def grown(project: Project, an_hour_later: None) -> Project:
     project.write("a.txt", "0000")
     project.write("deep/er/b.txt", "one")
     project.write("deep/.gitignore", "local\n")
-    project.write("debug.log", "x")
-    project.write("by-user", "x")
-    project.write("build/out/c.o", "x")
-    project.write("dist/kept.js", "x")
+    for name in ("debug.log", "by-user", "build/out/c.o", "dist/kept.js"):
+        project.write(name, "x")
     project.git("add", "-f", "dist/kept.js")
     project.write("large.bin", b"0" * (TWO_MIB + 1))
-    (project.root / "link").symlink_to("a.txt")
+    project.replace("link", link="a.txt")
     (project.root / "empty" / "inner").mkdir(parents=True)
-    ignore_file = project.root.parent / "dotfiles-ignore"
-    ignore_file.write_text("by-user\n")
-    (project.root.parent / "users-ignore").symlink_to(ignore_file)
+    project.write("../dotfiles-ignore", "by-user\n")
+    (project.root.parent / "users-ignore").symlink_to(project.root.parent / "dotfiles-ignore")
     project.git("config", "core.excludesFile", str(project.root.parent / "users-ignore"))
     return project
 
@@ -98,8 +95,8 @@ EDITS: dict[str, Callable[[Project], object]] = {
     "the same size and time": lambda p: rewrite(p.root / "a.txt", b"1111"),
     "another file in its place": replace_by_twin,
     "an executable bit": lambda p: (p.root / "a.txt").chmod(0o755),
-    "a link that leads elsewhere": lambda p: ((p.root / "link").unlink(), (p.root / "link").symlink_to("b.txt")),
-    "a file that became a directory": lambda p: ((p.root / "a.txt").unlink(), p.write("a.txt/inside", "x")),
+    "a link that leads elsewhere": lambda p: p.replace("link", link="b.txt"),
+    "a file that became a directory": lambda p: p.replace("a.txt", "x", below="/inside"),
     "a large file": lambda p: rewrite(p.root / "large.bin", b"1" * (TWO_MIB + 1)),
     "an ignored file that the project tracks": lambda p: p.write("dist/kept.js", "y"),
     "a rule less": lambda p: p.write(".gitignore", "*.log\n/build/\n"),
@@ -119,8 +116,7 @@ async def test_every_change_is_seen(edit: Callable[[Project], object], grown: Pr
     snapshots = grown.snapshots()
     before = await looked_at(snapshots)
     with counted_git(tmp_path) as count:
-        assert await snapshots.track() == before
-        assert count() == 0
+        assert await snapshots.track() == before and count() == 0
         edit(grown)
         after = await snapshots.track()
         assert count() > 0
@@ -137,16 +133,15 @@ async def test_no_rule_and_no_file_is_forgotten_when_it_comes_back(grown: Projec
     assert await looked_at(snapshots) == before
 
 
-@pytest.mark.parametrize("ignored", ["debug.log", "build/out/new.o", "dist/other.js", ".git/config"])
-async def test_what_is_ignored_costs_nothing(ignored: str, grown: Project, tmp_path: Path) -> None:
-    (grown.root / "dist" / "other.js").write_text("x")
+async def test_what_is_ignored_costs_nothing(grown: Project, tmp_path: Path) -> None:
+    grown.write("dist/other.js", "x")
     snapshots = grown.snapshots()
     before = await looked_at(snapshots)
-    with (grown.root / ignored).open("a") as file:
-        file.write("# more\n")
     with counted_git(tmp_path) as count:
-        assert await snapshots.track() == before
-        assert count() == 0
+        for ignored in ("debug.log", "build/out/new.o", "dist/other.js", ".git/config"):
+            with (grown.root / ignored).open("a") as file:
+                file.write("# more\n")
+            assert await snapshots.track() == before and count() == 0, ignored
 
 
 @pytest.mark.parametrize("how", ["nested", "submodule"])
@@ -154,14 +149,13 @@ async def test_with_a_repository_inside_git_is_asked_each_time(how: str, grown: 
     make_repository(grown, "inside")
     grown.write("inside/b.txt", "x")
     if how == "submodule":
-        git(grown.root / "inside", "add", ".")
-        git(grown.root / "inside", "commit", "-qm", "first")
+        for command in (("add", "."), ("commit", "-qm", "first")):
+            git(grown.root / "inside", *command)
         grown.git("submodule", "add", "--quiet", "./inside", "inside")
     snapshots = grown.snapshots()
     before = await looked_at(snapshots)
     with counted_git(tmp_path) as count:
-        assert await snapshots.track() == before
-        assert count() > 0
+        assert await snapshots.track() == before and count() > 0
     (grown.root / "inside" / ".git").rename(grown.root / "was-git")
     assert await snapshots.track() == await exact(grown)
 
@@ -172,8 +166,7 @@ async def test_a_subdirectory_goes_by_the_rules_above_it(grown: Project, tmp_pat
     before = await looked_at(snapshots)
     grown.write("a.txt", "another")
     with counted_git(tmp_path) as count:
-        assert await snapshots.track() == before
-        assert count() == 0
+        assert await snapshots.track() == before and count() == 0
     grown.write(".gitignore", "/build/\n")
     after = await snapshots.track()
     assert before != after == await exact(grown, grown.root / "deep")
@@ -191,10 +184,8 @@ async def test_what_another_server_wrote_to_the_index_is_read(grown: Project) ->
 async def test_a_repository_that_is_gone_is_made_anew(grown: Project) -> None:
     snapshots = grown.snapshots()
     before = await looked_at(snapshots)
-    [git_dir] = (grown.data / "snapshot" / "global").iterdir()
-    git_dir.rename(grown.data / "gone")
-    assert await snapshots.track() == before
-    assert await snapshots.has(before)
+    grown.git_dir.rename(grown.data / "gone")
+    assert await snapshots.track() == before and await snapshots.has(before)
 
 
 async def test_what_was_changed_just_now_is_looked_at_by_git(
@@ -214,11 +205,9 @@ def test_paths_are_relied_on_when_their_last_change_lies_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ticks: bool, settled_ms: int
 ) -> None:
     """A short while where the kernel's ticks are their times, longer on other file systems."""
-    file = tmp_path / "a.txt"
+    file, mounts = tmp_path / "a.txt", tmp_path.with_name("mounts")
     file.write_text("x")
-    mounts = tmp_path.with_name("mounts")
-    device = tmp_path.stat().st_dev
-    kind = "ext4" if has_ticks else "vfat"
+    device, kind = tmp_path.stat().st_dev, "ext4" if has_ticks else "vfat"
     mounts.write_text(f"27 1 {os.major(device)}:{os.minor(device)} / / rw shared:1 - {kind} /dev/x rw\n")
     monkeypatch.setattr(capture, "_MOUNTS", mounts)
     changed_ms = max(file.stat().st_ctime_ns, tmp_path.stat().st_ctime_ns) // 1_000_000
