@@ -331,15 +331,14 @@ def blanks() -> Chunks:
     return repeated(b" ", FLOOD)
 
 
-@pytest.mark.parametrize(
-    ("result", "in_stream"), [(long_text, False), (long_text, True), (blanks, False), (blanks, True), (tiny_values, False)]
-)
+@pytest.mark.parametrize("in_stream", [False, True])
+@pytest.mark.parametrize("result", [long_text, blanks, tiny_values])
 async def test_an_answer_that_is_too_much_fails_the_call(
     directory: Directory, flood: Flood, result: Result, in_stream: bool
 ) -> None:
     serve(flood, tools_call=result, in_stream=in_stream)
     servers = directory.configure(web=web(flood))
-    with pytest.raises(McpFailure, match="values" if result is tiny_values else None):
+    with pytest.raises(McpFailure, match="values" if result is tiny_values and not in_stream else None):
         await servers.call_tool("web", "echo", {})
     assert flood.sent < TAKEN
     serve(flood, in_stream=in_stream)
