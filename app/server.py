@@ -57,11 +57,11 @@ from app.transfer.webhooks.service import Webhooks
 from app.transfer.webhooks.worker import WebhookOwners, WorkerServices
 from app.turn.context.system import InstructionPages
 from app.turn.intake.command import Commands
+from app.turn.intake.intake import Intake
 from app.turn.intake.prompt_parts import PromptParts
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import Prompts
 from app.turn.intake.session_actions import SessionActions
-from app.turn.intake.user_message import Intake
 from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
 from app.turn.runs.retention import Deletion, Retention

@@ -151,27 +151,27 @@ auth = router("/auth", 400, tags=["auth"])
 
 @configuration.get("/config", tags=["config"], response_model=Config, dependencies=READS)
 async def get(who: Who, instance: CurrentInstance) -> Response:
-    return json_bytes(orjson.dumps(patch.masked(instance.config, may_manage=who.may_manage)))
+    return json_bytes(orjson.dumps(patch.masked_config(instance.config, may_manage=who.may_manage)))
 
 
 @configuration.patch("/config", tags=["config"], response_model=Config, dependencies=MANAGES)
 async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
     """Change the directory's own configuration file; what is not named stays as it is."""
     await workspace.patch_config(body)
-    return json_bytes(orjson.dumps(patch.masked((await workspace.config()).config)))
+    return json_bytes(orjson.dumps(patch.masked_config((await workspace.config()).config)))
 
 
 @global_config.get("", operation_id="global.config.get", response_model=Config, dependencies=ADMIN_READS)
 async def get_global(app: AppServices, who: Who) -> Response:
     """The user's own configuration, which holds in all directories."""
     config = await app.global_config.get()
-    return json_bytes(orjson.dumps(patch.masked(config, may_manage=who.may_manage)))
+    return json_bytes(orjson.dumps(patch.masked_config(config, may_manage=who.may_manage)))
 
 
 @global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
 async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
     """Change the user's own configuration file; what is not named stays as it is."""
-    return json_bytes(orjson.dumps(patch.masked(await app.global_config.patch(body))))
+    return json_bytes(orjson.dumps(patch.masked_config(await app.global_config.patch(body))))
 
 
 @configuration.get("/config/providers", tags=["config"], operation_id="config.providers", dependencies=READS)

@@ -80,14 +80,14 @@ _ERRORS: dict[int, tuple[str, type[Wire]]] = {
 
 
 def documented(*statuses: int) -> Responses:
-    return {status: answer(*_ERRORS[status]) for status in statuses}
+    return {status: described_answer(*_ERRORS[status]) for status in statuses}
 
 
 named_models: set[type[Wire]] = set()
 """Models of answers that stand in the description by their names."""
 
 
-def answer(description: str, *models: type[Wire]) -> dict[str, Any]:
+def described_answer(description: str, *models: type[Wire]) -> dict[str, Any]:
     """One of the models, by its name: FastAPI would make a validator of each for each route, in half a second of a start."""
     named_models.update(models)
     named = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
@@ -194,7 +194,7 @@ def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
     found: dict[int, list[type[TaggedAnswer]]] = {}
     for each in (*always, *answers):
         found.setdefault(each.status, []).append(each)
-    return {status: answer(" or ".join(each.__name__ for each in models), *models) for status, models in found.items()}
+    return {status: described_answer(" or ".join(each.__name__ for each in models), *models) for status, models in found.items()}
 
 
 # As they are answered.

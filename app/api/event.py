@@ -28,7 +28,7 @@ from app.api.json_route import router
 from app.api.roles import READS
 from app.events.bus.base import Audience, Event, read_cursor
 from app.events.bus.frames import EventFrame, pieces
-from app.events.bus.memory import Listener
+from app.events.bus.listener import Listener
 from app.schema.base import Wire
 from app.schema.errors import ServiceError, TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent

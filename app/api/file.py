@@ -21,7 +21,7 @@ from app.api.deps import (
     search_place_of,
     workspace_of,
 )
-from app.api.errors import BadRequestError, Responses, answer, documented
+from app.api.errors import BadRequestError, Responses, described_answer, documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.project.location import Location
@@ -208,7 +208,7 @@ async def diff(here: Here, mode: comparison.Mode, context: ContextLines = compar
 
 
 _PATCH: Responses = {200: {"content": {PATCH_TYPE: {"schema": {"type": "string"}}}}, **documented(413)}
-_APPLIED = {400: answer("Bad request", VcsApplyError, BadRequestError), **documented(409)}
+_APPLIED = {400: described_answer("Bad request", VcsApplyError, BadRequestError), **documented(409)}
 
 
 @vcs.get("/diff/raw", operation_id="vcs.diff.raw", response_class=Response, responses=_PATCH, dependencies=READS)

@@ -194,8 +194,8 @@ async def takes_prompt(request: Request) -> None:
 WORK = Depends(takes_work)
 READS = [Depends(Gate(Permitted.ANYONE))]
 ADMIN_READS = [Depends(Gate(Permitted.ADMIN_READER))]
-ANSWERS = [Depends(Gate(Permitted.WRITER))]
+WRITES_WHILE_STOPPING = [Depends(Gate(Permitted.WRITER))]
 """What a running turn, or a client that follows it, may need while the server stops. All else that may write is refused then."""
-WRITES = [*ANSWERS, WORK]
-PROMPTS = [*ANSWERS, Depends(takes_prompt)]
+WRITES = [*WRITES_WHILE_STOPPING, WORK]
+PROMPTS = [*WRITES_WHILE_STOPPING, Depends(takes_prompt)]
 MANAGES = [Depends(ADMIN), WORK]

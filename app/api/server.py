@@ -12,10 +12,10 @@ from starlette.types import Scope
 
 from app import __version__
 from app.api.deps import AppServices, CurrentInstance, Who, json_bytes
-from app.api.errors import answer, documented
+from app.api.errors import described_answer, documented
 from app.api.event import keeping_alive
 from app.api.json_route import router
-from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS, AdminsOnly
+from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES_WHILE_STOPPING, AdminsOnly
 from app.record.repositories.account_rows import UsageFilter
 from app.schema.base import Wire
 from app.schema.errors import NotFound
@@ -55,7 +55,7 @@ class LogEntry(Wire):
     extra: dict[str, Any] | None = None
 
 
-_HEALTH = {**documented(400), 503: answer("The server cannot serve now", Unhealthy)}
+_HEALTH = {**documented(400), 503: described_answer("The server cannot serve now", Unhealthy)}
 
 
 @routes.get("/global/health", tags=["global"], response_model=Health, responses=_HEALTH, dependencies=READS)
@@ -77,7 +77,7 @@ async def dispose(app: AppServices) -> bool:
     return True
 
 
-@routes.post("/log", tags=["app"], responses=documented(400), dependencies=ANSWERS)
+@routes.post("/log", tags=["app"], responses=documented(400), dependencies=WRITES_WHILE_STOPPING)
 async def log(body: LogEntry) -> bool:
     client_log(body.service, body.level, body.message, body.extra)
     return True

@@ -27,7 +27,7 @@ from app.api.deps import (
 from app.api.errors import documented
 from app.api.event import behind_its_events
 from app.api.json_route import router
-from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, AdminsOnly, require_session
+from app.api.roles import PROMPTS, READS, WRITES, WRITES_WHILE_STOPPING, AdminsOnly, require_session
 from app.record.repositories import session_rows
 from app.record.repositories.session_rows import SessionFilter
 from app.schema.base import MessageID
@@ -188,7 +188,7 @@ async def fork(
     return forked
 
 
-@routes.post("/{sessionID}/abort", responses=documented(404), dependencies=ANSWERS)
+@routes.post("/{sessionID}/abort", responses=documented(404), dependencies=WRITES_WHILE_STOPPING)
 async def abort(app: AppServices, session_id: SessionIdPath) -> bool:
     """Answers when the session is idle and its record finished; an idle or unknown session is idle already."""
     await app.live.abort(session_id)

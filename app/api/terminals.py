@@ -18,9 +18,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from app.api.audit import CREATED
 from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
-from app.api.errors import NotFoundError, Refusal, answer, documented
+from app.api.errors import NotFoundError, Refusal, described_answer, documented
 from app.api.json_route import router
-from app.api.roles import ANSWERS, READS, WRITES, Permitted, principal_of, require_access, services_of
+from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING, Permitted, principal_of, require_access, services_of
 from app.schema.errors import ServiceError
 from app.schema.terminal import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.server import Server
@@ -53,7 +53,7 @@ class UnknownPtyError(NotFoundError):
     message: str
 
 
-OF_ONE = {**documented(403), 404: answer("Not found, or another user's", UnknownPtyError)}
+OF_ONE = {**documented(403), 404: described_answer("Not found, or another user's", UnknownPtyError)}
 
 
 @routes.get("/shells", dependencies=READS)
@@ -135,7 +135,9 @@ OutputCursor = Annotated[
 Ticket = Annotated[str | None, Query(description="From POST /pty/:ptyID/connect-token, instead of a login in a header")]
 
 
-@routes.get("/{ptyID}/connect", operation_id="pty.connect", responses={**OF_ONE, **documented(426)}, dependencies=ANSWERS)
+@routes.get(
+    "/{ptyID}/connect", operation_id="pty.connect", responses={**OF_ONE, **documented(426)}, dependencies=WRITES_WHILE_STOPPING
+)
 async def describe_connection(
     app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath, cursor: OutputCursor = "", ticket: Ticket = None
 ) -> bool:

@@ -185,8 +185,8 @@ class ProviderSettings:
         if loaded.split is None:
             return merged
         changed = difference(config.layer(), loaded.config.layer())
-        operators = cls.of(deep_merge(loaded.split.operators, changed), loaded.environ)
-        return replace(merged, operators=operators, projects=loaded.split.projects.get("provider") or {})
+        operators = cls.of(deep_merge(loaded.split.of_operator, changed), loaded.environ)
+        return replace(merged, operators=operators, projects=loaded.split.of_project.get("provider") or {})
 
     def for_keys(self, keys: KeyHolders, known: Catalogue) -> "ProviderSettings":
         """As they hold for the user who has these keys."""

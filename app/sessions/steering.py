@@ -11,7 +11,8 @@ from typing import Final
 import orjson
 
 from app.events.bus.base import Event
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 from app.record.writer import Writer
 from app.schema.errors import ServiceError
 from app.schema.terminal import SteeringRequest

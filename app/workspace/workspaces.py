@@ -95,7 +95,7 @@ class Workspaces:
     async def start(self) -> None:
         """The checkout around the server's own directory may be used too, be it before that directory is."""
         walls = self.walls_of(self.home)
-        self._add_root(await checkout_of(Path(self.home), self._settings.sandbox, self._may_keep_git(walls), walls))
+        self._add_root(await checkout_of(Path(self.home), self._settings.sandbox, self._may_use_git_outside(walls), walls))
 
     def _add_root(self, checkout: Path | None) -> None:
         if checkout is not None and str(checkout) not in ("/", *self.roots):
@@ -144,7 +144,7 @@ class Workspaces:
 
         return Walls(hidden, admits)
 
-    def _may_keep_git(self, walls: Walls) -> Callable[[str], bool]:
+    def _may_use_git_outside(self, walls: Walls) -> Callable[[str], bool]:
         """Of a git directory out of the checkout, which says by a file of the checkout that it is its own."""
         return lambda real: self.allows(real) and walls.admits(real)
 
@@ -189,7 +189,7 @@ class Workspaces:
     async def _open_one(self, path: str) -> Workspace:
         directory = await asyncio.to_thread(self._held, path)
         walls = self.walls_of(str(directory.real))
-        found = await discover(directory.real, self._settings.sandbox, self._may_keep_git(walls), walls)
+        found = await discover(directory.real, self._settings.sandbox, self._may_use_git_outside(walls), walls)
         if path != self.home and found.git and not self._settings.trusts_projects() and not walls.admits(str(found.checkout)):
             found = OUTSIDE_GIT  # a checkout around the roots is not theirs who work in them
         if path == self.home:

@@ -10,7 +10,7 @@ from over_sockets import listening
 from running_app import RunningApp, running_app
 
 from app.events.bus.base import Event
-from app.events.bus.memory import STALLED_ABOVE
+from app.events.bus.listener import STALLED_ABOVE
 
 EVENT_BYTES = 100_000
 

@@ -6,7 +6,7 @@ from fastapi import Path, Query
 
 from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
-from app.api.roles import ANSWERS, READS, WRITES
+from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
 from app.permissions.pending_requests import PendingRequest, PendingRequests, R, T
 from app.permissions.service import SavedApproval
@@ -111,7 +111,11 @@ async def permission(app: AppServices, session_id: SessionIdPath, request_id: Pe
 
 
 @session_permission.post(
-    "/reply", operation_id="v2.session.permission.reply", status_code=204, responses=_FORBIDDEN, dependencies=ANSWERS
+    "/reply",
+    operation_id="v2.session.permission.reply",
+    status_code=204,
+    responses=_FORBIDDEN,
+    dependencies=WRITES_WHILE_STOPPING,
 )
 async def reply(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath, body: ReplyInput) -> None:
     await _find(app, session_id, request_id, app.permissions.pending)
@@ -129,13 +133,13 @@ async def questions_of_session(app: AppServices, session_id: SessionIdPath) -> D
     return data([pending.request for pending in await app.questions.pending.of_session(session_id)])
 
 
-@session_question.post("/reply", operation_id="v2.session.question.reply", status_code=204, dependencies=ANSWERS)
+@session_question.post("/reply", operation_id="v2.session.question.reply", status_code=204, dependencies=WRITES_WHILE_STOPPING)
 async def answer(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath, body: AnswerInput) -> None:
     await _find(app, session_id, request_id, app.questions.pending)
     await app.questions.reply(request_id, body.answers)
 
 
-@session_question.post("/reject", operation_id="v2.session.question.reject", status_code=204, dependencies=ANSWERS)
+@session_question.post("/reject", operation_id="v2.session.question.reject", status_code=204, dependencies=WRITES_WHILE_STOPPING)
 async def reject(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath) -> None:
     await _find(app, session_id, request_id, app.questions.pending)
     await app.questions.reject(request_id)

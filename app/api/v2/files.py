@@ -10,9 +10,9 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.deps import AppServices, Who, search_place_of, workspace_of
-from app.api.errors import ForbiddenError, PtyNotFoundError, Responses, TaggedAnswer, TaggedError, answer, described
+from app.api.errors import ForbiddenError, PtyNotFoundError, Responses, TaggedAnswer, TaggedError, described, described_answer
 from app.api.file import files, paths_in
-from app.api.roles import ANSWERS, READS, WRITES
+from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.terminals import OutputCursor, PtyIdPath, Ticket, UpgradeRequired, issue_ticket, open_terminal
 from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
 from app.schema.base import Wire
@@ -90,7 +90,7 @@ async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: A
     return Response(data, media_type=mimetypes.guess_type(path)[0] or "application/octet-stream", headers=_HARMLESS)
 
 
-_UPGRADE: Responses = {426: answer("UpgradeRequiredError", TaggedAnswer)}
+_UPGRADE: Responses = {426: described_answer("UpgradeRequiredError", TaggedAnswer)}
 _WEBSOCKET = {"x-websocket": True}
 
 
@@ -128,7 +128,9 @@ async def connect_token(app: AppServices, who: Who, place: Place, pty_id: PtyIdP
     return await _of(app, who, pty_id, issue_ticket(app, who, pty_id))
 
 
-@of_terminal.get("/connect", operation_id="v2.pty.connect", responses=_UPGRADE, openapi_extra=_WEBSOCKET, dependencies=ANSWERS)
+@of_terminal.get(
+    "/connect", operation_id="v2.pty.connect", responses=_UPGRADE, openapi_extra=_WEBSOCKET, dependencies=WRITES_WHILE_STOPPING
+)
 async def describe_connection(
     app: AppServices, who: Who, place: Place, pty_id: PtyIdPath, cursor: OutputCursor = "", ticket: Ticket = None
 ) -> bool:

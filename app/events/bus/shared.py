@@ -17,7 +17,8 @@ import orjson
 
 from app.events.bus.base import Event, PartDelta, StreamingParts
 from app.events.bus.frames import Frame, PartFrame
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 from app.events.bus.redis_link import RedisLink
 from app.schema.event import EventMessagePartUpdated
 from app.util.tasks import FailureLog, TaskSet

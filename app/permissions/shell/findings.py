@@ -8,11 +8,11 @@ from posixpath import basename
 from app.permissions.rules import Readability, Subject
 from app.permissions.shell.programs import StartedProgram, runs_nothing
 from app.permissions.shell.syntax import MAX_NODES
-from app.permissions.shell.words import Word, has_glob, text_of, unquoted
+from app.permissions.shell.words import Word, has_glob, shown, text_of
 from app.permissions.spellings import always_pattern, spellings
 
 _WRITERS = frozenset(["tee", "cp", "mv", "ln", "install", "dd", "curl", "wget", "sed", "ed", "patch"])
-_HOOKS = ".git/"
+_GIT_DIRECTORY = ".git/"
 """Git runs the hooks in this directory."""
 
 _SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
@@ -50,7 +50,7 @@ class Findings:
     _nodes: int = 0
     _written: set[str] = field(default_factory=set)
     _run: set[str] = field(default_factory=set)
-    _writes_hooks: bool = False
+    _writes_git_directory: bool = False
 
     def count(self, nodes: int) -> None:
         self._nodes += nodes
@@ -64,7 +64,7 @@ class Findings:
     def add_unreadable(self, text: str) -> None:
         self.add(Invocation(Subject(text, readability="unreadable"), always=None))
 
-    def say(self, text: str) -> None:
+    def add_loose(self, text: str) -> None:
         """As the shell reads it, without quotes."""
         self.loose[re.sub(r"\\(?=.)|\\\n|['\"]", "", text)] = None
 
@@ -73,7 +73,7 @@ class Findings:
 
     def writes(self, path: str) -> None:
         self._written.add(basename(path))
-        self._writes_hooks |= _HOOKS in path
+        self._writes_git_directory |= _GIT_DIRECTORY in path
 
     def runs(self, path: str) -> None:
         self._run.add(basename(path))
@@ -88,12 +88,12 @@ class Findings:
 
     @property
     def runs_what_it_writes(self) -> bool:
-        return self._writes_hooks or bool((self._written & self._run) - {""})
+        return self._writes_git_directory or bool((self._written & self._run) - {""})
 
 
 def flattened(words: Sequence[Word]) -> list[Word]:
     """One word for each field."""
-    return [word if len(word.fields) == 1 else Word(unquoted(one), (one,)) for word in words for one in word.fields]
+    return [word if len(word.fields) == 1 else Word(shown(one), (one,)) for word in words for one in word.fields]
 
 
 def build_invocation(words: Sequence[Word], flat: Sequence[Word], started: StartedProgram, redirections: str) -> Invocation:

@@ -81,7 +81,7 @@ class ShellReader:
         self._findings.count(root.descendant_count)
         self._variables.count(root)
         for text in syntax.loose_texts(root):
-            self._findings.say(text)
+            self._findings.add_loose(text)
         self._walk(root)
         return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
 
@@ -287,7 +287,7 @@ class ShellReader:
         if len(flat) > _MAX_WORDS and may_hold_commands(bare):
             raise TooComplex
         self._note_effects(bare, flat, words[0].text)
-        self._hear(name.lower(), [word.plain for word in flat[1:]])
+        self._note_loose(name.lower(), [word.plain for word in flat[1:]])
         with self._deeper(_DEPTH_OF_CALL):
             if bare in _DIRECTORY_COMMANDS:
                 self._change_directory(words, flat, node)
@@ -295,12 +295,12 @@ class ShellReader:
                 self._findings.has_run = True
                 self._start(words, flat, bare, is_unreadable)
 
-    def _hear(self, name: str, args: Sequence[str]) -> None:
+    def _note_loose(self, name: str, args: Sequence[str]) -> None:
         """What is no plain word may be a script for the command. The words of one that runs nothing may be one for another."""
         is_inert = runs_nothing(name, args)
         for at, arg in enumerate(args):
             if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):
-                self._findings.say(arg)
+                self._findings.add_loose(arg)
 
     def _note_effects(self, bare: str, flat: Sequence[Word], typed_name: str) -> None:
         args = [word.value for word in flat[1:]]

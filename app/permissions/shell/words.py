@@ -24,7 +24,7 @@ UNKNOWN = "\uf8ff"
 _PRIVATE = 0xE000
 _SPECIAL = "{},*?[]!^~ \t\n$`\\"
 _HIDE = {ord(char): _PRIVATE + ord(char) for char in _SPECIAL}
-_SHOW = {hidden: char for char, hidden in _HIDE.items()}
+_SHOW = {moved: char for char, moved in _HIDE.items()}
 _HIDE_IN_VALUE = {ord(char): _PRIVATE + ord(char) for char in "{},~"}
 _MAX_FIELDS = 64
 
@@ -46,7 +46,7 @@ class Word:
     @property
     def value(self) -> str:
         """Without quotes."""
-        return " ".join(map(unquoted, self.fields))
+        return " ".join(map(shown, self.fields))
 
     @property
     def plain(self) -> str:
@@ -57,11 +57,11 @@ class Word:
 UNKNOWN_WORD = Word("", (UNKNOWN,))
 
 
-def quoted(text: str) -> str:
+def hidden(text: str) -> str:
     return text.translate(_HIDE)
 
 
-def unquoted(field: str) -> str:
+def shown(field: str) -> str:
     return field.translate(_SHOW)
 
 
@@ -74,7 +74,7 @@ def has_glob(field: str) -> bool:
 
 
 def literal_word(text: str) -> Word:
-    return Word(text, (quoted(text),))
+    return Word(text, (hidden(text),))
 
 
 def text_of(words: Sequence[Word]) -> str:
@@ -103,7 +103,7 @@ def read_word(node: "Node", lookup: Lookup) -> Word:
 
 def _with_home(reading: str, lookup: Lookup) -> str:
     homes = lookup("HOME") if reading == "~" or reading.startswith("~/") else None
-    return quoted(homes[0]) + reading[1:] if homes else reading
+    return hidden(homes[0]) + reading[1:] if homes else reading
 
 
 def _split(reading: str) -> list[str]:
@@ -115,10 +115,10 @@ def _readings(node: "Node", lookup: Lookup, in_quotes: bool) -> list[str]:
     """Every text that the node may stand for."""
     match node.type:
         case "raw_string":
-            return [quoted(node_text(node)[1:-1])]
+            return [hidden(node_text(node)[1:-1])]
         case "ansi_c_string":
             text = node_text(node)[2:-1]
-            return [UNKNOWN if "\\" in text else quoted(text)]
+            return [UNKNOWN if "\\" in text else hidden(text)]
         case "string":
             return _joined(node, lookup, node.children[1:-1], trim=1, in_quotes=True)
         case "translated_string":
@@ -150,8 +150,8 @@ def _joined(node: "Node", lookup: Lookup, children: Iterable["Node"], trim: int,
 
 def _literal(raw: str, in_quotes: bool) -> str:
     if in_quotes:
-        return quoted(re.sub(r"\\(\n|[$`\"\\])", lambda found: found[1].strip("\n"), raw))
-    return re.sub(r"\\(.|\n)", lambda found: quoted(found[1].strip("\n")), raw)
+        return hidden(re.sub(r"\\(\n|[$`\"\\])", lambda found: found[1].strip("\n"), raw))
+    return re.sub(r"\\(.|\n)", lambda found: hidden(found[1].strip("\n")), raw)
 
 
 def _variable(text: str, lookup: Lookup, in_quotes: bool) -> list[str]:
@@ -220,7 +220,7 @@ class Variables:
     def set(self, name: str, value: Word) -> None:
         self._values.pop(name, None)
         if all(map(is_known, value.fields)):
-            self._values[name] = [unquoted(one) for one in value.fields]
+            self._values[name] = [shown(one) for one in value.fields]
 
 
 def always_runs(assignment: "Node") -> bool:

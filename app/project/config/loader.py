@@ -36,8 +36,8 @@ from app.util.project_files import ProjectBounds
 class SplitConfig:
     """What the operator's layers say, and what the project's own files do, each merged."""
 
-    operators: Mapping[str, Any]
-    projects: Mapping[str, Any]
+    of_operator: Mapping[str, Any]
+    of_project: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _merged(layers: Iterable[_Layer]) -> dict[str, Any]:
 def _programs(split: SplitConfig, named: Collection[str]) -> dict[str, Any]:
     """What starts programs, none of parts of both."""
     rules = {"mcp": servers_apart, "lsp": programs_apart, "formatter": programs_apart}
-    return {key: rule(split.operators.get(key, {}), split.projects.get(key, {})) for key, rule in rules.items() if key in named}
+    return {key: rule(split.of_operator.get(key, {}), split.of_project.get(key, {})) for key, rule in rules.items() if key in named}
 
 
 def _split(layers: Sequence[_Layer]) -> SplitConfig:
@@ -152,7 +152,7 @@ class _Loader:
         for path in filter(None, places):
             self._own.exists(path)
 
-    def _watch(self, of_project: bool) -> ConfigWatch:
+    def _reader_for(self, of_project: bool) -> ConfigWatch:
         return self._project if of_project else self._own
 
     def _project_may_name(self, path: Path) -> bool:
@@ -186,7 +186,7 @@ class _Loader:
             return layer
         content = self._with_closed_sandbox(layer.content)
         if not self._trusts_project:
-            content = self._with_own_instructions(_without_variables(content))
+            content = self._with_inside_instructions(_without_variables(content))
         return _Layer(content, of_project=True)
 
     def _with_closed_sandbox(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -200,7 +200,7 @@ class _Loader:
             self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
         return {**content, "sandbox": kept}
 
-    def _with_own_instructions(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _with_inside_instructions(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """Those outside of the project are left out. The others are made relative: what such a pattern finds is kept inside."""
         if "instructions" not in content:
             return content
@@ -217,7 +217,7 @@ class _Loader:
         return {**content, "instructions": kept}
 
     def _file(self, path: Path, *, of_project: bool = False) -> dict[str, Any]:
-        text = self._watch(of_project).read(path)
+        text = self._reader_for(of_project).read(path)
         if text is None:
             return {}
         layer = parse_layer(text, str(path), path.parent, self._project_values if of_project else self._values)
@@ -244,7 +244,7 @@ class _Loader:
         return validate(Config, {**found, **model_name}, str(path), lambda where: None).layer()
 
     def _directory(self, directory: ConfigDirectory) -> Iterator[dict[str, Any]]:
-        place, watch = directory.path, self._watch(directory.of_project)
+        place, watch = directory.path, self._reader_for(directory.of_project)
         if not watch.exists(place):
             return
         self.present.append(directory)
@@ -262,7 +262,7 @@ class _Loader:
 
     def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
         """One per name; the later one wins. `named`: the folders that the configuration names."""
-        claude = ((self._watch(place.of_project), place.path) for place in self._sources.claude_skills)
+        claude = ((self._reader_for(place.of_project), place.path) for place in self._sources.claude_skills)
         folders = [*claude, *self._skill_folders(), *named]
         found = (skill for watch, folder in folders for skill in markdown.skills(watch, folder, self.warnings))
         return list({skill.name: skill for skill in found}.values())
@@ -281,7 +281,7 @@ class _Loader:
 
     def _skill_folders(self) -> Iterator[tuple[ConfigWatch, Path]]:
         for place in self.present:
-            watch = self._watch(place.of_project)
+            watch = self._reader_for(place.of_project)
             folders = watch.folders(place.path)
             yield from ((watch, place.path / name) for name in ("skill", "skills") if name in folders)
 

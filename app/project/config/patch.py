@@ -31,7 +31,7 @@ _STARTED = ("mcp", "formatter", "lsp", "experimental")
 _HOST = re.compile(r"[\w+.-]+://[^/?#\s]*")
 
 
-def masked(config: Config, *, may_manage: bool = True) -> dict[str, Any]:
+def masked_config(config: Config, *, may_manage: bool = True) -> dict[str, Any]:
     """The settings, with every API key, header, variable and password masked. The words of commands and the paths of MCP servers'
     addresses are shown to those alone who may manage the server."""
     return {name: _masked_section(name, value, may_manage) for name, value in config.layer().items()}

@@ -23,7 +23,7 @@ _SMALL_FILES = (
     *("info/exclude", "info/attributes", "info/grafts", "objects/info/alternates"),
 )
 _FOLDERS = ("info", "logs", "objects", "objects/info", "objects/pack", "refs", "worktrees")
-_MOST_REFERENCES = 20_000
+_MOST_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _links(folder: Path) -> Iterator[Path]:
     yield from (folder / name for name in (*_SMALL_FILES, *_FOLDERS) if (folder / name).is_symlink())
     flat = (folder / name for name in ("objects", "objects/pack", "objects/info", "info", "worktrees"))
     entries = chain(chain.from_iterable(map(_entries, flat)), _entries_below([folder / "refs", folder / "logs"]))
-    yield from (Path(entry.path) for entry in islice(entries, _MOST_REFERENCES) if entry.is_symlink())
+    yield from (Path(entry.path) for entry in islice(entries, _MOST_ENTRIES) if entry.is_symlink())
 
 
 def _entries_below(folders: list[Path]) -> "Iterator[os.DirEntry[str]]":
@@ -126,7 +126,7 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
     """None of a folder that cannot be read."""
     try:
         with os.scandir(folder) as found:
-            return list(islice(found, _MOST_REFERENCES))
+            return list(islice(found, _MOST_ENTRIES))
     except OSError:
         return []
 

@@ -11,7 +11,7 @@ import orjson
 
 from app.events.bus.base import Event, EventId, StreamingParts
 from app.events.bus.frames import HEARTBEAT, EventFrame, Format, Frame, PartFrame, pieces
-from app.events.bus.memory import Listener
+from app.events.bus.listener import Listener
 from app.record.engine import Connection, Database
 from app.record.repositories import journal_rows, message_rows, session_rows, work_rows
 from app.record.repositories.session_rows import PageBeside

@@ -133,22 +133,22 @@ class McpConnection:
             self._client = None
             self.status = MCPStatusDisabled() if self._closing else self._explained(cause)
             self._opened.set()
-            self._offer(Offers())
+            self._set_offers(Offers())
 
     async def _serve(self) -> None:
         await asyncio.to_thread(import_module, "app.tools.mcp.client")  # the SDK takes most of a second to import
         from app.tools.mcp.client import offers, open_client
 
         async with open_client(self.target, self._watch) as client:
-            self._offer(await offers(client, self.target.name))
+            self._set_offers(await offers(client, self.target.name))
             self._scope.deadline = math.inf
             self._client, self.status, self._was_up = client, MCPStatusConnected(), True
             self._opened.set()
             while await self._watch.change():
                 with anyio.fail_after(self._limits.answer):
-                    self._offer(await offers(client, self.target.name))
+                    self._set_offers(await offers(client, self.target.name))
 
-    def _offer(self, offers: Offers) -> None:
+    def _set_offers(self, offers: Offers) -> None:
         before, self.offers = self.offers, offers
         if before.tools != offers.tools and not self._closing:
             self._on_change()

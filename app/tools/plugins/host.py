@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 from app.project.config.loader import LoadedConfig
 from app.project.location import Location
 from app.tools.plugins.api import PluginInput

@@ -24,9 +24,9 @@ from app.sessions.live import LiveSessions
 from app.sessions.rows import PromptedSession, model_of_session
 from app.sessions.timeline.service import Admission, Timeline
 from app.turn import hooks
+from app.turn.intake.intake import default_model_of
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
-from app.turn.intake.user_message import default_model_of
 from app.util import ids
 from app.workspace.agents import default_agent, find
 from app.workspace.agents import find as find_agent

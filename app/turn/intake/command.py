@@ -17,7 +17,7 @@ from app.tools.external import sanitised
 from app.tools.mcp.values import Content, McpFailure, ServerPrompt
 from app.tools.process import run as run_process
 from app.tools.transcript import Transcript
-from app.turn.intake.user_message import default_model_of
+from app.turn.intake.intake import default_model_of
 from app.util import environment
 from app.workspace.agents import default_agent
 from app.workspace.agents import find as find_agent

@@ -20,8 +20,8 @@ from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import NotQueued, SessionTx
 from app.sessions.store import Store
 from app.turn import ends
+from app.turn.intake.intake import Intake, PreparedPrompt, TooManyPrompts, renewed
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
-from app.turn.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, renewed
 from app.turn.runs.turns import NoAnswer
 from app.util import clock, ids
 from app.util.project_files import HeldDirectory

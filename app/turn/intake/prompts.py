@@ -19,7 +19,7 @@ from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.tools.base import SubagentRequest, ToolError, ToolResult
-from app.turn.intake.user_message import Intake, PreparedPrompt, StoredPrompt
+from app.turn.intake.intake import Intake, PreparedPrompt, StoredPrompt
 from app.turn.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
 from app.turn.tool_calls import ToolRun
 from app.turn.turn_context import TurnServices

@@ -30,9 +30,9 @@ from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, decide, hooks
 from app.turn.intake.command import Commands
+from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
 from app.turn.intake.prompt_parts import UnattendedHost
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
-from app.turn.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import require_readable
 from app.turn.turn_context import TurnContext

@@ -41,7 +41,7 @@ def _listed() -> Iterator[str]:
 
 _OWN_VARIABLES = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAKE_TERMINAL = ("/usr/bin/setsid", "--ctty")
+_SETSID = ("/usr/bin/setsid", "--ctty")
 """Makes the program the leader of a session that has the terminal: Ctrl-C ends the program, and not bubblewrap."""
 
 
@@ -72,7 +72,7 @@ class TerminalPrograms:
         environment = {**self._environment(), **_OWN_VARIABLES}
         if not self._sandbox.is_on:
             _require_program(command, cwd, environment)
-        argv = [*(_TAKE_TERMINAL if self._sandbox.is_on else ()), command, *args]
+        argv = [*(_SETSID if self._sandbox.is_on else ()), command, *args]
         try:
             program = self._sandbox.program(argv, workspace, {**environment, **wanted.env}, cwd=cwd)
         except OSError as error:

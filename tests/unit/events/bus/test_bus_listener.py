@@ -11,7 +11,8 @@ from bus_parts import Text, gained, has_ended, heard, named, numbered, payloads,
 from app.events.bus import memory as listening
 from app.events.bus.base import ENDED, Event, StreamingParts
 from app.events.bus.frames import PIECE_BYTES
-from app.events.bus.memory import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener, MemoryBus
+from app.events.bus.listener import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener
+from app.events.bus.memory import MemoryBus
 
 MB = 1_000_000
 

@@ -6,7 +6,7 @@ import pytest
 from bus_parts import heard, named
 
 from app.events.bus.base import Event
-from app.events.bus.memory import Listener
+from app.events.bus.listener import Listener
 from app.events.bus.shared import SharedBus
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.project.config import jsonc
 from app.project.config.errors import ConfigInvalidError, ConfigJsonError
-from app.project.config.patch import masked, patch
+from app.project.config.patch import masked_config, patch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
 from app.util.secrets import MASK
@@ -116,7 +116,7 @@ def test_a_directory_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_secrets_are_masked_and_nothing_else() -> None:
-    shown = masked(Config.model_validate(SECRETS))
+    shown = masked_config(Config.model_validate(SECRETS))
     options = shown["provider"]["p"]["options"]
     assert options == {"apiKey": MASK, "baseURL": f"https://{MASK}@host/v1", "sessionToken": MASK, "maxTokens": 5}
     headers = shown["provider"]["p"]["models"]["m"]["headers"]
@@ -135,5 +135,5 @@ def test_what_an_entry_is_called_hides_no_secret_of_it(name: str) -> None:
     provider = {"options": {"apiKey": "hush"}, "models": {name: {"headers": {"X": "hush"}}}}
     server = {"type": "remote", "url": "http://x", "headers": {"X": "hush"}, "oauth": {"clientSecret": "hush"}}
     agent = {"options": {"apiKey": "hush"}, "prompt": "Say the token."}
-    shown = masked(Config.model_validate({"provider": {name: provider}, "mcp": {name: server}, "agent": {name: agent}}))
+    shown = masked_config(Config.model_validate({"provider": {name: provider}, "mcp": {name: server}, "agent": {name: agent}}))
     assert "hush" not in json.dumps(shown) and shown["agent"][name]["prompt"] == "Say the token."
