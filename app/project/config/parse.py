@@ -67,31 +67,31 @@ def _without_retyped_mcp(base: Mapping[str, Any], layer: Mapping[str, Any]) -> M
     return {**base, "mcp": {name: entry for name, entry in base["mcp"].items() if stays(name, entry)}}
 
 
-def servers_apart(operators: Mapping[str, Any], projects: Mapping[str, Any]) -> dict[str, Any]:
-    """The MCP servers of the operator's layers and of the project's. None is made of parts of both: a header or a variable of the
-    operator's would go to an address or a program of the project's. But each may switch the other's on and off."""
+def servers_apart(of_operator: Mapping[str, Any], of_project: Mapping[str, Any]) -> dict[str, Any]:
+    """The MCP servers of the operator's layers and of the project's. No server mixes fields of both, or the operator's headers
+    and variables would go to an address or program of the project's. But each may switch the other's servers on and off."""
 
     def of(name: str) -> dict[str, Any]:
-        operator, project = operators.get(name, {}), projects.get(name, {})
+        operator, project = of_operator.get(name, {}), of_project.get(name, {})
         if "type" not in project:
             return deep_merge(operator, project)
         return deep_merge(project, {} if "type" in operator else operator)
 
-    return {name: of(name) for name in {**operators, **projects}}
+    return {name: of(name) for name in {**of_operator, **of_project}}
 
 
-def programs_apart(operators: Any, projects: Any) -> Any:
-    """The same of language servers and formatters. Either may switch all of them off."""
-    if not isinstance(operators, Mapping) or not isinstance(projects, Mapping):
-        return False if False in (operators, projects) else operators or projects
+def programs_apart(of_operator: Any, of_project: Any) -> Any:
+    """As `servers_apart`, for language servers and formatters. Either side may switch all of them off."""
+    if not isinstance(of_operator, Mapping) or not isinstance(of_project, Mapping):
+        return False if False in (of_operator, of_project) else of_operator or of_project
 
     def of(name: str) -> Mapping[str, Any]:
-        operator, project = operators.get(name, {}), projects.get(name, {})
+        operator, project = of_operator.get(name, {}), of_project.get(name, {})
         if "command" in project or not operator:
             return dict(project)
         return {**operator, **{key: value for key, value in project.items() if key == "disabled"}}
 
-    return {name: of(name) for name in {**operators, **projects}}
+    return {name: of(name) for name in {**of_operator, **of_project}}
 
 
 M = TypeVar("M", bound=BaseModel)

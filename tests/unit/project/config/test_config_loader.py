@@ -257,6 +257,14 @@ def test_the_projects_own_files_close_the_sandbox_and_do_not_open_it(world: Any)
     assert world.load().config.sandbox.network is False
 
 
+def test_what_a_project_may_not_say_is_reported_of_the_file_that_says_it(world: Any) -> None:
+    world.write(world.directory / "opencode.json", {"theme": "plain"})
+    file = world.directory / ".opencode" / "opencode.json"
+    world.write(file, {"sandbox": {"read": ["/"]}, "instructions": ["/etc/*"]})
+    warnings = load(world.directory, world.worktree, Flags(), trusts_project=False).warnings
+    assert [warning.data["path"] for warning in warnings] == [str(file), str(file)]
+
+
 def test_a_path_of_the_sandbox_that_is_relative_is_an_error_that_names_it(world: Any) -> None:
     world.write(world.global_dir / "opencode.json", {"sandbox": {"write": ["~/.m2", "cache"]}})
     with pytest.raises(ConfigInvalidError, match=r"sandbox\.write.*'cache'"):
