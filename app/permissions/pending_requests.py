@@ -332,7 +332,7 @@ class PendingRequests(Generic[R, T]):
             pending.answer.set_result(answer)
 
     async def all_json(self, directory: str, owner: str | None = None) -> bytes:
-        """With `owner` those of one user's sessions."""
+        """The directory's requests as JSON; with `owner`, only those of this user's sessions."""
         return b"[%b]" % b",".join(request.wire_json() for request in await self.all(directory, owner))
 
     async def all(self, directory: str, owner: str | None = None) -> list[R]:

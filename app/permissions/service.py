@@ -89,7 +89,7 @@ class SavedApproval:
 
     @property
     def id(self) -> str:
-        """Names it and nothing else: it is no row of its own."""
+        """The approval itself, encoded: approvals have no stored id."""
         packed = base64.urlsafe_b64encode(orjson.dumps([self.scope, self.permission, self.pattern]))
         return PREFIX + packed.decode().rstrip("=")
 
@@ -268,7 +268,7 @@ class Permissions:
         return [{**approved, "pattern": pattern} for pattern in request.always]
 
     async def _scope_of(self, request: PermissionRequest) -> str:
-        """Of the approvals: users do not approve for each other."""
+        """The scope to store the approvals in: that of the session's owner."""
         session_id = request.session_id
         if check := self._checks.get(request.id):
             return scope_of(check.location.project_id, check.owner)

@@ -46,8 +46,8 @@ class DirectoryStates:
         return self._writer.announce(directory, event)
 
     def announce_change(self, directory: str, name: str, value: str, event: AnnouncedEvent, *, seen: bool = True) -> None:
-        """Of something that each server observes: announced once, by the first that stores the new value. `seen`: this server
-        saw it change; else it is announced if another value is stored."""
+        """Announces, once for all servers, a change that each of them observes: the first to store the new value does. `seen`:
+        announce it even if nothing was stored before, because this server saw it change."""
 
         def compare_and_set(tx: Tx) -> None:
             stored = directory_rows.directory_state(tx.connection, directory, name)

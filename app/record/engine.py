@@ -178,7 +178,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     connection.text_factory = _readable  # one damaged row must not hide the others
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        # Before anything is written to a new file: see `give_back`. On any other it would wait for who writes.
+        # Only before anything is written to a new file (see `give_back`): on another file this would wait for whoever writes.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     _use_wal(connection)
     for pragma in (

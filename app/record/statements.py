@@ -322,8 +322,8 @@ class Statements:
         )
 
     def _add_step_usage(self) -> Executable:
-        """Once for each id. What the row of the session says is added, and the tool calls of the message that no earlier row
-        has counted."""
+        """Adds a step's usage once for each id: with what the session's row says, and the tool calls of its message that no
+        earlier row counted."""
         used, of_message = STEP_USAGE.alias("used"), PART.c.message_id == bindparam("message_id")
         of_prompt = (used.c.session_id == SESSION.c.id, used.c.prompt_id == bindparam("prompt_id"))
         is_first = ~select(used.c.id).where(*of_prompt).exists()

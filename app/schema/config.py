@@ -91,8 +91,8 @@ LogLevel = TypeAliasType("LogLevel", Literal["DEBUG", "INFO", "WARN", "ERROR"])
 
 
 def tools_permission(tools: Mapping[str, bool]) -> dict[str, Action]:
-    """The legacy `tools` map as permissions: the tools that change files share the permission `edit`. Not apply_patch, as in
-    OpenCode: who switches that one off, or on, says nothing of the others."""
+    """OpenCode's legacy `tools` map as permissions; no tool is added here. The tools that change files share the permission
+    `edit`, but not apply_patch: switching it off, or on, says nothing of the others."""
     edits = ("edit", "write", "multiedit", "patch")
     return {("edit" if tool in edits else tool): ("allow" if on else "deny") for tool, on in tools.items()}
 

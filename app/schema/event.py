@@ -82,7 +82,7 @@ class PartChange(OfSession):
 
 
 class PartGain(PartRef):
-    """What a part gained, for clients that asked for `parts=delta`: the first gain is the first that they hear of the part."""
+    """New text of a part, for clients that asked for `parts=delta`: the first is also the first that they hear of the part."""
 
     part_type: str
     field: str
@@ -370,7 +370,7 @@ class EventMessageRemoved(AnnouncedEvent):
 
 
 class EventMessagePartUpdated(AnnouncedEvent):
-    """A part was stored or has changed. While it streams, `delta` is what its text gained."""
+    """A part was stored or has changed. While the part streams, `delta` is its new text."""
 
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
@@ -378,8 +378,8 @@ class EventMessagePartUpdated(AnnouncedEvent):
     @classmethod
     def around_part(cls, session_id: str, part: bytes, delta: str = "") -> RenderedEvent:
         """The event of a part, which is JSON already."""
-        gained = {"delta": delta} if delta else {}
-        return cls.of_json(part=orjson.Fragment(part), **gained, sessionID=session_id, time=clock.now_ms())
+        new_text = {"delta": delta} if delta else {}
+        return cls.of_json(part=orjson.Fragment(part), **new_text, sessionID=session_id, time=clock.now_ms())
 
 
 class EventMessagePartDelta(AnnouncedEvent):

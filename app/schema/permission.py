@@ -11,7 +11,7 @@ Reply = Literal["once", "always", "reject"]
 
 EDITING_TOOLS = {"edit", "write", "multiedit", "apply_patch", "patch"}
 """Tools that change the files that they name, or fail and change nothing. They share the permission `edit`, and a revert knows
-their files. Those of OpenCode's configurations and sessions; a class of app.tools.base.Tool that says `edits_files` is added."""
+their files. Not to be edited for a new tool: `Tool.__init_subclass__` adds those that say `edits_files`."""
 
 
 class Rule(Wire):

@@ -201,7 +201,7 @@ class Leases:
         was_held, is_wanted = session_id in self._held, True
         stored = self._writer.post(lambda tx: self._acquire(tx.connection, session_id, status))
 
-        def settle(_: object) -> None:
+        def finish(_: object) -> None:
             if stored.exception() is not None or (was_held and not is_wanted):
                 return
             if is_wanted:
@@ -209,7 +209,7 @@ class Leases:
             else:
                 self._post_release(stored.result())  # never held: who acquires it meanwhile gets the next generation
 
-        stored.add_done_callback(settle)
+        stored.add_done_callback(finish)
         try:
             return await asyncio.shield(stored)
         except asyncio.CancelledError:
@@ -266,7 +266,7 @@ class Leases:
 
     async def take_over(self, dead: Sequence[Any]) -> dict[str, Interruption]:
         """Takes over leases of `dead`; returns the sessions that no other server took over first. Nothing runs in them until
-        `recovered`."""
+        `mark_recovered`."""
         sessions = {held.session_id for held in dead}
         for session_id in sessions:
             self._recovering.setdefault(session_id, asyncio.Event())

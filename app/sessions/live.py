@@ -169,8 +169,8 @@ class LiveSession:
 
     @asynccontextmanager
     async def exclusive(self, work: SessionWork) -> AsyncIterator[None]:
-        """For what needs the session idle, and keeps others out meanwhile; prompts are stored beside a shell line alone. Raises
-        SessionBusy."""
+        """For work that needs the session idle and keeps others out meanwhile. Only beside a shell line are prompts still stored.
+        Raises SessionBusy."""
         async with AsyncExitStack() as messages:
             await messages.enter_async_context(self.editing())
             self.begin(work)

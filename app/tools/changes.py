@@ -1,5 +1,5 @@
-"""Changes to files by the tools: checked, shown to the user as a diff, permitted, written, formatted, and looked at by language
-servers."""
+"""Changes to files by the tools. Begin at FileEditor: it checks a change, asks permission with a diff, writes and formats. The
+diff algorithm stands before it; behind it, the errors of language servers as texts."""
 
 import asyncio
 from bisect import bisect_left

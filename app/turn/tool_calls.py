@@ -356,7 +356,7 @@ def is_looping(calls: Sequence[ToolPart], tool: str, arguments: dict[str, Any]) 
 
 
 def require_readable(instance: Instance, needed: ToolPermission) -> None:
-    """A user's permission opens what is theirs. Raises ToolError."""
+    """Even a granted permission does not reach another user's directories. Raises ToolError."""
     named = [needed.metadata["filepath"]] if "filepath" in needed.metadata else needed.patterns
     for path in named:
         if instance.hides(path.removesuffix("/*") or "/"):

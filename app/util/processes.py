@@ -73,8 +73,8 @@ def new() -> str:
 
 
 def end(wanted: Callable[[str], bool]) -> int:
-    """End every process whose mark is `wanted`, and whatever shares a session with one; returns how many there were. Blocks for
-    up to a second."""
+    """Ends every process whose mark is `wanted`, and whatever is in the same process session (setsid); returns how many there
+    were. Blocks for up to a second."""
     found = _found(wanted)
     if not found:
         return 0

@@ -231,7 +231,6 @@ class DirectoryReplaced(OSError):
     """Something else stands where a directory in use was."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError if it is no directory."""
         super().__init__(errno.ESTALE, "another directory stands there than when the work began", str(path))
 
 

@@ -210,7 +210,7 @@ class Formatters:
         return configured(self._config, self._flags)
 
     async def due(self, path: Path) -> list[FormatterRun]:
-        """Those of a file of the project, in their order."""
+        """The formatters to run on this file, in order; only those that work."""
         kinds = [kind for kind in self._kinds if kind.formats(path)]
         found = await asyncio.to_thread(self._due, kinds, path) if kinds else []
         return [formatter for formatter in found if await self._works(formatter)]

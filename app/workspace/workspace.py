@@ -92,7 +92,7 @@ class WorkspaceSettings:
 
 
 class Workspace:
-    """`walls`: what its programs do not reach, whoever's they are. `bounds`: where its files may lie."""
+    """`walls`: what programs started here never reach, whichever user starts them. `bounds`: where its files may lie."""
 
     def __init__(
         self, settings: WorkspaceSettings, directory: HeldDirectory, found: ProjectInfo, walls: Walls, bounds: ProjectBounds

@@ -145,7 +145,7 @@ class Workspaces:
         return Walls(hidden, admits)
 
     def _may_use_git_outside(self, walls: Walls) -> Callable[[str], bool]:
-        """Of a git directory out of the checkout, which says by a file of the checkout that it is its own."""
+        """Whether a git directory outside the checkout, which only the checkout's own files name, may be used."""
         return lambda real: self.allows(real) and walls.admits(real)
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:

@@ -82,7 +82,7 @@ class CreateSession(SessionTool):
 class PromptSession(SessionTool):
     """Prompt a session's agent and wait. It may read, write and run what its permissions allow. `state`: `idle` when it has
     answered; `aborted`; `asking` with the `permissions` or `questions` that it waits for; `running` when `seconds` have passed.
-    To cancel the call aborts the turn. A prompt to a session that works joins its turn."""
+    Cancelling the call aborts the turn. A prompt to a session that works joins its turn."""
 
     hints = WORKS
     session_id: SessionArgument
@@ -105,8 +105,8 @@ class PromptSession(SessionTool):
 
 
 class WaitForSession(SessionTool):
-    """Wait for the turn that a session runs, after an answer to what it asked, or after a call that did not wait to the end.
-    The `state` is as of prompt_session."""
+    """Wait until the session's turn ends or asks something. Use it after answering what a session asked, or when a call returned
+    before the end. `state`: as for prompt_session."""
 
     hints = READS
     session_id: SessionArgument

@@ -18,22 +18,22 @@ log = logging.getLogger(__name__)
 MERGE_ABOVE = 1_000_000
 """Bytes. A client for which more waits gets its part frames merged."""
 STALLED_ABOVE, STALLED_SECONDS = 8_000_000, 2.0
-"""Bytes and seconds. A client for which more waits, and that takes nothing meanwhile, is disconnected. It may resume."""
+"""Bytes and seconds. A client for which more waits, and that takes nothing for so long, is disconnected. It may resume."""
 DISCONNECT_ABOVE = 64_000_000
-"""A client for which more waits is disconnected even if it reads. What is published at one moment does not count: it is in memory
-anyway, and clients share it."""
+"""Bytes. A client for which more waits is disconnected even if it reads. Events that were published at one moment do not count:
+clients share them in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Resumption:
-    """What a client that comes back is sent from the journal: events up to the sequence `covered`, and of each streaming part the
-    first `known` characters."""
+    """What a client that comes back is sent beside the queue: the journal's events up to the sequence `covered`, and the first
+    `known` characters of each streaming part."""
 
     covered: int
     known: dict[str, int]
 
     def unsent(self, frame: Frame) -> Frame | None:
-        """What of a frame is still to be sent. Its id is none before the events that are covered."""
+        """The part of a frame that is still to be sent, with an id behind the events that are covered."""
         rest = self._rest(frame)
         if rest is None or rest.id.seq >= self.covered:
             return rest
@@ -45,14 +45,14 @@ class _Resumption:
         known = self.known.get(frame.delta.part_id)
         if known is None or not (frame.text or known == ENDED):
             return frame
-        gained = frame.delta.size - known
-        if gained <= 0:
+        unknown = frame.delta.size - known
+        if unknown <= 0:
             return None
-        return frame if gained >= len(frame.text) else replace(frame, text=frame.text[-gained:])
+        return frame if unknown >= len(frame.text) else replace(frame, text=frame.text[-unknown:])
 
 
 class Listener:
-    """Hears what is published from now on in a directory, or with None in all."""
+    """Receives what is published from now on in a directory, or with None in all."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class Listener:
         steering_only: bool = False,
         session_id: str | None = None,
     ) -> None:
-        """`deltas`: part frames carry the new text alone. `ids`: events carry their sequence. `second`: they are written as the
-        second API does. `keeps_open`: the directory counts as in use. `audience`: None for who hears of everything. `user`: whose
-        steering it hears: the default, of whoever uses a server without users; None for what is no client, and hears all.
-        `session_id`: of this session alone, and nothing of parts that stream."""
+        """`deltas`: send delta frames. `ids`: events carry their sequence. `second`: write as the second API does. `keeps_open`:
+        the directory counts as in use. `audience`: None receives everything. `user`: whose steering to receive; empty on a server
+        without users, None for a listener that is no client and receives all. `session_id`: receive this session's events alone,
+        and no part frames."""
         self._bus = bus
         self.began_behind = bus.newest
-        """The newest sequence that clients had been given when this one began to listen."""
+        """The newest sequence that had been published when this listener began."""
         self.directory = directory
         self.deltas = deltas
         self.keeps_open = keeps_open
@@ -89,7 +89,7 @@ class Listener:
         self._size = 0
         self._merge_above = MERGE_ABOVE
         self._taken = 0
-        """How often something was taken."""
+        """How often frames were taken."""
         self._is_watched = False
         self._burst, self._before_burst = bus.burst, 0
         self._awake = asyncio.Event()
@@ -100,7 +100,7 @@ class Listener:
     # For a client that is sent the journal first.
 
     def pause(self) -> None:
-        """Drop what is published: the client is sent it from the journal."""
+        """Drops what is published: the client will be sent it from the journal."""
         self._paused = True
         self._clear()
 
@@ -108,9 +108,9 @@ class Listener:
         self._paused = False
 
     def resume(self, covered: int, streaming: StreamingParts) -> None:
-        """The client is sent the events up to the sequence `covered` from the journal. Only newer ones stay in the queue. The
-        `streaming` parts follow as they are now, and later only what they gain. The last event of a part that has ended shows all
-        of it."""
+        """The client is sent the events up to the sequence `covered` from the journal, so only newer ones stay in the queue. The
+        `streaming` parts follow as they are now, and later their new text alone. The last event of a part that has ended has all
+        of the part."""
         self._resumption = _Resumption(covered, dict(streaming.known))
         waiting = [frame for frame in self._frames if not isinstance(frame, PartFrame)]
         self._clear()
@@ -146,7 +146,7 @@ class Listener:
             self._add(unsent)
 
     def frame(self, event: Event) -> EventFrame:
-        """Of an event for this client alone."""
+        """The frame of an event that only this client is sent."""
         covered = self._resumption.covered if self._resumption else 0
         return EventFrame(event, event.id(max(self._bus.newest, covered)))
 
@@ -189,7 +189,7 @@ class Listener:
     # Out of the queue.
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """What waits and what comes, in pieces of about PIECE_BYTES at most, until it is closed."""
+        """What waits and what comes, in pieces of about PIECE_BYTES at most, until the listener is closed."""
         while (frames := await self.take()) is not None:
             try:
                 written = pieces(frames, self.form)
@@ -202,7 +202,7 @@ class Listener:
                 yield piece
 
     async def take(self) -> list[Frame] | None:
-        """Wait for frames, and take at least one, or as many as have about PIECE_BYTES together. None at the end."""
+        """Waits for frames and takes at least one, or as many as have about PIECE_BYTES together. None at the end."""
         while not self._frames:
             if self.closed:
                 return None
@@ -219,7 +219,7 @@ class Listener:
         return taken
 
     def close(self) -> None:
-        """What waits can still be read, then the end."""
+        """Frames that wait can still be taken."""
         self.closed = True
         self._awake.set()
         self._bus.remove(self)

@@ -18,17 +18,17 @@ _DISPOSED = "server.instance.disposed"
 
 class MemoryBus:
     def __init__(self, head: Callable[[], Awaitable[int]] | None = None) -> None:
-        """`head` reads the newest sequence of the journal, without which it has none."""
+        """`head` reads the newest sequence of the journal; None without a journal."""
         self._head = head
         self.own: MemoryBus = self
-        """Where what this server itself publishes is heard, for what may act on an event once, on whatever server."""
+        """The bus of what this server itself publishes: for listeners that act on an event, which one server shall do."""
         self.newest = 0
         """The newest sequence that listeners were given."""
         self.burst = 0
-        """Changes when the event loop has given clients the time to read."""
+        """A number that changes when the event loop has given clients the time to read."""
         self._in_burst = False
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
-        """By directory (None: all) and whether they are sent deltas alone."""
+        """By directory (None: all) and whether they are sent delta frames."""
         self.heard: Collection[object] = self._listeners
         """Empty while nobody would hear of a delta."""
         self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
@@ -36,18 +36,18 @@ class MemoryBus:
         self._closed = False
 
     async def start(self) -> None:
-        """Before the first event is published."""
+        """Must run before the first event is published."""
         if self._head is not None:
             self.newest = await self._head()
 
     async def stop(self) -> None:
-        """Ends every stream, and what carries events."""
+        """Ends every stream."""
         self.close()
 
     # Publishing.
 
     def publish(self, event: Event) -> None:
-        """A client for which it fails is disconnected, and may resume. The streams of a directory end behind its disposal."""
+        """A client that cannot be given it is disconnected and may resume. A directory's streams end behind its disposal."""
         if self._listeners:
             if event.session_id is not None:
                 self.flush(event.session_id)
@@ -62,7 +62,7 @@ class MemoryBus:
             wake()
 
     def publish_delta(self, delta: PartDelta) -> None:
-        """Without a listener there is nothing to render; what a later one needs is in the store."""
+        """Renders nothing if nobody listens: a later listener reads the part from the store."""
         for deltas in (False, True):
             if (delta.directory, deltas) in self._listeners or (None, deltas) in self._listeners:
                 self._begin_burst()
@@ -72,7 +72,7 @@ class MemoryBus:
         self._merger.flush(session_id)
 
     def notify(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` with each event that has a sequence, from now on. It raises nothing."""
+        """Calls `wake`, which must raise nothing, behind each journaled event from now on."""
         self._wakes.append(wake)
 
     def _send(self, frame: Frame, deltas: bool) -> None:
@@ -107,7 +107,7 @@ class MemoryBus:
             self._listeners.pop((listener.directory, listener.deltas), None)
 
     def streaming(self, directory: str | None) -> StreamingParts:
-        """Of a directory (None: of all), the parts that stream on other servers."""
+        """The parts of a directory (None: of all) that stream on other servers."""
         return StreamingParts({}, [])
 
     def listeners(self) -> int:
@@ -115,11 +115,11 @@ class MemoryBus:
         return sum(map(len, self._listeners.values()))
 
     def directories(self) -> set[str]:
-        """Those that clients keep in use by listening."""
+        """The directories that clients keep in use by listening."""
         return {each.directory for each in self._all() if each.keeps_open and each.directory is not None}
 
     def close(self) -> None:
-        """Ends every stream. One that is opened later ends at once."""
+        """Ends every stream. A stream that is opened later ends at once."""
         self._closed = True
         self.disconnect_all()
 
@@ -129,7 +129,7 @@ class MemoryBus:
             listener.close()
 
     def disconnect(self, directory: str) -> None:
-        """Ends the streams of one directory, after what they still have to send."""
+        """Ends the streams of one directory after the frames that wait in them."""
         for deltas in (False, True):
             for listener in tuple(self._listeners.get((directory, deltas), ())):
                 listener.close()

@@ -13,12 +13,12 @@ from app.permissions.spellings import always_pattern, spellings
 
 _WRITERS = frozenset(["tee", "cp", "mv", "ln", "install", "dd", "curl", "wget", "sed", "ed", "patch"])
 _GIT_DIRECTORY = ".git/"
-"""Git runs the hooks in this directory."""
+"""Git runs programs that files in it name: hooks, filters."""
 
 _SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
 _EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
 _VERBATIM = re.compile(r"-j\$|\"?\$\(cat <<-?\s*['\"\\]?\w")
-"""What the run adds is a number (`make -j$(nproc)`), or a text that stands in the line."""
+"""Harmless expansions: a number (`make -j$(nproc)`), or a here-document whose text is in the command itself."""
 
 
 class TooComplex(Exception):
@@ -35,11 +35,11 @@ class Invocation:
 
 @dataclass(slots=True)
 class Findings:
-    """`outside`: real paths, or text as typed. `has_run`: a command stands before, which may have removed directories. `loose`:
-    text beside the words of commands.
+    """`outside`: real paths, or text as typed. `has_run`: an earlier command has run and may have removed directories. `loose`:
+    text that some command may run.
 
-    A file that the script both writes and runs holds commands that nobody read. Files are compared by their last name: the
-    folder that a copy is put into is often unknown.
+    A file that the script both writes and runs holds commands that nobody read. Files are compared by their last name, because
+    the folder that a copy is put into is often unknown.
     """
 
     invocations: list[Invocation] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Findings:
         self.add(Invocation(Subject(text, readability="unreadable"), always=None))
 
     def add_loose(self, text: str) -> None:
-        """As the shell reads it, without quotes."""
+        """Adds text that some command may run, with quotes removed as the shell does."""
         self.loose[re.sub(r"\\(?=.)|\\\n|['\"]", "", text)] = None
 
     def report(self, paths: Iterable[str]) -> None:
@@ -79,7 +79,7 @@ class Findings:
         self._run.add(basename(path))
 
     def calls(self, program: str, path: str, args: Iterable[str]) -> None:
-        """`program`: the bare name, `path`: the name as it is called."""
+        """`program`: the bare name. `path`: the name as the command has it."""
         if "/" in path:
             self.runs(path)
         for arg in args if program in _WRITERS else ():
@@ -97,7 +97,7 @@ def flattened(words: Sequence[Word]) -> list[Word]:
 
 
 def build_invocation(words: Sequence[Word], flat: Sequence[Word], started: StartedProgram, redirections: str) -> Invocation:
-    """What its arguments name is denied as if it ran: whether the program runs it is not known."""
+    """Commands that the arguments name are denied as if they ran: nobody knows whether the program runs them."""
     text, plain = text_of(words), tuple(word.plain for word in flat)
     others = spellings(plain, reorder=not started.commands)
     if redirections:

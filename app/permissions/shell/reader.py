@@ -296,7 +296,7 @@ class ShellReader:
                 self._start(words, flat, bare, is_unreadable)
 
     def _note_loose(self, name: str, args: Sequence[str]) -> None:
-        """What is no plain word may be a script for the command. The words of one that runs nothing may be one for another."""
+        """Notes arguments that may be scripts: all that are no plain word, and all of a command that runs nothing (`echo`)."""
         is_inert = runs_nothing(name, args)
         for at, arg in enumerate(args):
             if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):

@@ -1,7 +1,8 @@
 """What the words of a command become after the shell has removed quotes and expanded braces and variables.
 
-A field is a string in which a quoted special character is moved to Unicode's private area, so that a `*` in a field is a live
-wildcard and a quoted one is not. UNKNOWN in a field stands for text that is known only at run time.
+A field is a word as text in which quoted special characters are hidden: moved to Unicode's private area, by `hidden`; `shown`
+moves them back. So a `*` in a field is a wildcard of the shell, and a quoted one is not. UNKNOWN in a field stands for text that
+is known only at run time.
 
 A variable is known when the script sets it exactly once, by a statement that certainly runs, and reads it after that. HOME is
 known from the environment.
@@ -34,7 +35,7 @@ Lookup = Callable[[str], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`text` is as typed; `fields` is what it becomes: several by braces, by splitting, or by a variable with several values."""
+    """`text` is as typed; `fields` is what the word becomes: several by braces, splitting, or a variable with several values."""
 
     text: str
     fields: tuple[str, ...]
@@ -45,12 +46,12 @@ class Word:
 
     @property
     def value(self) -> str:
-        """Without quotes."""
+        """The fields without quotes."""
         return " ".join(map(shown, self.fields))
 
     @property
     def plain(self) -> str:
-        """Without quotes; as typed where something in it is unknown."""
+        """The fields without quotes; the text as typed if a field is not known."""
         return self.value if self.is_known else self.text
 
 
@@ -82,7 +83,7 @@ def text_of(words: Sequence[Word]) -> str:
 
 
 def read_words(nodes: Sequence["Node"], lookup: Lookup) -> list[Word]:
-    """One word a node; nodes without a blank between them are one word that is not understood."""
+    """One word per node; adjacent nodes without a blank between them become one unknown word."""
     words: list[Word] = []
     end = -1
     for node in nodes:
@@ -107,7 +108,7 @@ def _with_home(reading: str, lookup: Lookup) -> str:
 
 
 def _split(reading: str) -> list[str]:
-    """Live blanks come from a variable's value. An empty word stays a word: it is quoted."""
+    """Splits at blanks that are not hidden, which come from unquoted variables. An empty text gives one empty word."""
     return re.split(r"[ \t\n]+", reading.strip(" \t\n"))
 
 
@@ -138,7 +139,7 @@ def _readings(node: "Node", lookup: Lookup, in_quotes: bool) -> list[str]:
 
 
 def _joined(node: "Node", lookup: Lookup, children: Iterable["Node"], trim: int, in_quotes: bool) -> list[str]:
-    """The children's readings in a row, with the text between them. `trim`: how many characters of quotes surround them."""
+    """The children's readings in a row, with the text between them. `trim`: the number of quote characters at each end."""
     source, start, offset = node.text or b"", trim, node.start_byte
     pieces: list[list[str]] = []
     for child in children:
@@ -190,11 +191,11 @@ class Variables:
         self._values: dict[str, list[str]] = {}
 
     def in_child_process(self) -> "Variables":
-        """The child knows HOME alone: the script may or may not export its variables."""
+        """Knows HOME alone: the script may or may not export its other variables."""
         return Variables({} if self._is_opaque or self._times_set["HOME"] else self._environment)
 
     def count(self, root: "Node") -> None:
-        """Counts the assignments below a node, before any is read."""
+        """Counts the assignments below a node; called before any word is read."""
         for node in nodes_of(root):
             if node.type == "variable_assignment":
                 self._times_set[re.split(r"\+?=|\[", node_text(node))[0]] += 1

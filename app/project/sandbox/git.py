@@ -157,7 +157,7 @@ def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str
     The user's own configuration applies (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
     """
     kept = {name: value for name, value in inherited.items() if name in _KEPT_VARIABLES}
-    # A repository of which parts are missing may name a program to fetch them with: no protocol is allowed.
+    # A partial clone may name a program that fetches what is missing, so no protocol is allowed.
     fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
     return {**environment.minimal(inherited), **kept, **fixed, **overrides()}
 

@@ -157,8 +157,8 @@ def _outermost(paths: Sequence[Path]) -> list[Path]:
 
 
 def prefix_of(folder: Path, home: Path) -> Path:
-    """`…/bin` belongs with the libraries beside it, except in home and its hidden directories (`~/.local`), which hold other
-    things too; `…/shims` with the version manager (pyenv, asdf)."""
+    """The folder to show commands for a program found in `folder`: of `…/bin` the parent, which has the libraries, except in home
+    and its hidden directories (`~/.local`), which hold other things too; of `…/shims` the version manager's (pyenv, asdf)."""
     prefix = folder.parent
     if folder.name == "shims":
         return prefix

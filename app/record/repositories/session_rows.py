@@ -263,7 +263,7 @@ class SessionFilter:
     updated_since: float | None = None
     updated_before: float | None = None
     archived: bool = True
-    """Those too."""
+    """False leaves archived sessions out."""
 
 
 def session_page(

@@ -44,7 +44,7 @@ class McpTimeouts:
 
 
 class McpConnection:
-    """Opens at once. `on_change` is called when the tools that the server offers are others, unless by closing it."""
+    """Opens at once. `on_change` is called when the server's tools have changed, except when it is closed."""
 
     def __init__(self, target: McpTarget, limits: McpTimeouts, on_change: Callable[[], None]) -> None:
         self.target = target
@@ -167,7 +167,7 @@ class McpConnection:
         return MCPStatusFailed(error=self._told(cause))
 
     def _told(self, cause: Exception) -> str:
-        """A server, or the address of a failed request, may quote what the configuration has."""
+        """The message without the configuration's secrets, which a server or a failed address may quote."""
         return redacted(str(cause), self.target.secrets()) or type(cause).__name__
 
 

@@ -1,4 +1,4 @@
-"""What a plugin is written with; plugins need to import nothing else of this server, and need not even this.
+"""The types that plugins are written with. A plugin may import them, needs nothing else of this server, and works without them.
 
     async def plugin(input: PluginInput) -> Hooks:
         async def params(input, output):
@@ -58,7 +58,7 @@ class PluginToolContext(Protocol):
         ...
 
     async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        """Show progress on the running call. Raises ValueError for metadata that is no JSON."""
+        """Shows progress on the running call. Raises ValueError for metadata that is no JSON."""
         ...
 
     async def ask(

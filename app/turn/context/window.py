@@ -45,7 +45,8 @@ def usable_tokens(instance: Instance, model: Model) -> int | None:
 
 
 def is_overflow(instance: Instance, model: Model, used: int) -> bool:
-    """Whether the next request could go over what the model takes, its answer included, after `used` tokens."""
+    """Whether after `used` tokens the next request, with room for its answer, may exceed the model's window. Always False if the
+    configuration does not compact automatically."""
     usable = usable_tokens(instance, model)
     return compacts_automatically(instance) and usable is not None and used > usable
 

@@ -347,7 +347,7 @@ def _require_visible(file: _AttachedFile, path: Path, place: Path | str) -> None
 
 
 def _require_in_place(file: _AttachedFile) -> None:
-    """A file of the project may be another directory's by now."""
+    """Raises BadRequest if another directory has taken the project's place since the work began."""
     for directory in file.instance.sandbox_workspace.directories():
         if not directory.is_in_place():
             raise BadRequest(f"{directory.path}: {DirectoryReplaced(directory.path).strerror}", ["parts"], file.input.url)

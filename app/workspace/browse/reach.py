@@ -40,8 +40,8 @@ class FileForbidden(ServiceError):
 
 
 class AllowedPaths:
-    """`directories`: the top of the checkout and the directory, which is the last. `allows` says of a path without symlinks
-    whether the server may work there."""
+    """`directories`: first the top of the checkout, last the directory itself. `allows(path)`: may the server work at this
+    resolved path?"""
 
     def __init__(self, location: Location, directories: Sequence[HeldDirectory], allows: Callable[[str], bool]) -> None:
         self.directory = location.directory

@@ -70,8 +70,8 @@ class _LspProtocol(JsonRPCProtocol):
 
 
 class _BoundedMessages:
-    """A program's output for pygls: no header, message or number of values beyond a bound, and none at once after the last. Its
-    coroutines raise LspFailure, AnswerPassedLimit."""
+    """A program's output as pygls reads it, within bounds on headers, messages and values. Pauses after each message, so that
+    other tasks get the loop. The coroutines raise LspFailure, AnswerPassedLimit."""
 
     def __init__(self, output: asyncio.StreamReader, require_read: Callable[[], None]) -> None:
         self._output = output

@@ -64,7 +64,7 @@ class TerminalPrograms:
         self._environment = environment
 
     def make(self, wanted: PtyInput, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> TerminalProgram:
-        """`enters`: whether its user may work in a directory without symlinks. Blocks. Raises BadRequest, DirectoryForbidden."""
+        """`enters(path)`: may the user work in this resolved directory? Blocks. Raises BadRequest, DirectoryForbidden."""
         command = wanted.command or self._shell
         args = wanted.args or (["-l"] if is_shell(command) else [])
         _check_words([command, *args], wanted.env)
@@ -85,7 +85,8 @@ def _check_words(words: list[str], variables: Mapping[str, str]) -> None:
         raise BadRequest("command and args must not contain NUL", ["args"])
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
-            raise BadRequest("a variable's name has letters, digits and _, and its value no NUL", ["env", name])
+            message = "A variable's name must be letters, digits and _, not starting with a digit; its value must have no NUL."
+            raise BadRequest(message, ["env", name])
 
 
 def _working_directory(wanted: str | None, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> Path:

@@ -169,7 +169,7 @@ async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> li
 
 
 async def raw_patch(location: Location) -> bytes:
-    """Since HEAD, as `git apply` takes it, binaries too. Raises TooLarge."""
+    """The changes since HEAD as a patch for `git apply`, binary files included. Raises TooLarge."""
     if location.git is None:
         return b""
     async with _comparing(location.git, _scope(location), _head) as comparison:
