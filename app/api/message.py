@@ -1,4 +1,4 @@
-"""Messages and parts: prompt, read, correct, remove; and what waits for the user meanwhile: permission requests and questions."""
+"""Messages and parts: prompt, read, correct, remove; and requests that wait for the user: permission requests and questions."""
 
 from typing import Annotated, NamedTuple
 
@@ -77,7 +77,7 @@ Prompted = Annotated[PromptedInstance, Depends(_prompted)]
     "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=_PROMPTED, dependencies=PROMPTS
 )
 async def prompt(app: AppServices, prompted: Prompted, body: PromptInput, user_agent: UserAgent = "") -> Response:
-    """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
+    """A wrong prompt is answered with an error at once; the answer itself is one JSON document that may take its time."""
     accepted = await _accept(app, prompted, body)
     if isinstance(accepted, Waiting):
         return keeping_alive(behind_its_events(user_agent, app.queue.answer(accepted)))
@@ -202,8 +202,8 @@ async def reject(app: AppServices, request_id: QuestionPath) -> bool:
 
 @editors.get("", response_model=EditorFile, dependencies=WRITES_WHILE_STOPPING)
 async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
-    """The next file that the agent reads in the session, waited for: for clients with an editor, whose unsaved text is read then
-    instead of what is stored. A server that stops ends the wait with an error."""
+    """Waits for the next file that the agent reads in the session: for clients with an editor, whose unsaved text is read instead
+    of the stored one. A server that stops ends the wait with an error."""
     await app.store.session(session_id)
 
     async def next_file() -> bytes:
@@ -214,6 +214,6 @@ async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
 
 @editors.post("", dependencies=WRITES_WHILE_STOPPING)
 async def editor_text(app: AppServices, session_id: SessionIdPath, body: EditorFileText) -> bool:
-    """What the editor shows of it. `false`: nobody waits for that any more."""
+    """The text that the editor shows of the file. `false`: nobody waits for it any more."""
     await app.store.session(session_id)
     return app.editor_files.answer(session_id, body.id, body.text)

@@ -39,7 +39,7 @@ class PermissionEffect(Wire):
 
 
 class PermissionSavedInfo(Wire):
-    """`owner`: whose it is, on a server with users."""
+    """`owner`: the user whose approval it is, on a server with users."""
 
     id: str
     project_id: str
@@ -74,7 +74,7 @@ async def list_permissions(app: AppServices, who: Who, here: PlaceLocation) -> L
 async def saved(
     app: AppServices, who: Who, project_id: Annotated[str | None, Query(alias="projectID")] = None
 ) -> Data[list[PermissionSavedInfo]]:
-    """What replies of `always` have approved."""
+    """The permissions that replies of `always` have approved."""
     found = await app.permissions.saved.all(who.visible_owner, project_id)
     return data(list(map(PermissionSavedInfo.of, found)))
 
@@ -83,7 +83,7 @@ async def saved(
     "/saved/{id}", operation_id="v2.permission.saved.remove", status_code=204, responses=_FORBIDDEN, dependencies=WRITES
 )
 async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path(alias="id")]) -> None:
-    """It is asked for again. One that is not there is gone already."""
+    """Removes an approval: the permission is asked for again. An unknown approval counts as removed."""
     await app.permissions.saved.remove(who.visible_owner, saved_id)
 
 
@@ -91,7 +91,7 @@ async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path
 async def create(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ClientPermission
 ) -> Data[PermissionEffect]:
-    """For what a client is about to do itself. The reply comes as the event `permission.v2.replied`."""
+    """Asks permission for what the client itself is about to do. The reply comes as the event `permission.v2.replied`."""
     session = await app.store.session(session_id)
     request_id, effect = await ask(app.permissions, instance, session, body)
     return data(PermissionEffect(id=request_id, effect=effect))
