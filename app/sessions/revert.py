@@ -201,7 +201,7 @@ def _end(tx: SessionTx, events: Sequence[AnnouncedEvent]) -> Session:
 async def _restore_after_refusal(
     snapshots: Snapshots | None, location: Location, session: Session, history: Sequence[MessageWithParts]
 ) -> None:
-    """Restores the files from before the revert, whose result the database refused. It stays stored as unfinished."""
+    """Restores the files from before a revert that the database refused. The revert stays stored as unfinished."""
     states = await _snapshots_before_revert(snapshots, location, session, history)
     if snapshots is not None and states:
         await snapshots.restore(states)
@@ -219,7 +219,7 @@ def _failure_text(report: RestoreReport) -> str:
 
 
 async def _preview(snapshots: Snapshots | None, location: Location, target: RevertTarget, earlier: dict[Path, str]) -> Revert:
-    """`earlier`: what undoing the revert in force would restore first."""
+    """`earlier`: the snapshots that undoing the revert in force would restore first."""
     revert = _revert_to(target, location)
     if snapshots is not None:
         report = await snapshots.restore({**earlier, **first_trees(target)}, dry_run=True)
@@ -260,9 +260,9 @@ def _display_path(file: str, location: Location) -> str:
 async def _snapshots_before_revert(
     snapshots: Snapshots | None, location: Location, session: Session, history: Sequence[MessageWithParts]
 ) -> dict[Path, str]:
-    """The files that the revert in force changed, each with the snapshot from before it. Excludes files that it left unchanged or
-    could not revert: the user may have changed them since. Raises SnapshotFailed if this cannot be determined; the revert then
-    stays in force, so that its snapshot is not lost."""
+    """The files that the revert in force changed, each with its snapshot from before. Excludes files that the revert left
+    unchanged or could not revert: the user may have changed them since. Raises SnapshotFailed if this cannot be determined; the
+    revert then stays in force, so that its snapshot is not lost."""
     revert = session.revert
     if revert is None or revert.snapshot is None:
         return {}

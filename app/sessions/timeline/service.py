@@ -41,7 +41,7 @@ from app.sessions.timeline.events import (
 from app.util import clock
 
 KEEP_SECONDS = 30.0
-"""How long a history waits for its next page to be asked for."""
+"""How long a history is kept for the request for its next page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class EventPage:
 
 
 class Admission(NamedTuple):
-    """Of a prompt: the events with which it came and became a message; `time` in epoch milliseconds."""
+    """`seq`s of the events with which a prompt was admitted and became a message; `time` in epoch milliseconds."""
 
     admitted_seq: int
     promoted_seq: int | None
@@ -63,8 +63,8 @@ class Admission(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _WholeHistory:
-    """All events of a session whose beginning the journal does not have. `before`: what the first of them tell, which are
-    counted; `upto`: the journal's newest number then."""
+    """All events of a session whose beginning the journal does not have. `before`: the happenings of the first ones, which are
+    counted. `upto`: the journal's newest number then."""
 
     events: list[TimelineEvent]
     before: Sequence[Happening]
@@ -73,7 +73,7 @@ class _WholeHistory:
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
-    """`first` and `last`: the ids of the stored messages between which the page lies, None for an empty page."""
+    """`first` and `last`: the ids of the first and last stored messages of the page; None for an empty page."""
 
     entries: list[SessionMessage]
     first: str | None
@@ -81,7 +81,7 @@ class EntryPage:
 
 
 _Key = tuple[str, int, int]
-"""Of a whole history: the session, the journal's oldest number, and its newest of the session."""
+"""The key of a whole history: the session, the journal's oldest number, and the journal's newest number of the session."""
 
 
 class Timeline:
@@ -90,12 +90,12 @@ class Timeline:
         self._store = store
         self._telling = asyncio.Lock()
         self._kept: dict[_Key, _WholeHistory] = {}
-        """Of the session that was read last: clients ask for page after page."""
+        """The history that was read last, because clients fetch page after page."""
         self._forgetting: asyncio.TimerHandle | None = None
 
     async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
-        """The events of a session behind a number: all, or the first, more than `most` if there are more. Raises NotFound;
-        BadRequest for a number that leads nowhere any more."""
+        """The events of a session after a number: all, or the first, more than `most` if there are more. Raises NotFound;
+        BadRequest for a number that is not known any more."""
         page, made = await self._database.read(partial(_events, session_id=session_id, after=after, most=most, kept=self._kept))
         if made:
             self._keep(made)
@@ -261,7 +261,7 @@ def _behind(whole: _WholeHistory, at: JournalPlace, after: int) -> list[Timeline
 
 
 def _without_copies(journal: list[JournalEvent]) -> list[JournalEvent]:
-    """Messages that a fork begins with are announced as they are, in the commit that creates it: none of them happens then."""
+    """Without the messages that a fork begins with: they are announced in the commit that creates it, but did not happen then."""
     created = next((event.time for event in journal if event.type == "session.created"), None)
     return [event for event in journal if event.time != created]
 
@@ -279,7 +279,7 @@ def _translated(connection: Connection, session_id: str, journal: Sequence[Journ
 
 
 def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
-    """By message, in their order; behind them what waits in the queue, which is admitted and no message yet."""
+    """By message, in order; then the prompts in the queue, which are admitted and no messages yet."""
     found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
     for row in work_rows.queued_prompts(connection, session_id):
         prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
@@ -289,7 +289,7 @@ def _happened(connection: Connection, session_id: str, stored: message_rows.Stor
 
 
 def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
-    """By the numbers of the events in the journal."""
+    """By the events' numbers in the journal."""
     of_session: dict[str, set[int]] = {}
     for event in published:
         of_session.setdefault(event.session_id or "", set()).add(event.seq or 0)
@@ -302,8 +302,8 @@ def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, li
 
 
 def _journal(connection: Connection, session_id: str, seen: int, upto: int | None = None) -> list[JournalEvent]:
-    """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
-    created in one commit."""
+    """Without events of a deleted session of that id, which an import has brought back. A session that only gets a new owner is
+    deleted and created in one commit."""
     stored = journal_rows.session_events(connection, session_id, seen, upto)
     events = [JournalEvent(row.seq, row.time, row.type, _properties(row)) for row in stored]
     created = {event.time for event in events if event.type == "session.created"}
