@@ -112,7 +112,7 @@ class SessionWork:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def abort(self) -> None:
-        """Cancels once: a second cancellation would interrupt the storing after the first. Cancels no work that is ending, nor one
+        """Cancels once: a second cancellation would interrupt the storing after the first. Cancels no ending work, nor one
         that has not begun: its task would not run at all, or store its end while the work before it still writes."""
         if self.task is None or self.is_aborted:
             return
