@@ -110,7 +110,7 @@ class _PatchParser:
                 raise self._unreadable(line, "expected a line that adds, deletes or updates a file")
 
     def _take(self, wanted: Callable[[str], bool]) -> Iterator[str]:
-        """The next lines, as long as they are wanted."""
+        """The next lines, as long as `wanted` is true of them."""
         while self._at < len(self._lines) and wanted(self._lines[self._at]):
             self._at += 1
             yield self._lines[self._at - 1]

@@ -1,7 +1,7 @@
-"""Text files on disk: read without losing bytes, written atomically, locked among all servers of the database; which version of
-them a session has read.
+"""Text files on disk: read without losing bytes, written atomically, locked among all servers of the database; and which version
+of a file a session has read.
 
-Files are opened beneath a directory without following a symbolic link on the way, whoever puts one there meanwhile: each
+Files are opened beneath a directory without following a symbolic link on the way, even if one is put there meanwhile: each
 directory is opened from the one above, as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does in one call on newer kernels.
 `root` is a directory that is held open, or one that nobody replaces.
 """
@@ -38,8 +38,8 @@ R = TypeVar("R")
 
 @contextmanager
 def folder_of(path: Path, root: Root = ROOT, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the directory that holds `path`, which lies beneath `root` and is written without links and `..` from there
-    on. `create` makes the directories that are missing. Raises OSError: ELOOP for a link, DirectoryReplaced for the root."""
+    """A descriptor of the directory that holds `path`, which lies beneath `root` and has no links and no `..` from there on.
+    `create` makes missing directories. Raises OSError: ELOOP for a link, DirectoryReplaced for the root."""
     descriptor = root.opened() if isinstance(root, HeldDirectory) else os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         for name in path.relative_to(_path(root)).parts[:-1]:

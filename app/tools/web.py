@@ -62,7 +62,7 @@ def _embedded_ipv4(address: Address) -> IPv4Address | None:
 
 
 class AddressDenied(Exception):
-    """The message says why no request may be sent there, or why none can be."""
+    """The message says why no request may be sent to the address, or why none can be."""
 
 
 class PinnedRequests:
@@ -131,7 +131,7 @@ class PinnedRequests:
         if not found:
             raise AddressDenied(f"The host {url.host} has no address")
         if not self._allow_private and not all(map(self._is_public, found)):
-            # Not which: who asks may not know the addresses of a network's own names.
+            # The message names no address: a user may not learn the addresses of a network's own names.
             raise AddressDenied(f"The address of {url.host} is not a public address; requests to it are not allowed")
         return found
 
@@ -149,7 +149,7 @@ class FetchFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """`url` is where the last redirect led to."""
+    """`url`: where the last redirect led."""
 
     url: str
     content_type: str

@@ -43,10 +43,9 @@ class SplitConfig:
 @dataclass(frozen=True)
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
-    `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
-    `unused`: keys that change nothing here, with the reasons.
-    `watched`: the paths that were looked at, with the stat of each. `environ`: what `{env:}` stood for.
-    `split`: who says what, where the project is not trusted."""
+    `plugins` and `tools`: all that are named or found, lowest first, also several of one name. `unused`: keys without effect
+    here, with the reasons. `watched`: the paths that were looked at, with the stat of each. `environ`: the variables for
+    `{env:}`. `split`: the merged layers of each side, if the project is not trusted."""
 
     config: Config
     directories: list[Path]

@@ -1,5 +1,5 @@
 """One layer: text → substituted text → JSON → a validated model. And layers merged: objects recursively, arrays replaced, except
-`plugin` and `instructions`, which are concatenated. Nothing here touches the disk; `{file:}` asks its caller."""
+`plugin` and `instructions`, which are concatenated. Reads no files: the caller does for `{file:}`."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _ADD_UP = ("plugin", "instructions")
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """A new object; a key that both have keeps its place in `base`, which is what orders permission rules."""
+    """A new object. A key that both have keeps its position in `base`, which orders permission rules."""
     merged = dict(base)
     for key, value in over.items():
         present = merged.get(key)
@@ -33,7 +33,7 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 
 
 def difference(update: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
-    """What `update` says differently than `present`."""
+    """The values in `update` that differ from `present`."""
     changes: dict[str, Any] = {}
     for key, value in update.items():
         before = present.get(key)
@@ -113,12 +113,12 @@ class Substitution:
 
 
 def parse_layer(text: str, path: str, base: Path | None, values: Substitution) -> dict[str, Any]:
-    """`path` is what errors name, `base` the directory that relative `{file:}` paths start from."""
+    """`path`: named in errors. `base`: the directory that relative `{file:}` paths start from."""
     return parse_literal(substitute(text, path, base, values), path)
 
 
 def parse_literal(text: str, path: str) -> dict[str, Any]:
-    """As `parse_layer`, with nothing substituted."""
+    """As `parse_layer`, without substitution."""
     return validate(Config, _json(text, path), path, lambda where: jsonc.line_of(text, where)).layer()
 
 
@@ -184,7 +184,7 @@ def substitute(text: str, path: str, base: Path | None, values: Substitution) ->
 
 
 def _env_text(value: str, in_string: bool) -> str:
-    """Unchanged, as in OpenCode, unless that would end the enclosing string."""
+    """Unchanged, as in OpenCode, unless the value would end the enclosing string."""
     if not in_string:
         return value
     try:
