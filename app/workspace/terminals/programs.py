@@ -1,5 +1,4 @@
-"""What runs in a terminal: decided from what a client asks for, in the sandbox where that is on. And the shells of this
-machine."""
+"""The program of a terminal: from a client's request, in the sandbox if that is on. And the shells of this machine."""
 
 import os
 import re
@@ -42,7 +41,7 @@ def _listed() -> Iterator[str]:
 _OWN_VARIABLES = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETSID = ("/usr/bin/setsid", "--ctty")
-"""Makes the program the leader of a session that has the terminal: Ctrl-C ends the program, and not bubblewrap."""
+"""Makes the program the leader of a session that has the terminal: Ctrl-C then ends the program, and not bubblewrap."""
 
 
 @dataclass(frozen=True, slots=True)
