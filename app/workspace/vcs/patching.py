@@ -190,8 +190,7 @@ def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) 
 
 
 def _place(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
-    """Gives the named files their content in `files`; first removes those that it does not have, as a folder may replace a
-    file."""
+    """Gives the named files their content in `files`; first removes those without one, as a folder may replace a file."""
     for name in names:
         if name not in files and _exists(checkout.path / name, checkout):
             text_file.delete(checkout.path / name, checkout)
