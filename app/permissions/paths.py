@@ -28,7 +28,7 @@ _TWO_WILDCARDS = re.compile(r"((?:/[^/*?\[]*)*(?=/))/[^/]*(?:/[^/*?\[]*)*(?:/[^/
 
 class Boundary:
     """The session's directory and its worktree; a worktree of `/` (no git) adds nothing. `roots`: where both were when they were
-    opened, without symlinks: a link that stands there by now leads out. None: where they are now."""
+    opened, resolved, so that a link that stands there by now leads out. None: where they are now."""
 
     def __init__(self, directory: Path, worktree: Path, roots: Iterable[Path] = ()) -> None:
         self.directory = directory
@@ -61,7 +61,7 @@ class PathCheck:
         self._lookup = lookup
 
     def outside_of_arguments(self, name: str, args: Sequence[Word]) -> Iterator[str]:
-        """Yields the arguments that lead outside: a real path, or the text as typed for what is known only at run time."""
+        """Yields the arguments that lead outside: a real path, or the text as typed if it is known only at run time."""
         takes_paths = name in PATH_COMMANDS
         scripts = _script_arguments(name, args) if name in _SCRIPT_FIRST else []
         for word in args:
@@ -77,7 +77,7 @@ class PathCheck:
             yield from self._outside(field, word.text)
 
     def outside_in_program(self, program: str, typed: str) -> Iterator[str]:
-        """Files whose folder exists and that a program in another language names: `w /etc/x`, `open("../x")`."""
+        """Paths in existing folders that a program in another language names: `w /etc/x`, `open("../x")`."""
         for name in _names_in_program(program):
             folder = dirname(self.absolute_paths(name)[0])
             if folder != "/" and isdir(folder):
@@ -111,14 +111,14 @@ class PathCheck:
             yield typed
 
     def _outside_start(self, field: str) -> Iterator[str]:
-        """The folder that is known of a path whose end is not."""
+        """The folder of a path whose end is unknown."""
         start = shown(field.partition(UNKNOWN)[0])
         folder = start[: start.rfind("/") + 1]
         for path in self.absolute_paths(folder) if folder else ():
             yield from self._outside_path(path)
 
     def _outside_path(self, path: str) -> Iterator[str]:
-        """The path itself, or where it links to. To remove a link changes the folder that holds the link."""
+        """The path itself, or where it links to. Removing a link changes the folder of the link."""
         plain = normpath(path)
         if _SAFE_DEVICES.fullmatch(plain):
             return
@@ -153,7 +153,7 @@ class PathCheck:
 
 
 def is_likely(path: str) -> bool:
-    """Whether a text that looks like a path is one: `GET /users` names none. What only the run shows may be one."""
+    """Whether a text that looks like a path is one: `GET /users` names none. A text that is known only at run time may be one."""
     return not isabs(path) or exists(path) or (dirname(path) != "/" and isdir(dirname(path)))
 
 
