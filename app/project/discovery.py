@@ -28,8 +28,7 @@ ROOTS_SECONDS = 60.0
 class ProjectInfo:
     """`id`: the smallest root commit of the repository, `global` outside git and before the first commit.
     `worktree`: the repository's main checkout; `checkout`: the checkout that contains the directory. Both are `/` outside git.
-    `git`: how git runs in the checkout, None outside git.
-    """
+    `git`: how git runs in the checkout, None outside git."""
 
     id: str
     worktree: Path

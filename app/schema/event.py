@@ -67,7 +67,7 @@ class PartRef(MessageRef):
 
 
 class QueueRef(OfSession):
-    """`message_id`: of the prompt's message, where the client has named it."""
+    """`message_id`: of the prompt's message, if the client has named it."""
 
     queued_id: str
     message_id: str | None = None
@@ -161,7 +161,8 @@ class RenderedEvent(NamedTuple):
 
 
 class AnnouncedEvent(Wire):
-    """An event has a `type` and `properties`. Each subclass below is one, and thereby in `AnyEvent`."""
+    """An event has a `type` and `properties`. Each direct subclass below is in `AnyEvent`; its docstring describes it in the
+    API."""
 
     type: str
 
@@ -237,7 +238,7 @@ class EventVcsBranchUpdated(AnnouncedEvent):
 
 
 class EventWorktreeReady(AnnouncedEvent):
-    """Of the worktree's directory: its files are there."""
+    """The files of the worktree, which `directory` names, are there."""
 
     type: Literal["worktree.ready"] = "worktree.ready"
     properties: WorktreeName
@@ -272,7 +273,7 @@ class EventSessionDeleted(AnnouncedEvent):
 
 
 class EventSessionDiff(AnnouncedEvent):
-    """The files that the session has changed differ from what was told before."""
+    """The files that the session has changed differ from those announced before."""
 
     type: Literal["session.diff"] = "session.diff"
     properties: DiffOfSession
@@ -307,7 +308,7 @@ class EventPromptQueued(AnnouncedEvent):
 
 
 class EventPromptDequeued(AnnouncedEvent):
-    """Its turn begins, or it was removed from the queue."""
+    """The prompt's turn begins, or it was removed from the queue."""
 
     type: Literal["prompt.dequeued"] = "prompt.dequeued"
     properties: QueueRef
@@ -465,7 +466,7 @@ class DiagnosedFile(Wire):
 
 
 class EventLspClientDiagnostics(AnnouncedEvent):
-    """A language server has said what it finds wrong with a file, be it nothing."""
+    """A language server has published the errors of a file, even none."""
 
     type: Literal["lsp.client.diagnostics"] = "lsp.client.diagnostics"
     properties: DiagnosedFile
@@ -476,7 +477,7 @@ class McpServerRef(Wire):
 
 
 class EventMcpToolsChanged(AnnouncedEvent):
-    """The tools of an MCP server are others than before: it was connected, was closed, or says so."""
+    """The tools of an MCP server have changed: it was connected, was closed, or says so."""
 
     type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
     properties: McpServerRef
@@ -522,7 +523,7 @@ class EventPtyUpdated(AnnouncedEvent):
 
 
 class EventPtyExited(AnnouncedEvent):
-    """Its program has exited. A terminal that was made by `POST /pty` is gone then."""
+    """The terminal's program has exited. A terminal that was made by `POST /pty` is gone then."""
 
     type: Literal["pty.exited"] = "pty.exited"
     properties: PtyExit
@@ -536,7 +537,7 @@ class EventPtyDeleted(AnnouncedEvent):
 
 
 class WebhookRef(Wire):
-    """`removed`: it is gone, not only switched off."""
+    """`removed`: the webhook is gone, not only switched off."""
 
     webhook_id: str
     url: str

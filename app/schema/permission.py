@@ -1,4 +1,4 @@
-"""What the user is asked: permissions, with their rules, and questions of the model."""
+"""Requests to the user: permissions, with their rules, and the model's questions."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -53,13 +53,13 @@ class RespondInput(Wire):
 
 
 class PermissionV2Source(CallRef):
-    """The tool call that needs it."""
+    """The tool call that needs the permission."""
 
     type: Literal["tool"] = "tool"
 
 
 class PermissionV2Request(Wire):
-    """As the second API tells it."""
+    """A permission request as the second API has it."""
 
     id: PermissionID
     session_id: SessionID

@@ -1,6 +1,5 @@
 """Projects: their checkouts, what git says of a directory, worktrees, files as clients see them; and a directory's MCP servers,
-language servers and formatters.
-"""
+language servers and formatters."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

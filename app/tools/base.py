@@ -185,8 +185,7 @@ def load_description(tool_id: str) -> str:
 
 class Tool(ABC, Generic[P]):
     """Has an `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in `descriptions/<id>.txt`,
-    and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
-    """
+    and `execute`. The constructor takes what a tool needs beyond its call (settings, file times)."""
 
     id: str
     parameters: type[P]

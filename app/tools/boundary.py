@@ -13,8 +13,7 @@ from app.util.project_files import DirectoryReplaced, HeldDirectory
 def locate(ctx: ToolContext, name: str) -> Path:
     """The absolute path with symlinks resolved, so that the checked file is the changed file. Names are relative to the session's
     directory. A path inside the project starts with the project's directory as configured, even if that contains a symlink.
-    Raises ToolError for what is another user's, and if the project is another directory by now.
-    """
+    Raises ToolError for what is another user's, and if the project is another directory by now."""
     if "\0" in name:
         raise ToolError(f"A file path cannot contain a NUL character: {name!r}")
     bases = _bases(ctx)

@@ -41,8 +41,7 @@ async def resolve(host: str, port: int) -> list[Address]:
 
 def is_public(address: Address) -> bool:
     """False for loopback, private, shared (CGNAT), link-local (cloud metadata), multicast, reserved and unspecified addresses.
-    For an IPv6 address that contains an IPv4 address, the latter decides.
-    """
+    For an IPv6 address that contains an IPv4 address, the latter decides."""
     embedded = _embedded_ipv4(address)
     if embedded is not None:
         return is_public(embedded)

@@ -1,6 +1,5 @@
-"""With whose keys a user's sessions call models, and what these calls may take a day (UTC). Keys are encrypted in the database
-with the server's secret. Budgets are checked before each call: those that run already may go beyond them.
-"""
+"""Whose keys a user's sessions call models with, and how much these calls may take a day (UTC). Keys are encrypted in the
+database with the server's secret. Budgets are checked before each call: running calls may exceed them."""
 
 import logging
 from collections.abc import Mapping

@@ -1,6 +1,5 @@
-"""What surrounds the server: the variables that its programs get, the XDG directories, the system's certificates.
-OPENCODE_TEST_HOME replaces the home directory in tests.
-"""
+"""The server's surroundings: the variables that its programs get, the XDG directories, the system's certificates.
+OPENCODE_TEST_HOME replaces the home directory in tests."""
 
 import os
 import ssl

@@ -1,6 +1,4 @@
-"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And what clients may write into
-the log.
-"""
+"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And clients' lines in the log."""
 
 import logging
 import re

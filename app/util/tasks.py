@@ -1,6 +1,5 @@
-"""Background tasks, and what must be done again and again. The event loop keeps only weak references to tasks, so something must
-hold them.
-"""
+"""Background tasks, and work that is repeated. The event loop keeps only weak references to tasks, so something must hold
+them."""
 
 import asyncio
 import logging

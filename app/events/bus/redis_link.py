@@ -1,6 +1,5 @@
-"""Redis between the servers of one database: what one announces reaches the others at once. Nothing depends on it: what is lost
-is read from the journal. redis-py is in the extra `replicas`.
-"""
+"""Redis between the servers of one database: announcements reach the other servers at once. Nothing depends on it, because lost
+ones are read from the journal. redis-py is in the extra `replicas`."""
 
 import asyncio
 import logging

@@ -181,8 +181,7 @@ class Repository:
 
     async def listed(self, lock: int | None) -> list[str]:
         """Paths that differ from the index: new, modified, deleted or of another type. Unordered, with duplicates; nested
-        repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them.
-        """
+        repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them."""
         return await self._files(["-o", "-m"], lock, _TIMEOUT_SECONDS if self._has_project else _SMALL_TIMEOUT_SECONDS)
 
     async def all_files(self, lock: int | None, timeout: float) -> list[str]:

@@ -82,8 +82,7 @@ class FileBatch:
 
 def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
     """Writes everything and returns the stamps of the written files. Undoes the writes and raises ToolError if one fails or a
-    file has changed since it was read.
-    """
+    file has changed since it was read."""
     for path, original in batch.originals.items():
         text_file.require_unchanged(path, original, batch.root_of(path))
     data = batch.encoded()
