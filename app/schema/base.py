@@ -15,7 +15,7 @@ def wire_name(name: str) -> str:
 
 
 def describe_absence(schema: JsonSchemaValue, always: Collection[str] = ()) -> None:
-    """Describes an object as clients see it: fields that are None are left out, never null; the properties `always` are in every
+    """Describes an object as clients see it: what is None is left out, never null; the properties `always` are in every
     answer."""
     properties: dict[str, JsonSchemaValue] = schema.get("properties", {})
     for field in properties.values():

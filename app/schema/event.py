@@ -161,8 +161,7 @@ class RenderedEvent(NamedTuple):
 
 
 class AnnouncedEvent(Wire):
-    """An event has a `type` and `properties`. Each direct subclass below is in `AnyEvent`; its docstring describes it in the
-    API."""
+    """An event has a `type` and `properties`. Each direct subclass is in `AnyEvent`, with its docstring as its description."""
 
     type: str
 

@@ -92,7 +92,7 @@ class EditorSession:
             await lends.wait()
 
     def introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
-        """Called behind the answer that names the session, which the editor knows only then. `deliver` takes an event to its
+        """Called behind the answer that names the session: the editor knows it only then. `deliver` takes an event to its
         session."""
         self._commands = asyncio.create_task(self._server.get("/command", directory=self.directory))
         self._telling = asyncio.create_task(self._introduce(self._commands, deliver))

@@ -1,5 +1,4 @@
-"""The server's API for the editor's agent: the server starts behind the first answer, and its errors become errors of the
-protocol."""
+"""The server's API for the editor's agent: the server starts behind the first answer, its errors become the protocol's."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator

@@ -26,7 +26,7 @@ class EditorTurn:
     finish: str | None = None
     error: Json | None = None
     spent: list[Json] = field(default_factory=list)
-    """The tokens of its steps."""
+    """The tokens of the turn's steps."""
     over: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def note(self, event: Json) -> None:
