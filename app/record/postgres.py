@@ -82,7 +82,7 @@ class Reconnecting:
         return outcome == "committed"
 
     def _outcome(self, number: int) -> Literal["committed", "aborted", "in progress"]:
-        """ "in progress" also while the database does not answer."""
+        """While the database does not answer: "in progress", too."""
         try:
             with self._engine.connect() as connection:
                 outcome: Literal["committed", "aborted", "in progress"] | None = connection.execute(

@@ -55,8 +55,8 @@ class UserKeys:
         await self._database.write(lambda connection: connection.execute(statement, [row]))
 
     async def encrypt_anew(self) -> int:
-        """Encrypts all keys with the first of the server's secrets; returns their number. Raises InvalidToken, and changes
-        nothing then."""
+        """Encrypts all keys with the first of the server's secrets; returns their number. Raises InvalidToken, having changed
+        nothing."""
 
         def encrypt(connection: Any) -> int:
             box, rows = self._secret.box(), account_rows.user_keys(connection)
