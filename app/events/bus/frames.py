@@ -243,7 +243,7 @@ class PartMerger:
         try:
             frame = PartFrame(delta, self._next_id(), text, None if part.deltas and text else delta.render())
         except Exception:
-            log.exception("part %s could not be rendered; its listeners are disconnected", delta.part_id)
+            log.exception("part %s could not be shown; its listeners are disconnected", delta.part_id)
             self._failed(delta, part.deltas)
             return self._forget(part)
         part.pause = asyncio.get_running_loop().call_later(interval(frame.size), self._send, part)
