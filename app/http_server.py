@@ -1,8 +1,8 @@
 """The HTTP server: uvicorn with limits for an address and headers, for connections that send nothing and for clients that do not
 read, and an end that lets running turns finish.
 
-uvicorn has no settings for these limits: `h11_max_incomplete_event_size` is of its other protocol, which is slower. How many
-connections there may be is its `limit_concurrency`.
+uvicorn has no settings for these limits: `h11_max_incomplete_event_size` is of its slower protocol. Its `limit_concurrency`
+bounds the connections.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from app.workspace.terminals.terminal import INPUT_BYTES
 log = logging.getLogger(__name__)
 
 GRACEFUL_SECONDS = 4
-"""How long answers that are no turns' may take when the turns are over."""
+"""How long answers that are not of turns may take when the turns are over."""
 IDLE_CONNECTION_SECONDS = 20
 """Longer than clients keep theirs (httpx2 5 s, aiohttp 15 s): a server that closes first may do so as the next request comes."""
 LAST_SECONDS = 8.0
-"""How long a server may take to end after its grace period. Then something hangs, in the files of a project most likely."""
+"""How long a server may take to end after its grace period. After that something hangs, most likely in a project's files."""
 ENDED_BY_FORCE = 70
 
 HEAD_SECONDS = 30.0
@@ -45,8 +45,8 @@ LINGER_SECONDS = 2.0
 
 
 class DrainingServer(Server):
-    """Listens until running turns are over, so that clients can answer what they ask; every answer closes its connection.
-    A second signal skips the grace period."""
+    """Listens until running turns are over, so that clients can answer their questions; every answer closes its connection. A
+    second signal skips the grace period."""
 
     def __init__(self, config: Config, application: Any) -> None:
         super().__init__(config)
@@ -78,7 +78,7 @@ class DrainingServer(Server):
 
 
 def _end_by_force_after(seconds: float) -> None:
-    """Whatever hangs, the loop itself even: by a thread that waits for nobody else. The next start puts right what is left."""
+    """Whatever hangs, even the loop itself: in a thread that waits for nothing else. The next start repairs what is left."""
 
     def end() -> None:
         log.critical("the server has not ended within %g s: something hangs, and it is ended by force", seconds)
@@ -94,7 +94,7 @@ class RefusedHead(Exception):
 
 
 class BoundedRequests(HttpToolsProtocol):
-    """One request at a time: the next one comes when the last is answered."""
+    """One request at a time: the next one is read when the last is answered."""
 
     max_head_bytes: ClassVar[int]
     max_connections: ClassVar[int]
@@ -103,7 +103,7 @@ class BoundedRequests(HttpToolsProtocol):
     _parsed = 0
     """Bytes of the head that have been counted."""
     _received = 0
-    """Bytes that have come while a head was not complete: the parser gives a long header out only when it has it whole."""
+    """Bytes that came while a head was incomplete: the parser returns a long header only when it has all of it."""
     _refusal = HTTPStatus.BAD_REQUEST
     _is_refused = False
     _head_timer: asyncio.TimerHandle | None = None
@@ -142,7 +142,7 @@ class BoundedRequests(HttpToolsProtocol):
             self._expect_rest(len(data) if began_in_head else 0)
 
     def _expect_rest(self, came: int) -> None:
-        """Of a head that did not come whole, as it almost always does."""
+        """For the rare head that did not come in one piece."""
         self._expect_head()
         self._received += came
         if self._received > self.max_head_bytes:
@@ -169,7 +169,7 @@ class BoundedRequests(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _choose_websocket(self) -> None:
-        """Terminals alone are reached by WebSockets, whose library is loaded for the first. What is refused stays HTTP."""
+        """Only terminals are reached by WebSockets, whose library is loaded for the first. A refused one stays HTTP."""
         is_terminal = connected_terminal(self.url.partition(b"?")[0].decode("latin-1")) is not None
         has_room = len(self.connections) <= self.max_connections
         self.ws_protocol_class = _websocket_protocol() if is_terminal and has_room else None
@@ -185,7 +185,7 @@ class BoundedRequests(HttpToolsProtocol):
             raise RefusedHead
 
     def send_400_response(self, msg: str) -> None:
-        """Called for whatever the parser does not take. In the midst of an answer no other one can be given."""
+        """Called for whatever the parser rejects. In the midst of an answer no other one can be given."""
         self._is_refused = True
         if self._is_answering():
             self.transport.abort()
@@ -211,7 +211,7 @@ class BoundedRequests(HttpToolsProtocol):
         self._stall_timer = self.loop.call_later(STALL_SECONDS, self._look, self.transport.get_write_buffer_size())
 
     def _look(self, waiting: int) -> None:
-        """A client that is only slow has taken some of what waited."""
+        """A client that is only slow has taken some of the waiting bytes."""
         if self.transport.get_write_buffer_size() >= waiting:
             self.transport.abort()
         else:
@@ -249,7 +249,7 @@ def _websocket_protocol() -> type[asyncio.Protocol]:
 
 
 def http_server(application: Any, settings: Settings) -> DrainingServer:
-    """`application` is what create_app gives."""
+    """`application`: made by create_app."""
 
     class Protocol(BoundedRequests):
         max_head_bytes = settings.max_head_bytes

@@ -59,7 +59,7 @@ ROUTERS = (*_FIRST, *_LATER, server.pages)
 
 
 def load_all() -> None:
-    """For who lists all routes."""
+    """For callers that list all routes."""
     for each in _LATER:
         each.load()
 
@@ -68,7 +68,7 @@ class Application(FastAPI):
     _describing = threading.Lock()
 
     def openapi(self) -> dict[str, Any]:
-        """Made when it is asked for, once, be it by several threads."""
+        """Made at the first request for it, once for all threads."""
         with self._describing:
             if self.openapi_schema is None:
                 load_all()
@@ -78,8 +78,8 @@ class Application(FastAPI):
 
 
 def _amend(description: dict[str, Any]) -> None:
-    """FastAPI describes a 422 of every route that takes something. Here such a request is answered with a 400. Models of errors,
-    which routes only name, are added."""
+    """FastAPI describes a 422 of every route with parameters; here such a request is answered with a 400. Adds models of errors,
+    which routes only name."""
     for methods in description["paths"].values():
         for operation in methods.values():
             operation["responses"].pop("422", None)
@@ -104,8 +104,8 @@ def create_app(
     choices: Choices = Choices(),
     password: str | None = None,
 ) -> FastAPI:
-    """`workspace` is the directory that requests work in when they name none; `hostname` and `port` are the server's own.
-    `password` takes the place of the environment's."""
+    """`workspace`: the directory of requests that name none. `hostname` and `port` are the server's own. `password` replaces the
+    environment's."""
     settings, flags = settings or Settings(), Flags.from_env()
     flags = replace(flags, server_password=password) if password else flags
 
@@ -130,7 +130,7 @@ def create_app(
 
 
 def _add_middleware(app: FastAPI, server: Server, access: Access, audit_log: AuditLog) -> None:
-    """The last one is around the others."""
+    """The last one added is the outermost."""
     settings = server.settings
     app.add_middleware(Audit, audit_log=audit_log)
     app.add_middleware(
@@ -169,7 +169,7 @@ def _api_access(app: FastAPI, flags: Flags, url: str) -> ApiAccess:
 
 
 def openapi_yaml() -> str:
-    """The API's description; routes alone make it, no database is opened."""
+    """The API's description. Needs only the routes, no database."""
     import yaml
 
     text: str = yaml.safe_dump(_routes(None).openapi(), sort_keys=False, allow_unicode=True, width=130)

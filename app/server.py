@@ -1,4 +1,4 @@
-"""The one place that picks concrete parts and puts them together."""
+"""Makes all services of a server and connects them."""
 
 import asyncio
 import logging
@@ -57,11 +57,11 @@ from app.transfer.webhooks.service import Webhooks
 from app.transfer.webhooks.worker import WebhookOwners, WorkerServices
 from app.turn.context.system import InstructionPages
 from app.turn.intake.command import Commands
+from app.turn.intake.intake import Intake
 from app.turn.intake.prompt_parts import PromptParts
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import Prompts
 from app.turn.intake.session_actions import SessionActions
-from app.turn.intake.user_message import Intake
 from app.turn.runs.housekeeping import Housekeeping
 from app.turn.runs.recovery import Recovery
 from app.turn.runs.retention import Deletion, Retention
@@ -106,8 +106,8 @@ class ServerStopping(ServiceError):
 
 
 class Draining:
-    """Whether the server is stopping: then it takes no new work, and serves what lets running turns finish. And how many requests
-    that start work are still being taken."""
+    """Whether the server is stopping: then it takes no new work, and serves only what lets running turns finish. Also counts the
+    requests that start work."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -120,8 +120,7 @@ class Draining:
         self.has_begun = True
 
     def take(self) -> None:
-        """A request that starts work: what begins before the server stops is waited for, until it is `done`. Raises
-        ServerStopping."""
+        """For a request that starts work: the server's end waits until it is `done`. Raises ServerStopping."""
         if self.has_begun:
             raise ServerStopping
         self.requests += 1
@@ -139,18 +138,18 @@ class Draining:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a test, or a program that runs the server within itself, may choose otherwise."""
+    """Services that a test, or a program with a server in it, may replace."""
 
     scripted: Callable[[], Provider] = shared_scripted
     heartbeat_seconds: float = 10.0
     plugin_hook_seconds: float = HOOK_SECONDS
     recovers_all: bool = True
-    """Otherwise, as for a server that lives for one command, only what prompts that it is sent find interrupted."""
+    """False for a server that lives for one command: it recovers only sessions that it has a prompt of."""
 
 
 class Server:
-    """Everything a running server has, made in the order in which it is needed: what routes and commands call. `start` before the
-    first request, `stop` after the last."""
+    """Everything that a running server has, made in the order of need: routes and commands call it. `start` before the first
+    request, `stop` after the last."""
 
     def __init__(
         self,
@@ -161,7 +160,7 @@ class Server:
         address: str = "",
         flags: Flags | None = None,
     ) -> None:
-        """`home` is the server's own directory, `api_access` is for plugins; `address` is how other servers list this one."""
+        """`home`: the server's own directory. `api_access`: for plugins. `address`: as other servers list this one."""
         self.settings = settings
         self.choices = choices
         self.heartbeat_seconds = choices.heartbeat_seconds
@@ -183,7 +182,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running = AsyncExitStack()
 
-    # What is made.
+    # The services.
 
     def _make_storage(self, address: str) -> None:
         settings = self.settings
@@ -405,7 +404,7 @@ class Server:
         )
 
     def _read_gauges(self) -> None:
-        """What is looked up when somebody asks for the metrics."""
+        """Values that are looked up when the metrics are fetched."""
         metrics, live = self.metrics, self.live
         if metrics is None:
             return
@@ -417,7 +416,7 @@ class Server:
         metrics.read("journal_head", "The number of the newest event of the database", self.replay.head)
         metrics.read("webhook_backlog", "Events that the webhook furthest behind is still to be offered", self.webhooks.backlog)
 
-    # Made for the first who asks.
+    # Services that are made on first use.
 
     @cached_property
     def timeline(self) -> "Timeline":
@@ -443,17 +442,17 @@ class Server:
 
         return Imports(self.store, self.quota, self.settings.max_part_bytes)
 
-    # From its start to its end.
+    # Start and end.
 
     async def start(self) -> None:
-        """Put right what a crash left, then keep house."""
+        """Repairs what a crash left, then begins housekeeping."""
         self._loop = asyncio.get_running_loop()
         self._loop.set_default_executor(THREADS)
         self._close_at_stop()
         if ended := await asyncio.to_thread(processes.end_abandoned):
             log.warning("ended %d processes of commands that a killed server left running", ended)
         self._hold_lock()
-        # Reads their roots, which sessions that are recovered may work in.
+        # Reads users' roots, which sessions that are recovered may work in.
         self.writer.has_owners = bool(await self.users.all()) or await self.database.read(session_rows.has_owned_sessions)
         await self.workspaces.start()
         await self.bus.start()
@@ -500,9 +499,8 @@ class Server:
             self._running.push_async_callback(close)
 
     async def stop(self) -> None:
-        """Turns are aborted and their records finished, everything is written, then listeners and the database are closed. A
-        part that cannot be stopped leaves no other one open: what it raised is raised in the end. So is what was started is
-        stopped where `start` failed."""
+        """Aborts turns and finishes their records, writes everything, then closes listeners and the database. Each part is closed
+        even if another fails; the errors are raised at the end. Also stops what was started when `start` failed."""
         await self._running.aclose()
 
     def _hold_lock(self) -> None:
@@ -518,8 +516,8 @@ class Server:
 
     async def wind_down(self) -> None:
         """Before `stop`, while clients are connected: running turns have the grace period to finish, then are handed over or
-        aborted. Then event streams end, which have no end of their own. There is no `server.instance.disposed`:
-        OpenCode's terminal client would load all anew, from a server that answers no more, and end itself."""
+        aborted. Then the event streams are ended. There is no `server.instance.disposed`: OpenCode's terminal client would load
+        all anew, from a server that does not answer any more, and end itself."""
         self.refuse_work()
         await self.recovery.close()
         await self.queue.close()
@@ -532,8 +530,8 @@ class Server:
         self.bus.close()
 
     async def _work_done(self) -> None:
-        """Returns when all that was accepted is answered, and what turns leave to be done is stored. Requests come first, because
-        they start turns."""
+        """Returns when all accepted requests are answered, and what turns leave to be done is stored. Requests come first,
+        because they start turns."""
         await self.draining.requests_taken()
         await self.live.all_ended()
         await self.tasks.finished()
@@ -545,7 +543,7 @@ class Server:
             wait.cancel()
 
     def skip_grace_period(self) -> None:
-        """Running turns are aborted now. Safe to call from a signal handler, also before `start`."""
+        """Aborts running turns now. Safe to call from a signal handler, also before `start`."""
         if self._loop is None:
             self._skip_grace_period.set()
         else:

@@ -77,7 +77,7 @@ class OAuthMissing(ServiceError):
         super().__init__(f"{provider_id} is not signed in to with OAuth here: store an API key", providerID=provider_id)
 
 
-# In a directory there is none of these.
+# A directory has none of these.
 
 _NONE: tuple[tuple[str, str, str, Any, Any], ...] = (
     ("/capabilities", "capabilities.get", "capabilities", ExperimentalCapabilities, ExperimentalCapabilities()),
@@ -105,7 +105,7 @@ for path, operation, name, model, none in _NONE:
 
 @sync.post("/start", dependencies=WRITES, operation_id="sync.start")
 async def start_sync(here: Here) -> bool:
-    """True, as all that there is to synchronise with is in step: nothing."""
+    """True: there is nothing to synchronise with."""
     return True
 
 
@@ -192,7 +192,7 @@ _WARP, _MOVE = "experimental.workspace.warp", "experimental.controlPlane.moveSes
 
 @experimental.post("/workspace/warp", operation_id=_WARP, status_code=204, responses=_UNKNOWN, dependencies=WRITES)
 async def warp(app: AppServices, who: Who, body: WorkspaceWarp) -> None:
-    """Without an id it detaches the session from its workspace: every session here is in none."""
+    """Without an id it detaches the session from its workspace: no session here is in one."""
     await require_session(app, who, body.session_id)
     await app.store.session_json(body.session_id)
     if body.id is not None:
@@ -201,7 +201,7 @@ async def warp(app: AppServices, who: Who, body: WorkspaceWarp) -> None:
 
 @experimental.post("/control-plane/move-session", operation_id=_MOVE, status_code=204, responses=_UNKNOWN, dependencies=WRITES)
 async def move_session(app: AppServices, who: Who, body: SessionMove) -> None:
-    """To where it is already only."""
+    """Allowed only to the directory where the session is already."""
     await require_session(app, who, body.session_id)
     session = await app.store.session(body.session_id)
     if session.directory != body.destination.directory:

@@ -1,9 +1,9 @@
-"""What is kept of requests. The audit log: one line of JSON for every request that may write, and for every connection to a
-terminal, in `audit.log` in the data directory; with several servers in a file for each. A line stands there before the client
-hears its answer. Bodies and query strings are not in it, so that no secret is.
+"""Records of requests. The audit log: one line of JSON for every request that may write and every connection to a terminal, in
+`audit.log` in the data directory; of several servers each has its own file. A line is written before the client gets its answer.
+It has no body and no query string, so that no secret is in it.
 
-And around all else, as plain ASGI: what a request starts belongs to the trace that its `traceparent` names, its answer is counted
-by route and status, and logged, with what failed, where it is a 5xx.
+ObserveRequests, around all else, is plain ASGI: what a request starts belongs to the trace that its `traceparent` names; its
+answer is counted by route and status, and a 5xx is logged with its error.
 """
 
 import logging
@@ -35,16 +35,16 @@ FILE_BYTES = 10 * 1024 * 1024
 OLD_FILES = 9
 LONGEST_PATH = 500
 WHO = "opensession.who"
-"""Where in a request's scope its login is noted."""
+"""The key in a request's scope where its login is noted."""
 CREATED = "opensession.created"
-"""Where the route that makes a session notes its id."""
+"""The key in a request's scope where the route that makes a session notes the session's id."""
 RETENTION = "retention"
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
 class AuditLog:
-    """At most OLD_FILES + 1 files of FILE_BYTES. Opened with the first line. `server`: the name of one of several that share the
-    data directory, which cannot move each other's files."""
+    """At most OLD_FILES + 1 files of FILE_BYTES. Opened with the first line. `server`: the name of one of several servers that
+    share the data directory; they cannot move each other's files."""
 
     def __init__(self, data_dir: Path, server: str | None = None) -> None:
         self._files = _RotatedFiles(data_dir / (f"audit-{server}.log" if server else "audit.log"))
@@ -58,7 +58,7 @@ class AuditLog:
             log.warning("the audit log could not be written; its line: %s", line.decode())
 
     def write_pruned(self, session: Session) -> None:
-        """A session that was deleted for its age."""
+        """Notes that a session was deleted for its age."""
         path = f"/session/{session.id}"
         self.write({"time": clock.now_ms(), "who": RETENTION, "method": "DELETE", "path": path, "session": session.id})
 
@@ -67,7 +67,7 @@ class AuditLog:
 
 
 class _RotatedFiles(RotatingFileHandler):
-    """The library's way of naming and moving files, without what a log record costs. They are readable by their owner alone."""
+    """The library's naming and moving of files, without the cost of log records. Only the owner can read the files."""
 
     _size = 0
 
@@ -91,7 +91,7 @@ class _RotatedFiles(RotatingFileHandler):
 
 
 class Audit:
-    """Runs inside the guard: requests that the guard rejects have changed nothing."""
+    """Runs inside the guard, because requests that the guard rejects have changed nothing."""
 
     def __init__(self, app: ASGIApp, audit_log: AuditLog) -> None:
         self._app = app
@@ -120,7 +120,7 @@ class Audit:
                 self._log.write(_entry(scope, 500, began))
 
     def _noting_acceptance(self, scope: Scope, send: Send) -> Send:
-        """What is typed is not noted, only who may type."""
+        """Notes that a connection to a terminal was accepted; what is typed is not noted."""
         began = time.monotonic()
 
         async def noting(message: Message) -> None:
@@ -153,12 +153,12 @@ def _entry(scope: Scope, status: int, began: float) -> dict[str, Any]:
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
-"""Of what no route was found for, or was refused before one was looked for."""
+"""The route of a request for which no route was found, or that was refused before one was looked for."""
 
 
 class ObserveRequests:
-    """An unexpected error becomes a 500, which says nothing of the server's insides. One that comes after an answer has begun
-    goes on to the HTTP server, which closes the connection and logs it."""
+    """An unexpected error becomes a 500 that says nothing of the server's insides. An error after an answer has begun goes on to
+    the HTTP server, which closes the connection and logs it."""
 
     def __init__(self, app: ASGIApp, metrics: "Metrics | None", traces: "Traces | None") -> None:
         self._app = app

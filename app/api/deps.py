@@ -1,5 +1,5 @@
-"""What routes are given: what they call, who asks, the directory or session that is asked for, and the place of a page: a cursor
-among the messages or parts of all sessions."""
+"""The arguments of routes: services, the principal, the directory or session that a request names, and the cursors of pages of
+all sessions' messages or parts."""
 
 from typing import Annotated
 from urllib.parse import unquote
@@ -57,7 +57,7 @@ def public_base(request: Request) -> str:
     return (services_of(request).settings.public_url or str(request.base_url)).rstrip("/")
 
 
-# For any way of naming a directory.
+# For both APIs, which name a directory each in its own way.
 
 
 async def workspace_of(app: Server, who: Principal, directory: str | None) -> Workspace:
@@ -75,7 +75,7 @@ async def location_of(app: Server, who: Principal, directory: str | None) -> Loc
 
 
 async def instance_of(app: Server, who: Principal, directory: str | None, owner: str | None = None) -> Instance:
-    """The same with all that a turn needs, the models of the `owner`, who is the one that asks if absent."""
+    """The instance of the directory, with the models of the `owner`: the principal if that is None."""
     entered = await directory_to_enter(app, who, directory)
     instance = await app.instances.get(entered, who.name if owner is None else owner)
     DIRECTORY_OF_LINES.set(instance.location.directory)
@@ -87,11 +87,11 @@ async def instance_of_session(app: Server, who: Principal, session: Session, dir
 
 
 def search_place_of(app: Server, who: Principal, workspace: Workspace) -> SearchPlace:
-    """What others keep there is not found."""
+    """Where to search; what others keep in the directory is not found."""
     return workspace.search_place(app.instances.walls_of(who))
 
 
-# The first API's.
+# For the first API.
 
 
 async def _here(app: AppServices, who: Who, directory: Directory) -> Location:
@@ -104,7 +104,7 @@ async def _session_place(app: AppServices, who: Who, session_id: SessionIdPath, 
 
 
 async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPath, directory: Directory) -> Instance:
-    """The same place with all that a turn needs, the models of the session's owner. Raises NotFound for an unknown session."""
+    """The instance of the session's place, with the models of the session's owner. Raises NotFound for an unknown session."""
     return await instance_of_session(app, who, await app.store.session(session_id), directory)
 
 
@@ -124,7 +124,7 @@ SessionInstance = Annotated[Instance, Depends(_session_instance)]
 
 
 def json_bytes(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """What is JSON already: pages of stored rows."""
+    """A body that is JSON already: pages of stored rows."""
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -140,7 +140,7 @@ def page_size(limit: float | None, cursor: str | None) -> int | None:
 
 
 class PageCursors:
-    """Sealed for members, as the ids of events are: the numbers would tell how much others do."""
+    """Sealed for members, as event ids are: the numbers would show how much others do."""
 
     def __init__(self, app: Server, who: Principal, field: str, source: str) -> None:
         """`field` takes a cursor that `source` gave."""

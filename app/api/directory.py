@@ -81,7 +81,7 @@ async def current_project(app: AppServices, who: Who, here: Here) -> Project:
 
 @project.get("/{projectID}/directories", operation_id="project.directories", responses=documented(400), dependencies=READS)
 async def project_directories(app: AppServices, who: Who, project_id: ProjectIdPath) -> list[ProjectDirectory]:
-    """The checkouts that are known of a project; none of an unknown one."""
+    """The known checkouts of a project; none of an unknown project."""
     found = await app.projects.find(project_id)
     known = found.directories() if found else []
     real = zip(known, map(os.path.realpath, known), strict=True)
@@ -107,7 +107,7 @@ async def agents(instance: CurrentInstance) -> list[Agent]:
 
 @routes.get("/command", tags=["command"], operation_id="command.list", dependencies=READS)
 async def command_list(instance: CurrentInstance) -> list[Command]:
-    """The directory's own and its MCP servers' prompts."""
+    """The directory's own commands and its MCP servers' prompts."""
     return list(await all_commands(instance))
 
 
@@ -151,27 +151,27 @@ auth = router("/auth", 400, tags=["auth"])
 
 @configuration.get("/config", tags=["config"], response_model=Config, dependencies=READS)
 async def get(who: Who, instance: CurrentInstance) -> Response:
-    return json_bytes(orjson.dumps(patch.masked(instance.config, may_manage=who.may_manage)))
+    return json_bytes(orjson.dumps(patch.masked_config(instance.config, may_manage=who.may_manage)))
 
 
 @configuration.patch("/config", tags=["config"], response_model=Config, dependencies=MANAGES)
 async def update(workspace: CurrentWorkspace, body: dict[str, Any]) -> Response:
-    """Change the directory's own configuration file; what is not named stays as it is."""
+    """Change the directory's own configuration file; keys that the body does not name stay as they are."""
     await workspace.patch_config(body)
-    return json_bytes(orjson.dumps(patch.masked((await workspace.config()).config)))
+    return json_bytes(orjson.dumps(patch.masked_config((await workspace.config()).config)))
 
 
 @global_config.get("", operation_id="global.config.get", response_model=Config, dependencies=ADMIN_READS)
 async def get_global(app: AppServices, who: Who) -> Response:
     """The user's own configuration, which holds in all directories."""
     config = await app.global_config.get()
-    return json_bytes(orjson.dumps(patch.masked(config, may_manage=who.may_manage)))
+    return json_bytes(orjson.dumps(patch.masked_config(config, may_manage=who.may_manage)))
 
 
 @global_config.patch("", operation_id="global.config.update", response_model=Config, dependencies=MANAGES)
 async def update_global(app: AppServices, body: dict[str, Any]) -> Response:
-    """Change the user's own configuration file; what is not named stays as it is."""
-    return json_bytes(orjson.dumps(patch.masked(await app.global_config.patch(body))))
+    """Change the user's own configuration file; keys that the body does not name stay as they are."""
+    return json_bytes(orjson.dumps(patch.masked_config(await app.global_config.patch(body))))
 
 
 @configuration.get("/config/providers", tags=["config"], operation_id="config.providers", dependencies=READS)
@@ -195,8 +195,8 @@ ProviderPath = Annotated[str, Path(alias="providerID", min_length=1)]
 
 @auth.put("/{providerID:path}", operation_id="auth.set", dependencies=WRITES)
 async def set_key(app: AppServices, who: Who, provider_id: ProviderPath, body: Auth) -> bool:
-    """A member's own is stored for them, encrypted. The server's is kept in the data directory in a file that only the server's
-    user can read."""
+    """A member's own key is stored for them, encrypted. The server's key is kept in the data directory in a file that only the
+    server's user can read."""
     await put_key(app, who, provider_id, body)
     return True
 
@@ -207,7 +207,7 @@ async def delete_key(app: AppServices, who: Who, provider_id: ProviderPath) -> b
     return True
 
 
-# Whose keys of providers a request reads and changes: a member's own, stored encrypted, else the server's.
+# The provider keys that a request reads and changes: a member's own, stored encrypted, else the server's.
 
 
 async def stored_keys(app: Server, who: Principal) -> Mapping[str, Auth]:
@@ -218,7 +218,7 @@ async def stored_keys(app: Server, who: Principal) -> Mapping[str, Auth]:
 
 
 async def put_key(app: Server, who: Principal, provider_id: str, key: Auth) -> None:
-    """The server's is kept in the data directory in a file that only the server's user can read. Raises AdminsOnly."""
+    """Stores a member's own key, or the server's in a file that only the server's user can read. Raises AdminsOnly."""
     if who.may_manage:
         app.auth.set(provider_id, key)
     elif isinstance(key, WellKnownAuth):

@@ -1,5 +1,5 @@
-"""Every error becomes JSON: in the first API's form, `{name, data}` with the status, or in the second's, `{_tag, message, …}`, by
-the path that was asked. Nothing of the server's insides is in a body."""
+"""Every error becomes JSON, by the path of the request: in the first API's form, `{name, data}` with the status, or in the
+second's, `{_tag, message, …}`. Nothing of the server's insides is in a body."""
 
 import traceback
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from app.schema.errors import (
 from app.server import ServerStopping
 from app.util.secrets import masked
 
-# As the first API describes them.
+# Errors as the first API describes them.
 
 
 class BadRequestData(Wire):
@@ -43,7 +43,7 @@ class BadRequestData(Wire):
 
 
 class BadRequestError(Wire):
-    """OpenCode 1.1's clients read `errors` or `error`, both are the same list; those of 1.18 read `data`."""
+    """OpenCode 1.1's clients read `errors` or `error`, which are the same list; those of 1.18 read `data`."""
 
     name: Literal["BadRequest"]
     data: BadRequestData
@@ -80,22 +80,22 @@ _ERRORS: dict[int, tuple[str, type[Wire]]] = {
 
 
 def documented(*statuses: int) -> Responses:
-    return {status: answer(*_ERRORS[status]) for status in statuses}
+    return {status: described_answer(*_ERRORS[status]) for status in statuses}
 
 
 named_models: set[type[Wire]] = set()
-"""Models of answers that stand in the description by their names."""
+"""Models of answers that the API's description refers to by their names."""
 
 
-def answer(description: str, *models: type[Wire]) -> dict[str, Any]:
-    """One of the models, by its name: FastAPI would make a validator of each for each route, in half a second of a start."""
+def described_answer(description: str, *models: type[Wire]) -> dict[str, Any]:
+    """An answer of one of the models, by its name: FastAPI would make a validator of each for each route, half a second long."""
     named_models.update(models)
     named = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
     schema = named[0] if len(named) == 1 else {"anyOf": named}
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-# As the second API has them: `{_tag, message}` and what the tag brings with it.
+# Errors as the second API describes them: `{_tag, message}` and further fields of the tag.
 
 
 class TaggedAnswer(Wire):
@@ -108,7 +108,7 @@ class TaggedAnswer(Wire):
 
 
 class InvalidRequestError(TaggedAnswer):
-    """`kind`: the part of the request that is wrong. `field`: what in it; the message says it too."""
+    """`kind`: the part of the request that is wrong. `field`: the field in it; the message names it too."""
 
     status = 400
     tag: Literal["InvalidRequestError"] = "InvalidRequestError"
@@ -181,7 +181,7 @@ class ServiceUnavailableError(TaggedAnswer):
 
 
 class TaggedError(ServiceError):
-    """Raised by the routes of this API for what it alone calls an error."""
+    """Raised by routes of the second API for errors that the first API does not have."""
 
     def __init__(self, answer: TaggedAnswer) -> None:
         super().__init__(answer.message)
@@ -189,25 +189,25 @@ class TaggedError(ServiceError):
 
 
 def described(*answers: type[TaggedAnswer]) -> dict[int | str, dict[str, Any]]:
-    """The error answers that a route gives, for the API's description: beside these, any may be a 400 or 401."""
+    """The error answers that a route gives, for the API's description; any route may also answer 400 or 401."""
     always: tuple[type[TaggedAnswer], ...] = (InvalidRequestError, UnauthorizedError)
     found: dict[int, list[type[TaggedAnswer]]] = {}
     for each in (*always, *answers):
         found.setdefault(each.status, []).append(each)
-    return {status: answer(" or ".join(each.__name__ for each in models), *models) for status, models in found.items()}
+    return {status: described_answer(" or ".join(each.__name__ for each in models), *models) for status, models in found.items()}
 
 
-# As they are answered.
+# Making the answers.
 
 
 FAILURE = "opensession.failure"
-"""Where in a request's scope the error is noted that is answered with a 5xx."""
+"""The key in a request's scope where an error that is answered with a 5xx is noted."""
 
 MAX_ISSUES = 50
 LARGEST_ECHO_BYTES = 64 * 1024
 
 REQUEST_PARTS: dict[Any, RequestPart] = {"query": "Query", "path": "Params", "header": "Headers", "body": "Payload"}
-"""By where FastAPI says that something is wrong."""
+"""By the part of the request that FastAPI names."""
 
 _NAMES = {
     404: "NotFoundError",
@@ -250,7 +250,7 @@ def _invalid(error: RequestValidationError, *, holds_key: bool) -> Response:
 
 
 def _echo(body: Any) -> Any:
-    """What was sent, if it is JSON and short enough to be sent back; answers are logged in many places, so without secrets."""
+    """The input, if it is JSON and short enough to be sent back; without secrets, because answers are logged in many places."""
     if isinstance(body, bytes) or len(orjson.dumps(body, default=str)) > LARGEST_ECHO_BYTES:
         return None
     return masked(body)
@@ -261,7 +261,7 @@ def name_of(error: HTTPException) -> str:
 
 
 def note_failure(scope: Scope, error: Exception) -> None:
-    """For the log, where it is answered with a 5xx."""
+    """Notes the error for the log, if it is answered with a 5xx."""
     scope[FAILURE] = error
 
 
@@ -274,7 +274,7 @@ def _is_second_api(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What is answered before a route is reached. An ASGI application."""
+    """An answer before a route is reached, as an ASGI application."""
 
     status: int
     name: str
@@ -298,13 +298,14 @@ def install(app: FastAPI) -> None:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    """The disk may be full, or the database locked or unreachable: then nothing was stored."""
+    """A storage error means that the disk is full, or the database locked or unreachable: nothing was stored."""
     note_failure(request.scope, error)
     path = request.url.path
     if isinstance(error, HTTPException) and error.status_code in (404, 405):  # the router's
         return first_form(HTTPException(error.status_code, f"There is no route {request.method} {path}", error.headers), path)
     answer = second_form(error) if _is_second_api(path) else first_form(error, path)
-    # Its frames hold the refusal and it holds them; between them is a body of megabytes, and no collector hurries.
+    # The traceback's frames hold the refusal, which holds the traceback: a cycle with a body of megabytes that no collector
+    # hurries to free.
     traceback.clear_frames(error.__traceback__)
     return answer
 
@@ -314,7 +315,7 @@ async def _client_gone(_request: Request, _error: Exception) -> Response:
     return named(400, "BadRequest", "The body ended before it was complete.")
 
 
-# The second form.
+# The second API's form.
 
 
 def second_form(error: Exception) -> Response:
@@ -335,7 +336,7 @@ def second_form(error: Exception) -> Response:
 
 
 def tagged(status: int, name: str, message: str, headers: dict[str, str] | None = None) -> Response:
-    """An error by the name that it has in the first API."""
+    """An error as the second API has it. `name`: its name in the first API."""
     return _tagged_answer(status, TaggedAnswer(tag=_TAGS.get(status, name), message=message), headers)
 
 
@@ -344,7 +345,7 @@ def _tagged_answer(status: int, answer: TaggedAnswer, headers: dict[str, str] | 
 
 
 def _invalid_request(error: RequestValidationError) -> InvalidRequestError:
-    """Of the first thing that is wrong, as OpenCode's."""
+    """The first thing that is wrong, as OpenCode reports it."""
     issue = error.errors()[0]
     if issue["type"] == "json_invalid":
         return InvalidRequestError(message=f"The body is no JSON: {issue['ctx']['error']}", kind="Payload")

@@ -1,11 +1,11 @@
-"""The event streams. Each frame is made once for all clients; here they are only passed on.
+"""The event streams. Each frame is made once for all clients; here frames are only passed on.
 
-A client is sent what OpenCode sends: no `id:` lines, which some of its clients cannot read, and after a reconnect a new stream.
-One that asks for ids can resume: by `ids=true`, by `parts=delta`, or by a `Last-Event-ID`, also an empty one. OpenCode's own
-programs get them too: they name themselves, resume by every id that they are sent, and miss events after a reconnect without.
+A client is sent what OpenCode sends: no `id:` lines, which some of its clients cannot read, and a new stream after a reconnect. A
+client that asks for ids can resume: by `ids=true`, by `parts=delta`, or by a `Last-Event-ID`, even an empty one. OpenCode's own
+programs always get ids: they name themselves, resume by every id, and without ids miss events after a reconnect.
 
-And answers that take long: one JSON document, whose headers and a newline go out at once, a newline from time to time, then the
-document. White space may stand before a JSON document, so the body stays one; proxies and clients see that the connection lives.
+Also here: answers that take long. Their headers and a newline go out at once, then a newline from time to time, then one JSON
+document, before which white space may stand. So proxies and clients see that the connection lives.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from app.api.json_route import router
 from app.api.roles import READS
 from app.events.bus.base import Audience, Event, read_cursor
 from app.events.bus.frames import EventFrame, pieces
-from app.events.bus.memory import Listener
+from app.events.bus.listener import Listener
 from app.schema.base import Wire
 from app.schema.errors import ServiceError, TooMany
 from app.schema.event import AnnouncedEvent, AnyEvent, EventServerConnected, EventServerHeartbeat, EventServerResync, GlobalEvent
@@ -44,12 +44,12 @@ LongWork = Coroutine[Any, Any, bytes]
 
 
 def keeping_alive(work: LongWork) -> StreamingResponse:
-    """The work begins at once. A client that goes away, even before the first byte, does not stop it."""
+    """The work begins at once. A client that disconnects, even before the first byte, does not stop it."""
     return StreamingResponse(_behind_newlines(asyncio.create_task(_body_or_error(work))), media_type="application/json")
 
 
 def waiting_with_client(work: Callable[[], LongWork]) -> StreamingResponse:
-    """The work begins with the answer, and ends when the client goes away."""
+    """The work begins with the answer, and ends when the client disconnects."""
     return StreamingResponse(_while_read(work), media_type="application/json")
 
 
@@ -71,13 +71,13 @@ async def _behind_newlines(work: asyncio.Task[bytes]) -> AsyncIterator[bytes]:
 
 
 async def disconnected(receive: Receive) -> None:
-    """Returns when the client has gone."""
+    """Returns when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def _body_or_error(work: LongWork) -> bytes:
-    """The status is sent already: a failure is reported in the body."""
+    """The status was sent already, so a failure is reported in the body."""
     try:
         return await work
     except ServiceError as error:
@@ -93,13 +93,13 @@ EVENTS_AHEAD_SECONDS = 0.2
 
 
 def is_opencode(user_agent: str) -> bool:
-    """They name themselves: `opencode/1.1.34`."""
+    """OpenCode's programs name themselves: `opencode/1.1.34`."""
     return user_agent.startswith("opencode/")
 
 
 async def behind_its_events(user_agent: str, answer: Coroutine[Any, Any, bytes]) -> bytes:
-    """An answer, for these programs a while after its events. `opencode run --attach` of 1.18 prints what the event stream brings
-    and ends with the answer: what it has not read by then is never printed. OpenCode answers 0.1 to 0.4 s after the last text."""
+    """The answer, which OpenCode's programs are sent a while after its events: `opencode run --attach` of 1.18 ends with the
+    answer, and never prints events that it has not read by then. OpenCode answers 0.1 to 0.4 s after the last text."""
     body = await answer
     if is_opencode(user_agent):
         await asyncio.sleep(EVENTS_AHEAD_SECONDS)
@@ -137,7 +137,7 @@ class TooManyStreams(TooMany):
 
 @dataclass(frozen=True, slots=True)
 class WantedEvents:
-    """What a client asks for. `cursor`: the id of the last event that it has, None for a new client."""
+    """What a client asks for. `cursor`: the id of the last event that the client has, None for a new client."""
 
     deltas: bool
     ids: bool
@@ -154,7 +154,7 @@ async def _wanted(
     user_agent: UserAgent = "",
     token: Token = None,
 ) -> WantedEvents:
-    """The token was looked at by the guard."""
+    """The guard has checked the token."""
     deltas, resumes = parts == "delta", last_event_id is not None or cursor is not None
     return WantedEvents(deltas, ids or is_opencode(user_agent) or deltas or resumes, last_event_id or cursor or None)
 
@@ -202,7 +202,7 @@ def listen(
 ) -> Listener:
     """Raises TooManyStreams."""
     require_place_for_stream(app)
-    audience = None  # of who hears of everything
+    audience = None  # receives everything
     if not who.may_see_all:
         audience = Audience(who.name, lambda path: app.workspaces.admits(who, path), app.event_cursors.for_user(who.name))
     return Listener(
@@ -220,9 +220,9 @@ def listen(
 async def stream(
     request: Request, app: Server, who: Principal, listener: Listener, frames: AsyncIterator[bytes]
 ) -> EventSourceResponse:
-    """Until the listener is closed: the frames end then. Raises what their first one raises."""
+    """Streams the frames until the listener is closed. Raises what the first frame raises."""
     try:
-        first = await anext(frames)  # what fails here is still an answer with a status
+        first = await anext(frames)  # an error here is still an answer with a status
     except BaseException:
         listener.close()
         raise
@@ -237,11 +237,11 @@ def require_place_for_stream(app: Server) -> None:
 
 
 async def _keep_open(request: Request, app: Server, who: Principal, listener: Listener) -> None:
-    """Until the client has gone, or its login holds no more: its token was revoked or has expired, its user was removed or
-    changed. A stream that cannot be watched any more ends too: it might outlive its login.
+    """Returns when the client has disconnected, or its login has ended: its token was revoked or has expired, its user was
+    removed or changed. An error while watching ends the stream too, or it might outlive its login.
 
-    The heartbeats wait in line: the library's `ping` would come between the pieces that a large event is written in, and its id
-    before those of events that are still to be sent."""
+    Heartbeats go through the listener's queue: those of the library (`ping`) would come between the pieces of a large event, and
+    have an id before those of events that wait."""
     given = request.headers.get("authorization")
     try:
         while await app.login.still_holds(given, who):
@@ -274,8 +274,7 @@ async def _chained(first: bytes, frames: AsyncIterator[bytes]) -> AsyncIterator[
 
 
 async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> AsyncIterator[bytes]:
-    """The greeting and, for a client that comes back, what it has missed; then what comes. A cursor that was never given reads as
-    one that is too old."""
+    """The greeting and, for a client that comes back, what it missed; then new events. An unknown cursor counts as too old."""
     if not wanted.ids:
         yield _frame(listener, EventServerConnected())
     elif wanted.cursor is None:
@@ -293,8 +292,8 @@ async def _frames(app: Server, listener: Listener, wanted: WantedEvents) -> Asyn
     async for piece in listener:
         yield piece
     if wanted.ids and app.draining.has_begun:
-        # A server that stops sends its clients elsewhere, or to the one that follows: soon, but not all at one moment. With a
-        # heartbeat, because a frame without data is more than simple readers expect.
+        # A server that stops sends its clients elsewhere, or to the next start: soon, but not all at one moment. The `retry` goes
+        # out with a heartbeat, because simple readers do not expect a frame without data.
         yield b"retry: %d\n%b" % (random.randint(*RETRY_MS), _frame(listener, EventServerHeartbeat()))
 
 
@@ -310,15 +309,15 @@ async def _replayed(app: Server, listener: Listener, frames: list[EventFrame]) -
 
 
 async def _greeting(app: Server, listener: Listener) -> bytes:
-    """For a new client, with the cursor behind which it listens. What was announced before it, the client finds in what it reads
-    next; what is announced while it is greeted it is sent, for it may have prompted meanwhile and read nothing."""
+    """For a new client, with the cursor behind which the listener began. The client reads earlier changes next; it is sent what
+    is announced during the greeting, for it may have prompted meanwhile and read nothing."""
     listener.resume(listener.began_behind, await app.replay.streaming(listener.directory))
     return _frame(listener, EventServerConnected(), listener.began_behind)
 
 
 async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator[bytes]:
-    """Page by page, as the client takes them. Only from the last page on the listener keeps what is published: it would overflow
-    while a slow client is sent a long replay."""
+    """Page by page, as the client takes them. Only from the last page on does the listener keep what is published: it would
+    overflow while a slow client is sent a long replay."""
     page = await _page(app, listener, cursor)
     greeting = Event.of(EventServerConnected(), journaled=False)
     yield EventFrame(greeting, greeting.id(cursor)).written(listener.form)
@@ -333,7 +332,7 @@ async def _missed(app: Server, listener: Listener, cursor: int) -> AsyncIterator
 
 
 async def _page(app: Server, listener: Listener, cursor: int) -> ReplayPage:
-    """Behind the last page the listener goes on."""
+    """With the last page the listener resumes behind it."""
     listener.unpause()
     page = await app.replay.page(cursor, listener.directory, listener.audience)
     if page.last:

@@ -1,5 +1,5 @@
-"""Looking into a project: text and files found, directories listed, files shown; what differs from HEAD, patches, worktrees; and
-messages of all sessions, found by their words."""
+"""Looking into a project: text and files found, directories listed, files shown; changes since HEAD, patches, worktrees; and a
+search in the messages of all sessions."""
 
 import os
 from functools import partial
@@ -21,7 +21,7 @@ from app.api.deps import (
     search_place_of,
     workspace_of,
 )
-from app.api.errors import BadRequestError, Responses, answer, documented
+from app.api.errors import BadRequestError, Responses, described_answer, documented
 from app.api.json_route import router
 from app.api.roles import READS, WRITES
 from app.project.location import Location
@@ -73,7 +73,7 @@ async def _reach(app: AppServices, who: Who, workspace: CurrentWorkspace) -> All
 
 
 async def _folders_below(app: AppServices, who: Who, where: Directory) -> list[str]:
-    """The folders that lead from a directory down to the roots below it; none where the directory itself may be worked in."""
+    """The folders that lead from a directory down to the roots below it; none if the client may work in the directory itself."""
     if not where or "\0" in where or not os.path.isabs(where):  # noqa: PTH117
         return []
     await app.users.all()  # whose roots these are
@@ -114,7 +114,7 @@ async def find_files(
 
 @routes.get("/find/symbol", tags=["find"], operation_id="find.symbols", dependencies=READS)
 async def find_symbols(instance: CurrentInstance, query: Annotated[str, Query(max_length=1000)]) -> list[Symbol]:
-    """As the language servers find them that have started: at most 10 of each."""
+    """Symbols that the language servers find which have started: at most 10 of each."""
     found = await instance.extensions.language_servers.symbols(query)
     return [symbol for symbol in found if not instance.hides(unquote(urlsplit(symbol.location.uri).path))]
 
@@ -197,7 +197,7 @@ async def info(app: AppServices, workspace: CurrentWorkspace) -> VcsInfo:
 
 @vcs.get("/status", name="status", dependencies=READS)
 async def vcs_status(here: Here) -> list[VcsFileStatus]:
-    """What differs from HEAD in the directory, files that git does not know yet included."""
+    """The directory's files that differ from HEAD, untracked files included."""
     return await comparison.changed_files(here)
 
 
@@ -208,12 +208,12 @@ async def diff(here: Here, mode: comparison.Mode, context: ContextLines = compar
 
 
 _PATCH: Responses = {200: {"content": {PATCH_TYPE: {"schema": {"type": "string"}}}}, **documented(413)}
-_APPLIED = {400: answer("Bad request", VcsApplyError, BadRequestError), **documented(409)}
+_APPLIED = {400: described_answer("Bad request", VcsApplyError, BadRequestError), **documented(409)}
 
 
 @vcs.get("/diff/raw", operation_id="vcs.diff.raw", response_class=Response, responses=_PATCH, dependencies=READS)
 async def raw_diff(here: Here) -> Response:
-    """What differs from HEAD as one patch, which `POST /vcs/apply` takes."""
+    """The changes since HEAD as one patch, which `POST /vcs/apply` takes."""
     return Response(await comparison.raw_patch(here), media_type=PATCH_TYPE)
 
 
@@ -229,7 +229,7 @@ def _may_enter(app: Server, who: Principal, path: str) -> bool:
 
 
 async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:
-    """The request's place. Who may work in a part of its checkout alone makes no copies of it. Raises DirectoryForbidden."""
+    """The request's place. Raises DirectoryForbidden if the client may work in, and so copy, only a part of the checkout."""
     if here.is_git and not who.may_see_all and not _may_enter(app, who, here.worktree):
         raise DirectoryForbidden(f"{here.worktree} is not a directory that you may work in.", directory=here.worktree)
     return here
@@ -237,7 +237,7 @@ async def _whole_checkout(app: AppServices, who: Who, here: Here) -> Location:
 
 @worktrees.get("", operation_id="worktree.list", dependencies=READS)
 async def list_worktrees(app: AppServices, who: Who, here: Here) -> list[str]:
-    """The project's checkouts but the main one, made by this server or not."""
+    """The project's checkouts but the main one, whether this server made them or not."""
     return [path for path in await app.worktrees.list(here) if _may_enter(app, who, path)]
 
 
@@ -245,7 +245,7 @@ async def list_worktrees(app: AppServices, who: Who, here: Here) -> list[str]:
 async def create(
     app: AppServices, checkout: Annotated[Location, Depends(_whole_checkout)], body: WorktreeCreateInput
 ) -> CreatedWorktree:
-    """Make a worktree on a branch of its own. `worktree.ready` tells that its files are there; then start commands run."""
+    """Make a worktree on a branch of its own. The event `worktree.ready` says that its files exist; then start commands run."""
     return await app.worktrees.create(checkout, body)
 
 
@@ -258,6 +258,6 @@ async def remove(app: AppServices, who: Who, here: Here, body: WorktreeDirectory
 
 @worktrees.post("/reset", responses=documented(409), dependencies=WRITES)
 async def reset(app: AppServices, who: Who, here: Here, body: WorktreeDirectory) -> bool:
-    """Give a worktree of this server's the files of the default branch, and no others. Refused while a session works in it."""
+    """Give a worktree of this server the files of the default branch, and no others. Refused while a session works in it."""
     await app.worktrees.reset(here, body.directory, partial(_may_enter, app, who))
     return True

@@ -1,4 +1,4 @@
-"""Routes whose JSON bodies are read strictly: what is not valid UTF-8 JSON within bounds is a 400, no accident further in."""
+"""Routes whose JSON bodies are read strictly: a body that is not valid UTF-8 JSON within bounds is answered with a 400."""
 
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,11 +21,11 @@ from app.api.security import BODY
 from app.util.bounds import DEEPEST, has_more_values, is_deeper
 
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
-"""FastAPI gives the adapter of a body an alias that has no effect, and silences the warning where it makes the adapter. Ours are
-built later, when they are used."""
+"""FastAPI gives the adapter of a body an alias that has no effect, and silences the warning of that where it makes the adapter.
+Ours are built later, when they are used."""
 
 MOST_VALUES = 20_000
-"""Megabytes of tiny values would take gigabytes once they are validated; text may be as long as a body may be."""
+"""Megabytes of tiny values would take gigabytes once they are validated. Text may be as long as a body."""
 
 
 class JsonRequest(Request):
@@ -43,7 +43,7 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that does not say whom it is for is for admins. What is None is left out of its answers."""
+    """A route that does not say who may use it is for admins. Its answers leave out fields that are None."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class JsonRoute(APIRoute):
 
 
 def operation_id(route: APIRoute) -> str:
-    """Of a route that has no other: its tag and its function's name, `app.list_sessions` as `app.listSessions`."""
+    """The id of a route that has no other: its tag and its function's name, `app.list_sessions` as `app.listSessions`."""
     head, *rest = route.name.split("_")
     name = head + "".join(map(str.capitalize, rest))
     return f"{route.tags[-1]}.{name}" if route.tags else name
 
 
 class Router(APIRouter):
-    """Its routes are looked at only for a path that begins as they do and is as deep: of 200 a request would pass half."""
+    """Its routes are tried only for a path that begins as they do and is as deep: a request would pass half of 200 otherwise."""
 
     def __init__(self, begins: str = "", **options: Any) -> None:
         super().__init__(**options)
@@ -98,8 +98,8 @@ class Router(APIRouter):
 
 
 class LaterRouter(APIRouter):
-    """The routers of a module, which is imported for the first path that begins so: few clients ask for one of these, and all of
-    them would make a start half as long again."""
+    """The routers of a module, which is imported for the first path that begins so. Few clients use these routes, and importing
+    all of them would make a start half as long again."""
 
     def __init__(self, module: str, *begins: str) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class LaterRouter(APIRouter):
 
 
 def router(prefix: str = "", *statuses: int, **options: Any) -> Router:
-    """`statuses`: the errors that each of its routes may answer with."""
+    """`statuses`: the errors that each of the router's routes may answer with."""
     return Router(
         prefix.partition("{")[0],
         prefix=prefix,

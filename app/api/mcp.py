@@ -1,7 +1,7 @@
 """MCP servers: their status, switching them on and off, signing in to them, their resources.
 
-And `/mcp-server`: the sessions as tools of other agents, by the Model Context Protocol. What a tool does is asked of the other
-routes with the login of the request: there it is judged who may do it.
+And `/mcp-server`: the sessions as tools of other agents, by the Model Context Protocol. A tool calls the other routes with the
+request's login, so those routes judge who may do it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class NewServer(Wire):
 
 
 class SignInPage(Wire):
-    """Where the user signs in, and the state that the browser comes back with; empty when there is no need to."""
+    """Where the user signs in, and the state that the browser comes back with; empty if no sign-in is needed."""
 
     authorization_url: str
     oauth_state: str
@@ -60,7 +60,7 @@ async def _servers(instance: CurrentInstance) -> McpServers:
 
 
 Servers = Annotated[McpServers, Depends(_servers)]
-"""Those of the request's directory."""
+"""The MCP servers of the request's directory."""
 
 
 @routes.get("/mcp", dependencies=READS)
@@ -71,13 +71,13 @@ async def status(servers: Servers) -> dict[str, MCPStatus]:
 
 @routes.post("/mcp", dependencies=MANAGES)
 async def add(servers: Servers, body: NewServer) -> dict[str, MCPStatus]:
-    """Until the directory is closed; one of that name is replaced."""
+    """Kept until the directory is closed. Replaces a server of that name."""
     return dict(await servers.add(body.name, body.config))
 
 
 @of_one.post("/connect", dependencies=MANAGES)
 async def connect(servers: Servers, name: NamePath) -> bool:
-    """True also if it fails to: the status says why."""
+    """True even if the connection fails: the status says why."""
     await servers.connect(name)
     return True
 
@@ -96,13 +96,13 @@ async def start_sign_in(servers: Servers, name: NamePath, request: Request) -> S
 
 @of_one.post("/auth/callback", operation_id="mcp.auth.callback", dependencies=MANAGES)
 async def finish_sign_in(servers: Servers, name: NamePath, body: SignInCode) -> MCPStatus:
-    """With the code that the sign-in page gave."""
+    """Finishes with the code that the sign-in page gave."""
     return await signing_in.finish(servers, name, body.code)
 
 
 @of_one.post("/auth/authenticate", operation_id="mcp.auth.authenticate", dependencies=MANAGES)
 async def sign_in(servers: Servers, name: NamePath, request: Request) -> MCPStatus:
-    """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has been there."""
+    """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has signed in."""
     return await signing_in.run(servers, name, _redirect_uri(request))
 
 
@@ -120,7 +120,7 @@ async def back_from_sign_in(
     iss: Annotated[str | None, Query()] = None,
     error: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Where a browser comes back to from a sign-in page."""
+    """The address to which a sign-in page sends the browser back."""
     answer = signing_in.SignInAnswer(state=state, code=code, issuer=iss, error=error)
     found = await signing_in.finish_from_browser(app.instances.mcp_servers(), app.states, answer)
     status = 200 if isinstance(found, MCPStatusConnected) else 400
@@ -129,7 +129,7 @@ async def back_from_sign_in(
 
 @routes.get("/experimental/resource", operation_id="experimental.resource.list", dependencies=READS)
 async def resources(servers: Servers) -> dict[str, McpResource]:
-    """Of the servers that are connected, by `<server>:<name>` in the letters of a command's name."""
+    """The resources of the connected servers, by `<server>:<name>` in the letters of a command's name."""
     offers = await servers.offers()
     found = [one for offered in offers for one in offered.resources]
     return {
@@ -141,12 +141,12 @@ async def resources(servers: Servers) -> dict[str, McpResource]:
 
 
 def _redirect_uri(request: Request) -> str:
-    """As the user's browser reaches this server."""
+    """The redirect address as the user's browser reaches this server."""
     return public_base(request) + CALLBACK_PATH
 
 
 class McpAnswer(Response):
-    """`body`: the request's, which was read already; `directory`: the one that it names."""
+    """`body`: the request's, already read. `directory`: the one that the request names."""
 
     def __init__(self, body: bytes, directory: str | None, most_bytes: int) -> None:
         super().__init__()

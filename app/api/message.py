@@ -1,4 +1,4 @@
-"""Messages and parts: prompt, read, correct, remove; and what waits for the user meanwhile: permission requests and questions."""
+"""Messages and parts: prompt, read, correct, remove; and requests that wait for the user: permission requests and questions."""
 
 from typing import Annotated, NamedTuple
 
@@ -26,7 +26,7 @@ from app.api.deps import (
 from app.api.errors import documented
 from app.api.event import behind_its_events, keeping_alive, waiting_with_client
 from app.api.json_route import router
-from app.api.roles import ANSWERS, PROMPTS, READS, WRITES
+from app.api.roles import PROMPTS, READS, WRITES, WRITES_WHILE_STOPPING
 from app.schema.message import MessageWithParts, PromptInput, QueuedPrompt
 from app.schema.part import EditorFile, EditorFileText, Part
 from app.schema.permission import AnswerInput, PermissionRequest, QuestionRequest, ReplyInput, RespondInput
@@ -77,7 +77,7 @@ Prompted = Annotated[PromptedInstance, Depends(_prompted)]
     "/message", operation_id="session.prompt", response_model=MessageWithParts, responses=_PROMPTED, dependencies=PROMPTS
 )
 async def prompt(app: AppServices, prompted: Prompted, body: PromptInput, user_agent: UserAgent = "") -> Response:
-    """What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time."""
+    """A wrong prompt is answered with an error at once; the answer itself is one JSON document that may take its time."""
     accepted = await _accept(app, prompted, body)
     if isinstance(accepted, Waiting):
         return keeping_alive(behind_its_events(user_agent, app.queue.answer(accepted)))
@@ -169,13 +169,15 @@ async def list_permissions(app: AppServices, who: Who, here: Here) -> Response:
     return json_bytes(await app.permissions.pending.all_json(here.directory, who.visible_owner))
 
 
-@permissions.post("/permission/{requestID}/reply", responses=_ANSWERED, dependencies=ANSWERS)
+@permissions.post("/permission/{requestID}/reply", responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING)
 async def reply(app: AppServices, request_id: RequestPath, body: ReplyInput) -> bool:
     await app.permissions.reply(request_id, body.reply, body.message)
     return True
 
 
-@permissions.post("/session/{sessionID}/permissions/{permissionID}", deprecated=True, responses=_ANSWERED, dependencies=ANSWERS)
+@permissions.post(
+    "/session/{sessionID}/permissions/{permissionID}", deprecated=True, responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING
+)
 async def respond(app: AppServices, session_id: SessionIdPath, permission_id: PermissionPath, body: RespondInput) -> bool:
     await app.permissions.reply(permission_id, body.response)
     return True
@@ -186,22 +188,22 @@ async def list_questions(app: AppServices, who: Who, here: Here) -> Response:
     return json_bytes(await app.questions.pending_json(here.directory, who.visible_owner))
 
 
-@questions.post("/{requestID}/reply", operation_id="question.reply", responses=_ANSWERED, dependencies=ANSWERS)
+@questions.post("/{requestID}/reply", operation_id="question.reply", responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING)
 async def answer(app: AppServices, request_id: QuestionPath, body: AnswerInput) -> bool:
     await app.questions.reply(request_id, body.answers)
     return True
 
 
-@questions.post("/{requestID}/reject", responses=_ANSWERED, dependencies=ANSWERS)
+@questions.post("/{requestID}/reject", responses=_ANSWERED, dependencies=WRITES_WHILE_STOPPING)
 async def reject(app: AppServices, request_id: QuestionPath) -> bool:
     await app.questions.reject(request_id)
     return True
 
 
-@editors.get("", response_model=EditorFile, dependencies=ANSWERS)
+@editors.get("", response_model=EditorFile, dependencies=WRITES_WHILE_STOPPING)
 async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
-    """The next file that the agent reads in the session, waited for: for clients with an editor, whose unsaved text is read then
-    instead of what is stored. A server that stops ends the wait with an error."""
+    """Waits for the next file that the agent reads in the session: for clients with an editor, whose unsaved text is read instead
+    of the stored one. A server that stops ends the wait with an error."""
     await app.store.session(session_id)
 
     async def next_file() -> bytes:
@@ -210,8 +212,8 @@ async def editor_file(app: AppServices, session_id: SessionIdPath) -> Response:
     return waiting_with_client(next_file)
 
 
-@editors.post("", dependencies=ANSWERS)
+@editors.post("", dependencies=WRITES_WHILE_STOPPING)
 async def editor_text(app: AppServices, session_id: SessionIdPath, body: EditorFileText) -> bool:
-    """What the editor shows of it. `false`: nobody waits for that any more."""
+    """The text that the editor shows of the file. `false`: nobody waits for it any more."""
     await app.store.session(session_id)
     return app.editor_files.answer(session_id, body.id, body.text)

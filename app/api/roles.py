@@ -1,8 +1,8 @@
-"""Who may do what. Each route stands behind a gate: it names one of the lists below as its dependencies, which say who may use
-it, and when.
+"""Who may do what. Each route stands behind a gate: its dependencies are one of the lists below, which say who may use the route,
+and when.
 
-A route that names a session, or a request that waits for an answer, is reached by those alone who may see it: for others there is
-no such thing. What a route lists it filters itself, by `Principal.visible_owner`.
+Only those who may see a session reach a route that names it, or a request that waits in it: for others it does not exist. Routes
+that list things filter them themselves, by `Principal.visible_owner`.
 """
 
 import os
@@ -28,7 +28,7 @@ def services_of(request: HTTPConnection) -> Server:
 
 
 PRINCIPAL = "opensession.principal"
-"""Where in a request's scope the one is noted who makes it."""
+"""The key in a request's scope for its principal."""
 
 
 class ReadOnly(ServiceError):
@@ -82,7 +82,7 @@ def require_access(principal: Principal, access: Permitted) -> None:
 
 
 async def require_visible(app: "Server", principal: Principal, parameters: Mapping[str, str]) -> None:
-    """Of what the path names. Raises NotFound, as for what does not exist."""
+    """Raises NotFound, as for what does not exist, if the principal may not see what the path names."""
     if principal.may_see_all:
         return
     for name, of_parameter in _NAMED.items():
@@ -119,8 +119,8 @@ async def require_rate(app: "Server", principal: Principal, who: str) -> None:
 
 
 async def directory_to_enter(app: "Server", principal: Principal, directory: str | None) -> str | None:
-    """The directory to work in, None for the server's own: of a member whose roots do not have that, the first root. Raises
-    DirectoryForbidden, whether there is such a directory or not."""
+    """The directory to work in, None for the server's own. A member whose roots do not have the server's own gets their first
+    root. Raises DirectoryForbidden, whether there is such a directory or not."""
     if principal is OPERATOR:
         return directory
     await app.users.all()
@@ -140,7 +140,7 @@ def _leads_to_own(app: "Server", principal: Principal, path: str) -> bool:
 
 
 class Gate:
-    """Whoever it is for, what the path names must be theirs to see."""
+    """Also requires that the principal may see what the path names."""
 
     def __init__(self, permitted: Permitted) -> None:
         self.permitted = permitted
@@ -157,11 +157,11 @@ class Gate:
 
 
 _WITHOUT_WORKSPACE = ("/global/", "/api/", "/auth/", "/log", "/doc", "/mcp/oauth/", "/page/", "/s/")
-"""The paths of what is about the whole server, or has its own way of naming a place."""
+"""The beginnings of paths about the whole server, or of routes that name a place in their own way."""
 
 
 def _require_no_workspace(request: Request) -> None:
-    """By the query, else by the header that OpenCode's clients send. Raises NotFound."""
+    """Refuses a workspace in the query or in the header that OpenCode's clients send. Raises NotFound."""
     if request.scope["path"].startswith(_WITHOUT_WORKSPACE) or request.scope["path"] == "/":
         return
     if name := request.query_params.get("workspace") or request.headers.get("x-opencode-workspace"):
@@ -172,12 +172,12 @@ ADMIN = Gate(Permitted.ADMIN)
 
 
 TAKEN = "opensession.taken"
-"""In the scope of a request that starts work: what it is counted by until its route has ended (json_route.py)."""
+"""The key in the scope of a request that starts work, for what counts it until its route has ended (json_route.py)."""
 
 
 async def takes_work(request: Request) -> None:
-    """Raises ServerStopping, once the body is read: a connection closed upon unread bytes is reset, and the client would not hear
-    why."""
+    """Raises ServerStopping, once the body is read: a connection that is closed upon unread bytes is reset, and the client would
+    not see the answer."""
     draining = services_of(request).draining
     if draining.has_begun:
         await request.body()
@@ -194,8 +194,8 @@ async def takes_prompt(request: Request) -> None:
 WORK = Depends(takes_work)
 READS = [Depends(Gate(Permitted.ANYONE))]
 ADMIN_READS = [Depends(Gate(Permitted.ADMIN_READER))]
-ANSWERS = [Depends(Gate(Permitted.WRITER))]
-"""What a running turn, or a client that follows it, may need while the server stops. All else that may write is refused then."""
-WRITES = [*ANSWERS, WORK]
-PROMPTS = [*ANSWERS, Depends(takes_prompt)]
+WRITES_WHILE_STOPPING = [Depends(Gate(Permitted.WRITER))]
+"""For what a running turn, or a client that follows it, may need while the server stops. Then all other writing is refused."""
+WRITES = [*WRITES_WHILE_STOPPING, WORK]
+PROMPTS = [*WRITES_WHILE_STOPPING, Depends(takes_prompt)]
 MANAGES = [Depends(ADMIN), WORK]

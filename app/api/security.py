@@ -30,16 +30,16 @@ from app.util.shared_threads import WORKING_FOR, Owner
 
 
 BODY_SECONDS = 30.0
-"""How long a client may pause within a body, and how long it may take in all besides a second for each BYTES_A_SECOND."""
+"""How long one pause of a client within a body may be, and all of them beyond a second for each BYTES_A_SECOND."""
 BYTES_A_SECOND = 32 * 1024
 LARGE_BYTES = 256 * 1024
 LARGE_AT_ONCE = 2
-"""How many bodies of one user are read beyond LARGE_BYTES and parsed at a time: each takes several times its size while it is.
-Others wait."""
+"""How many bodies of one user larger than LARGE_BYTES are read and parsed at a time; others wait. Each takes several times its
+size meanwhile."""
 BODY = "opensession.body"
-"""In a request's scope its IncomingBody."""
+"""The key in a request's scope for its IncomingBody."""
 _CLOSE = {"Connection": "close"}
-"""Of an answer to a body that is not read to its end."""
+"""For the answer to a body that is not read to its end."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class BodyLimit:
 
 
 class LargeBodies:
-    """Who may read one now."""
+    """Admits the readers of large bodies, a few at a time."""
 
     def __init__(self) -> None:
         self._of_users: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def of_sender(self, scope: Scope) -> asyncio.Semaphore:
-        """Where there are no users, each address has its own."""
+        """On a server without users, each address counts for itself."""
         principal, client = scope.get(PRINCIPAL, OPERATOR), scope.get("client")
         name = principal.name or f" {client[0] if client else ''}"
         of_user = self._of_users.get(name)
@@ -78,7 +78,7 @@ class IncomingBody:
         self._is_complete = False
         self._size = 0
         self._waited = 0.0
-        """Seconds in which the client, not this server, was waited for."""
+        """Seconds in which the server waited for the client."""
 
     async def receive(self) -> Message:
         """Raises HTTPException for a body that is too large or too slow."""
@@ -108,7 +108,7 @@ class IncomingBody:
             self._waited += loop.time() - began
 
     def parsed(self) -> None:
-        """The next large body may come, whatever is done with this one and however long that takes."""
+        """Lets the next large body be read, however long the work with this one takes."""
         slot, self._slot = self._slot, None
         if slot is not None:
             slot.release()
@@ -123,7 +123,7 @@ _READING = ("GET", "HEAD")
 
 @dataclass(frozen=True)
 class Access:
-    """`hosts` besides loopback; `any_address`: bound beyond loopback, so that any IP literal may be this server's."""
+    """`hosts` besides loopback. `any_address`: bound beyond loopback, so that any IP literal may be this server's."""
 
     hosts: frozenset[str] = frozenset()
     any_address: bool = False
@@ -138,7 +138,7 @@ class Access:
         return name in _LOOPBACK or name in self.hosts or (self.any_address and _is_address(name))
 
     def knows_origin(self, origin: str, host: str | None) -> bool:
-        """Configured, or the page comes from this server itself."""
+        """Whether the origin is configured, or is this server itself."""
         own = host is not None and self.knows_host(host) and _authority(origin) == host.lower()
         return own or origin in self.origins or (self.loopback_origins and is_loopback_origin(origin))
 
@@ -179,8 +179,8 @@ def is_loopback(hostname: str) -> bool:
 
 
 def is_open(method: str, path: str, query: bytes) -> bool:
-    """Whether a request may be made without a login: the health check of this server alone, reading by a share link, and the page
-    with its scripts and styles, which asks for the login itself."""
+    """Whether a request may be made without a login: the health check of this server, reading by a share link, and the page with
+    its scripts and styles, which asks for the login itself."""
     if method not in _READING:
         return False
     return (
@@ -191,8 +191,8 @@ def is_open(method: str, path: str, query: bytes) -> bool:
 
 
 class Guard:
-    """`body`, `imported`: how large a body may be, and a document that is imported. FastAPI's own limit (`max_body_size`) answers
-    with plain text, whatever a handler says."""
+    """`body`: the bytes that a body may have; `imported`: those of an imported document. FastAPI's own limit (`max_body_size`)
+    answers with plain text, whatever a handler says."""
 
     def __init__(self, app: ASGIApp, access: Access, login: Login, body: BodyLimit, imported: BodyLimit) -> None:
         self._app = app
@@ -213,7 +213,7 @@ class Guard:
         if refusal := await self._refusal(scope, headers):
             await refusal(scope, receive, send)
         elif scope["method"] in _READING:
-            await self._app(scope, receive, send)  # no route reads a body of theirs
+            await self._app(scope, receive, send)  # no route reads the body of a GET
         else:
             await self._with_body(scope, receive, send)
 
@@ -230,7 +230,7 @@ class Guard:
         return self._imported if scope["path"] == "/session/import" else self._body
 
     async def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
-        """None for what may go on; whom it comes from is noted in the scope."""
+        """None if the request may go on; its principal is noted in the scope."""
         if not self._access.knows_host(headers.get("host")):
             return _foreign_host()
         try:
@@ -252,7 +252,7 @@ class Guard:
         return _body_refusal(scope, headers, self._limit(scope))
 
     async def _connection_refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
-        """The same of a WebSocket. No other origin may read it either: a page would be sent what its user has logged in for."""
+        """As `_refusal`, for a WebSocket. Another origin may not even read one: its page would be sent what its user may see."""
         host, origin = headers.get("host"), headers.get("origin")
         if not self._access.knows_host(host):
             return _foreign_host()
@@ -288,7 +288,7 @@ def _body_refusal(scope: Scope, headers: Headers, limit: BodyLimit) -> Refusal |
 
 
 _PAGE = "x-opensession-page"
-"""The page sends it: it asks for the login, not the browser."""
+"""The page sends this header: it asks for the login itself, instead of the browser."""
 
 
 def _denied(retry_after: int, *, asks_itself: bool) -> Refusal:
@@ -305,9 +305,9 @@ def _foreign_host() -> Refusal:
 
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 _LED_TO = frozenset({"/doc", "/mcp/oauth/callback"})
-"""Where a browser comes from another site for good reason: from a sign-in, or by a link. Neither opens a directory."""
+"""Paths to which a browser comes from another site for good reason: from a sign-in, or by a link. Neither opens a directory."""
 _SHOWN_OF_ORIGIN = 200
-"""Characters: clients send what they like."""
+"""In characters: clients send what they like."""
 
 
 def _foreign_origin(origin: str, to_do: str) -> Refusal:
@@ -318,7 +318,7 @@ def _foreign_origin(origin: str, to_do: str) -> Refusal:
 
 
 def _foreign_read(scope: Scope, headers: Headers) -> Refusal | None:
-    """What another site's page embeds or leads to (`<img src=…>`) carries no `Origin`; browsers say of it where it comes from."""
+    """Refuses what another site's page embeds or links to (`<img src=…>`): `Sec-Fetch-Site` shows it, as there is no `Origin`."""
     path = scope["path"]
     if headers.get("sec-fetch-site") not in _FOREIGN_SITES or path in _LED_TO:
         return None

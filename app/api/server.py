@@ -1,5 +1,5 @@
-"""The server itself: health, metrics, usage, dispose, log, and the page: static files of this server's own, for trying it out
-and as an example for authors of frontends."""
+"""The server itself: health, metrics, usage, dispose, log; and the page, static files for trying the server out and as an example
+for authors of frontends."""
 
 import asyncio
 import pathlib
@@ -12,10 +12,10 @@ from starlette.types import Scope
 
 from app import __version__
 from app.api.deps import AppServices, CurrentInstance, Who, json_bytes
-from app.api.errors import answer, documented
+from app.api.errors import described_answer, documented
 from app.api.event import keeping_alive
 from app.api.json_route import router
-from app.api.roles import ADMIN_READS, ANSWERS, MANAGES, READS, AdminsOnly
+from app.api.roles import ADMIN_READS, MANAGES, READS, WRITES_WHILE_STOPPING, AdminsOnly
 from app.record.repositories.account_rows import UsageFilter
 from app.schema.base import Wire
 from app.schema.errors import NotFound
@@ -55,7 +55,7 @@ class LogEntry(Wire):
     extra: dict[str, Any] | None = None
 
 
-_HEALTH = {**documented(400), 503: answer("The server cannot serve now", Unhealthy)}
+_HEALTH = {**documented(400), 503: described_answer("The server cannot serve now", Unhealthy)}
 
 
 @routes.get("/global/health", tags=["global"], response_model=Health, responses=_HEALTH, dependencies=READS)
@@ -77,7 +77,7 @@ async def dispose(app: AppServices) -> bool:
     return True
 
 
-@routes.post("/log", tags=["app"], responses=documented(400), dependencies=ANSWERS)
+@routes.post("/log", tags=["app"], responses=documented(400), dependencies=WRITES_WHILE_STOPPING)
 async def log(body: LogEntry) -> bool:
     client_log(body.service, body.level, body.message, body.extra)
     return True
@@ -85,23 +85,24 @@ async def log(body: LogEntry) -> bool:
 
 @routes.get("/doc", include_in_schema=False, dependencies=READS)
 async def doc(request: Request) -> Any:
-    """The first description takes more than a second to make: others are answered meanwhile."""
+    """In a thread, because the first description takes more than a second to make: other requests are answered meanwhile."""
     return await asyncio.to_thread(request.app.openapi)
 
 
 @routes.get("/lsp", tags=["lsp"], operation_id="lsp.status", dependencies=READS)
 async def lsp(instance: CurrentInstance) -> list[LSPStatus]:
-    """The language servers of the directory that have started: each does so at the first file that it is for."""
+    """The directory's language servers that have started. A server starts when the first file of its language is used."""
     return instance.extensions.language_servers.statuses()
 
 
 @routes.get("/formatter", tags=["formatter"], operation_id="formatter.status", dependencies=READS)
 async def formatter(instance: CurrentInstance) -> list[FormatterStatus]:
-    """The formatters that there may be: `enabled` where the project uses one and its program is there."""
+    """All formatters that the configuration allows. `enabled`: the project uses it, its program was found and has not failed."""
     return await instance.extensions.formatters.statuses()
 
 
 LATEST_MS = 2**53
+"""The largest whole number that JSON clients keep exactly."""
 
 
 @routes.get("/usage", tags=["usage"], operation_id="usage.get", responses=documented(400), dependencies=READS)
@@ -112,15 +113,15 @@ async def usage(
     until: Annotated[int | None, Query(ge=0, le=LATEST_MS, description="Up to this time (ms), which is excluded")] = None,
     group: Annotated[UsageGroup, Query(description="What it is summed up by")] = "model",
 ) -> UsageReport:
-    """A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it was
+    """What model calls took; members see their own. Usage stays counted when its session is deleted, and stays its former owner's
     when the session is given to another user."""
     return await app.store.query(usage_report, UsageFilter(since, until, who.visible_owner), group)
 
 
 @routes.post("/prune", tags=["session"], response_model=PruneReport, responses=documented(400, 403), dependencies=MANAGES)
 async def prune(app: AppServices, body: PruneInput) -> Response:
-    """Deletes sessions that nobody has used for `olderThanDays`, each with all below it. What runs, is shared or `pinned` stays,
-    and what stands below or above it. It goes on when the client goes away."""
+    """Deletes sessions that nobody has used for `olderThanDays`, in whole trees: each with its descendants. A tree in which one
+    session runs, is shared or `pinned` is kept. The deletion goes on if the client disconnects."""
     rule = PruneRule.older_than(body.older_than_days, archived_only=body.archived_only)
 
     async def report() -> bytes:
@@ -146,7 +147,7 @@ _METRICS = documented(403, 404)
     dependencies=ADMIN_READS,
 )
 async def metrics(app: AppServices, accept: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
-    """The figures of this server, in Prometheus' format; for admins. Of several servers each is asked for its own."""
+    """The figures of this one server, in Prometheus' format; for admins."""
     if app.metrics is None:
         raise NotCounted
     page, content_type = await app.metrics.page(accept)
@@ -175,7 +176,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-"""What a model writes stays text in the page; should that ever fail, nothing of it may run or be sent elsewhere."""
+"""The page shows what a model writes as text; should that ever fail, these headers let no script run or send it elsewhere."""
 
 _PRIVATE = {**HEADERS, "Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
 

@@ -1,4 +1,4 @@
-"""Sessions: create, list, read, rename, delete, fork, abort; commands, shell lines, summaries and reverts in one."""
+"""Sessions: create, list, read, rename, delete, fork, abort; and in one session: commands, shell lines, summaries and reverts."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ from app.api.deps import (
 from app.api.errors import documented
 from app.api.event import behind_its_events
 from app.api.json_route import router
-from app.api.roles import ANSWERS, PROMPTS, READS, WRITES, AdminsOnly, require_session
+from app.api.roles import PROMPTS, READS, WRITES, WRITES_WHILE_STOPPING, AdminsOnly, require_session
 from app.record.repositories import session_rows
 from app.record.repositories.session_rows import SessionFilter
 from app.schema.base import MessageID
@@ -56,7 +56,7 @@ actions = router("/session/{sessionID}", 400, 404, tags=["session"])
 everywhere = router("/experimental", 400, tags=["session"])
 
 _DEMANDS_PATH = "opencode-client-python/"
-"""A client of OpenCode 1.18 that takes no session without a path, though the description has it as optional."""
+"""The user agent's beginning of a client of OpenCode 1.18 that takes no session without a path, though that is optional."""
 
 
 @routes.get("", operation_id="session.list", response_model=list[Session], dependencies=READS)
@@ -115,7 +115,7 @@ async def create(
 
 
 def _as_created(session: Session) -> bytes:
-    """Without what says nothing yet: clients of OpenCode 1.1 get the keys that they got there."""
+    """Without keys that say nothing yet: clients of OpenCode 1.1 get the keys that they got from it."""
     says_nothing = {"cost", "tokens"} if session.path else {"cost", "tokens", "path"}
     return session.model_dump_json(exclude=says_nothing, exclude_none=True).encode()
 
@@ -155,7 +155,7 @@ async def _require_giving(app: Server, who: Principal, owner: str) -> None:
 
 @routes.delete("/{sessionID}", responses=documented(404), dependencies=WRITES)
 async def delete(app: AppServices, here: SessionPlace, session_id: SessionIdPath) -> bool:
-    """What runs in the session or below it is aborted first; what is prompted meanwhile is deleted too, or gets a 404."""
+    """What runs in the session or its descendants is aborted first. What is prompted meanwhile is deleted too, or gets a 404."""
     await app.deletion.delete(here, session_id)
     return True
 
@@ -188,14 +188,14 @@ async def fork(
     return forked
 
 
-@routes.post("/{sessionID}/abort", responses=documented(404), dependencies=ANSWERS)
+@routes.post("/{sessionID}/abort", responses=documented(404), dependencies=WRITES_WHILE_STOPPING)
 async def abort(app: AppServices, session_id: SessionIdPath) -> bool:
-    """Answers when the session is idle and its record finished; an idle or unknown session is idle already."""
+    """Answers when the session is idle and its record finished. An idle or unknown session is idle already."""
     await app.live.abort(session_id)
     return True
 
 
-# What is asked of one besides prompts.
+# What clients ask of a session besides prompts.
 
 
 @actions.post("/command", response_model=MessageWithParts, responses=documented(409), dependencies=PROMPTS)
@@ -224,7 +224,7 @@ async def summarize(app: AppServices, instance: SessionInstance, session_id: Ses
 
 @actions.post("/revert", responses=documented(409), dependencies=WRITES)
 async def revert(app: AppServices, instance: SessionInstance, session_id: SessionIdPath, body: RevertInput) -> Session:
-    """With `dryRun` nothing is touched: `revert.diff` shows what would become of the files."""
+    """With `dryRun` nothing is touched: `revert.diff` shows what would change in the files."""
     return await app.actions.revert(instance, session_id, body)
 
 
@@ -233,7 +233,7 @@ async def unrevert(app: AppServices, instance: SessionInstance, session_id: Sess
     return await app.actions.unrevert(instance, session_id)
 
 
-# Of all directories that a client may work in.
+# Sessions of all directories that a client may work in.
 
 
 @everywhere.get("/session", operation_id="experimental.session.list", response_model=list[GlobalSession], dependencies=READS)
@@ -262,7 +262,7 @@ async def list_all_sessions(
 
 
 async def _directories(app: Server, who: Principal, directory: str | None) -> list[str] | None:
-    """Those that the client may work in and wants to see; None for all of them."""
+    """The directories that the client may work in and wants to see; None for all."""
     stored = session_rows.directories_of_sessions
     known = await app.store.query(stored, who.visible_owner) if directory is None else [directory]
     real = await asyncio.to_thread(lambda: list(map(os.path.realpath, known)))

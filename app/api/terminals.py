@@ -1,8 +1,8 @@
 """Terminals: made, listed, changed and removed; and clients at a terminal, over WebSockets.
 
-A client is sent what the program prints as text, and, as binary, `\\0` and `{"cursor":N}`: so many UTF-16 units were printed
-before what comes next. It is sent that behind what it missed, and when it read too slowly and something was left out. Text and
-binary messages of its own are typed. With `cursor` it is sent what was printed from there on, with -1 only what comes.
+A client is sent the program's output as text, and cursors as binary, `\\0` and `{"cursor":N}`: N UTF-16 units were printed
+before what comes next. A cursor comes behind the output that the client missed, and where output was left out because the client
+read too slowly. Messages of the client are typed. With `cursor` it is sent the output from there on, with -1 only new output.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from app.api.audit import CREATED
 from app.api.deps import AppServices, CurrentWorkspace, Directory, Here, Who
-from app.api.errors import NotFoundError, Refusal, answer, documented
+from app.api.errors import NotFoundError, Refusal, described_answer, documented
 from app.api.json_route import router
-from app.api.roles import ANSWERS, READS, WRITES, Permitted, principal_of, require_access, services_of
+from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING, Permitted, principal_of, require_access, services_of
 from app.schema.errors import ServiceError
 from app.schema.terminal import Pty, PtyInput, PtyShell, PtyTicket, PtyUpdate
 from app.server import Server
@@ -46,14 +46,14 @@ class UpgradeRequired(ServiceError):
 
 
 class UnknownPtyError(NotFoundError):
-    """As older clients read it, and newer ones."""
+    """The error in the form that older clients read, and that newer ones read."""
 
     tag: Annotated[Literal["PtyNotFoundError"], Field(alias="_tag")]
     pty_id: str
     message: str
 
 
-OF_ONE = {**documented(403), 404: answer("Not found, or another user's", UnknownPtyError)}
+OF_ONE = {**documented(403), 404: described_answer("Not found, or another user's", UnknownPtyError)}
 
 
 @routes.get("/shells", dependencies=READS)
@@ -71,7 +71,7 @@ async def list_terminals(app: AppServices, who: Who, here: Here) -> list[Pty]:
 
 @routes.post("", responses=documented(403, 429), dependencies=WRITES)
 async def create(request: Request, app: AppServices, who: Who, workspace: CurrentWorkspace, wanted: PtyInput = PtyInput()) -> Pty:
-    """A program in a terminal of its own. It is gone, with all that was started in it, when the program exits."""
+    """Starts a program in a terminal of its own. When it exits, the terminal is gone, with all that was started in it."""
     return await open_terminal(request, app, who, workspace, wanted, stays=False)
 
 
@@ -93,13 +93,13 @@ async def get(app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath) -
 
 @routes.put("/{ptyID}", responses=OF_ONE, dependencies=WRITES)
 async def update(app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath, wanted: PtyUpdate) -> Pty:
-    """Its title or its size."""
+    """Changes the terminal's title or size."""
     return app.terminals.update(who, pty_id, wanted)
 
 
 @routes.delete("/{ptyID}", responses=OF_ONE, dependencies=WRITES)
 async def remove(app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath) -> bool:
-    """Ends its program and all that was started in it."""
+    """Ends the terminal's program and all that was started in it."""
     await app.terminals.remove(who, pty_id)
     return True
 
@@ -135,11 +135,13 @@ OutputCursor = Annotated[
 Ticket = Annotated[str | None, Query(description="From POST /pty/:ptyID/connect-token, instead of a login in a header")]
 
 
-@routes.get("/{ptyID}/connect", operation_id="pty.connect", responses={**OF_ONE, **documented(426)}, dependencies=ANSWERS)
+@routes.get(
+    "/{ptyID}/connect", operation_id="pty.connect", responses={**OF_ONE, **documented(426)}, dependencies=WRITES_WHILE_STOPPING
+)
 async def describe_connection(
     app: AppServices, who: Who, where: Directory, pty_id: PtyIdPath, cursor: OutputCursor = "", ticket: Ticket = None
 ) -> bool:
-    """A WebSocket at a terminal: what it prints is sent, what is received is typed."""
+    """A WebSocket at a terminal: what the terminal prints is sent, what is received is typed."""
     app.terminals.own(who, pty_id)
     raise UpgradeRequired
 
@@ -167,7 +169,7 @@ def _own_terminal(socket: WebSocket) -> Terminal:
 
 
 async def _first_end(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
-    """How the connection is to be closed; None when the client has gone."""
+    """How the connection is to be closed; None when the client has disconnected."""
     work: tuple[Coroutine[Any, Any, CloseFrame | None], ...] = (
         _type(socket, terminal),
         _show(socket, terminal),
@@ -206,7 +208,7 @@ async def _show(socket: WebSocket, terminal: Terminal) -> CloseFrame | None:
 
 
 async def _while_logged_in(socket: WebSocket) -> CloseFrame:
-    """Until the login holds no more: its token was revoked or has expired, its user was removed or changed."""
+    """Returns when the login has ended: its token was revoked or has expired, its user was removed or changed."""
     app, given, principal = services_of(socket), socket.headers.get("authorization"), principal_of(socket.scope)
     while await app.login.still_holds(given, principal):  # noqa: ASYNC110  a command, or time, makes that end
         await asyncio.sleep(app.heartbeat_seconds)

@@ -1,6 +1,6 @@
-"""Steering of terminal clients: what an editor's plugin, or a script, has those of the same user and directory do.
+"""Steering of terminal clients: an editor's plugin, or a script, has those of the same user and directory do something.
 
-Every answer is `true` when the request is announced; whether a client obeys it is not known.
+Every answer is `true` when the request is announced; the server does not know whether a client obeys.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ routers = (routes,)
 
 
 async def _announcing(app: AppServices, who: Who, here: Here) -> Callable[[SteeringRequest], Awaitable[bool]]:
-    """To the terminal clients of who asks, in the directory that is named."""
+    """Announces to the principal's terminal clients in the directory that is named."""
 
     async def announce(asked: SteeringRequest) -> bool:
         await app.steering.announce(here.directory, who.name, asked)
@@ -46,7 +46,7 @@ Announce = Annotated[Callable[[SteeringRequest], Awaitable[bool]], Depends(_anno
 
 
 class CommandToExecute(Wire):
-    """By its name, or its old one (`agent_cycle`)."""
+    """A command by its name, or its old name (`agent_cycle`)."""
 
     command: str
 
@@ -104,7 +104,7 @@ async def select_session(app: AppServices, who: Who, announce: Announce, body: S
 
 @routes.post("/publish", dependencies=WRITES)
 async def publish(announce: Announce, body: SteeringRequest) -> bool:
-    """Any of what the other routes announce."""
+    """Announces any request of the other routes."""
     return await announce(body)
 
 
@@ -113,15 +113,15 @@ _NEXT = documented(429)
 
 @routes.get("/control/next", operation_id="tui.control.next", response_model=ControlRequest, responses=_NEXT, dependencies=READS)
 async def next_control(app: AppServices, who: Who, here: Here) -> Response:
-    """The next of these requests, waited for: for programs that do not follow the events. What comes within a minute
-    after the last fetch is kept for the next one."""
+    """Waits for the next of these requests: for programs that do not follow the events. Requests within a minute after the last
+    fetch are kept for the next one."""
     require_place_for_stream(app)
     return waiting_with_client(app.steering.control.of(here.directory, who.name).next)
 
 
 @routes.post("/control/response", operation_id="tui.control.response", dependencies=WRITES)
 async def control_response(body: Any = Body()) -> bool:
-    """Accepted and not kept, as in OpenCode: whoever made the request was answered when it was announced."""
+    """Accepted and not kept, as in OpenCode: the request was answered when it was announced."""
     return True
 
 

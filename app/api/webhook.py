@@ -1,4 +1,4 @@
-"""Webhooks: whom the server calls when something happens."""
+"""Webhooks: addresses that the server sends events to."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ Limit = Annotated[int, Query(ge=1, le=KEEP_DELIVERIES)]
 
 @routes.post("", responses=documented(400, 403, 404, 429), dependencies=WRITES)
 async def create(app: AppServices, who: Who, body: WebhookInput) -> NewWebhook:
-    """The answer is the only one that has the secret."""
+    """Only this answer has the secret."""
     return await app.webhooks.create(who, body, await _scope(app, who, body))
 
 
@@ -38,7 +38,7 @@ async def _scope(app: Server, who: Principal, body: WebhookInput) -> WebhookScop
 
 @routes.get("", operation_id="webhook.list", dependencies=READS)
 async def webhooks(app: AppServices, who: Who) -> list[Webhook]:
-    """A user's own; for admins all."""
+    """A user's own webhooks; for admins all."""
     return list(await app.webhooks.all(who))
 
 
@@ -60,7 +60,7 @@ async def delete(app: AppServices, who: Who, webhook_id: WebhookPath) -> bool:
 
 @of_one.get("/deliveries", dependencies=READS)
 async def deliveries(app: AppServices, who: Who, webhook_id: WebhookPath, limit: Limit = 50) -> list[WebhookDelivery]:
-    """The last attempts, the newest first."""
+    """The last attempts, newest first."""
     return list(await app.webhooks.deliveries(who, webhook_id, limit))
 
 

@@ -1,8 +1,8 @@
-"""The command `opensession`: here are its commands, each in the module of its name or its kind.
+"""The command `opensession`: the modules have its commands, each by its name or its kind.
 
-Begin at `serve.py`, or at `run.py` for a prompt from the terminal. Commands that need a server find it by `support.py` and
-speak to it by `app.api.client`; `prompt_run.py` follows a prompt, `render.py` decides what is shown and shows it. What takes
-long to import, and only some commands need, is imported within their functions: no shell that completes a word waits.
+Begin at `serve.py`, or at `run.py` for a prompt from the terminal. Commands that need a server find it by `support.py` and call
+it by `app.api.client`; `prompt_run.py` follows a prompt, `render.py` makes and prints the output. Slow imports that only some
+commands need are within their functions, so that completing a word in a shell does not wait.
 """
 
 import typer

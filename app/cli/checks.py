@@ -1,6 +1,6 @@
-"""Looks over what a server works with: versions, data directory, database, snapshots, configuration, and what several servers
-share: PostgreSQL, Redis, the volume with the data directory, the time. `doctor` looks it over, and a start says how the
-server works: alone on SQLite, or as one of several on PostgreSQL, with or without Redis."""
+"""Checks a server's surroundings: versions, data directory, database, snapshots, configuration, and what several servers share:
+PostgreSQL, Redis, the volume with the data directory, the time. For `doctor`; and a start says how the server works: alone on
+SQLite, or as one of several on PostgreSQL, with or without Redis."""
 
 import fcntl
 import os
@@ -49,7 +49,7 @@ _PRIVATE_FILES = ("auth.json", "opensession.db")
 
 
 async def examine(settings: Settings, directory: Path) -> list[Finding]:
-    """`directory` is the one whose configuration is read."""
+    """`directory`: the one whose configuration is read."""
     try:
         require_writable(settings.data_dir)
         engine = make_engine(settings.resolved_database_url)
@@ -140,8 +140,8 @@ async def _configuration(directory: Path) -> list[Finding]:
 
 
 async def _programs(directory: Path, place: ProjectInfo, config: Config) -> list[Finding]:
-    """The language servers and formatters of the directory, of which none is run. A server that is configured and not found is
-    worth knowing."""
+    """The language servers and formatters of the directory, none of which is run. A configured server that is not found is a
+    note."""
     flags, environment = Flags.from_env(), minimal()
     workspace = SandboxWorkspace(directory, place.checkout, config.sandbox)
     servers = programs_found(config.lsp, flags, directory, workspace.top, environment.get("PATH"))
@@ -165,7 +165,7 @@ _TRY_LOCK = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | f
 
 
 def check_servers(settings: Settings, engine: Engine) -> Iterator[Finding]:
-    """Nothing is shared on SQLite. Raises StorageError."""
+    """Servers share nothing on SQLite. Raises StorageError."""
     if engine.dialect.name == "sqlite":
         if settings.redis_url:
             yield Finding("Redis", "note", "not used: it connects servers of one PostgreSQL (OPENSESSION_DATABASE_URL)")
@@ -224,7 +224,7 @@ def _elsewhere(data_dir: Path, alive: Sequence[Any]) -> list[str]:
 
 
 def _lock(data_dir: Path) -> Finding:
-    """Another process must not get a lock that this one holds. Between machines it cannot be tried from one of them."""
+    """Another process must not get a lock that this one holds. Between machines this cannot be tried from one of them."""
     with tempfile.NamedTemporaryFile(dir=data_dir, prefix="lock.") as file:
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -237,11 +237,11 @@ def _lock(data_dir: Path) -> Finding:
     return Finding("volume", "fine", "locks work between processes of this machine")
 
 
-# What is said at a start.
+# Sentences at a start.
 
 
 def mode(settings: Settings) -> list[str]:
-    """Sentences, for a server that is about to start on a database of the current schema. Raises StorageError."""
+    """For a server that is about to start on a database of the current schema. Raises StorageError."""
     engine = make_engine(settings.resolved_database_url)
     try:
         with engine.connect() as connection:

@@ -67,7 +67,7 @@ def export(
     try:
         with_server(attach, where, write)
     except BrokenPipeError:
-        raise  # whoever read it has read enough
+        raise  # whoever reads it has read enough
     except OSError as error:
         fail(f"{output or 'Standard output'} cannot be written: {error.strerror or error}")
 
@@ -79,7 +79,7 @@ async def _write_stdout(pieces: AsyncIterator[bytes]) -> None:
 
 
 async def _write_file(pieces: AsyncIterator[bytes], path: Path) -> None:
-    """A file that is there is replaced by the complete export or stays as it is."""
+    """An existing file is replaced by the complete export or stays as it is."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with temporary.open("xb") as file:
@@ -139,7 +139,7 @@ def backup(target: BackupTarget) -> None:
 
 
 def _require_something(here: Settings) -> None:
-    """Nothing is made where nothing is."""
+    """A backup makes nothing where there is no server's data."""
     from app.transfer.backup.placing import finish_restore
 
     database = _sqlite_file(here)
@@ -205,7 +205,7 @@ def _held(manifest: "Manifest") -> str:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Prints one as a sentence."""
+    """Prints a failure as a sentence."""
     from app.transfer.backup.manifest import BackupError
 
     try:
@@ -245,7 +245,7 @@ def import_opencode(directory: SourceDirectory = None, project: OnlyDirectory = 
 
 @contextmanager
 def _target(dry_run: bool) -> "Iterator[Database]":
-    """The server's database. A dry run that finds none goes on with an empty one elsewhere."""
+    """The server's database. A dry run that finds none uses an empty one elsewhere."""
     from app.record.engine import Database
     from app.record.migrate import require_current, upgrade
 

@@ -1,5 +1,5 @@
-"""One prompt, from its session until it is answered: sent, shown while it runs, its questions answered on the terminal, or
-without one as the options say, stopped by Ctrl-C."""
+"""One prompt, from its session until it is answered: sent, shown while it runs, its questions answered on the terminal, or by the
+options without one, stopped by Ctrl-C."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ class RunView:
                 return chosen
 
 
-# What the agent asks: the texts, and what a typed line answers.
+# The agent's questions: the texts, and the meaning of a typed line.
 
 
 def subject(request: Json) -> str:
@@ -97,7 +97,7 @@ def permission_texts(request: Json) -> list[Output]:
 
 
 def reply_of(line: str) -> str | None:
-    """None where it is no answer. The end of the input, an empty line without its end, rejects."""
+    """None if the line is no answer. The end of the input, an empty line without its end, rejects."""
     return "reject" if line == "" else REPLIES.get(line.strip().lower())
 
 
@@ -112,7 +112,7 @@ def question_texts(question: Json) -> list[Output]:
 
 
 def answers_of(question: Json, line: str) -> list[str] | None:
-    """The labels that a line chooses, or its own text; None where it is no answer."""
+    """The labels that a line chooses, or its own text; None if it is no answer."""
     labels = [option["label"] for option in question["options"]]
     given = [each.strip() for each in line.split(",")] if question.get("multiple") else [line.strip()]
     chosen = [labels[int(each) - 1] if each.isdecimal() and 0 < int(each) <= len(labels) else each for each in given if each]
@@ -136,7 +136,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True)
 class PromptOptions:
-    """`session_id`: of one that goes on; `continues`: the newest one goes on. Without either there is a new one."""
+    """`session_id`: the session to go on with; `continues`: the newest one. Without either a new one is made."""
 
     parts: list[Json]
     session_id: str | None = None
@@ -179,10 +179,10 @@ class PromptRun:
         self._view = view
         self._session = session
         self._family = {session["id"]: True}
-        """Sessions of which it is known whether they are this one's or a subagent's of it."""
+        """Whether a session is this one or a subagent's of it, for those that were looked up."""
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._answered: set[str] = set()
-        """Requests whose answer is on its way: what is announced of them may be this answer."""
+        """Requests whose answer is on its way: an announced reply may be this one."""
         self._asking = asyncio.Lock()
         self._abort: asyncio.Task[None] | None = None
 
@@ -191,7 +191,7 @@ class PromptRun:
         outcome = PromptOutcome(self._session["id"], message_id)
         events = self._api.events(self._session["directory"])
         try:
-            await anext(events)  # the greeting: from now on nothing is missed
+            await anext(events)  # the greeting: no event is missed from here on
             await self._api.post(f"/session/{self._session['id']}/prompt_async", options.prompt(message_id))
             with _interrupts(self._interrupt):
                 await self._follow(events, outcome)
@@ -211,7 +211,7 @@ class PromptRun:
             self._raise_failures()
 
     def _raise_failures(self) -> None:
-        """Of the tasks beside the events."""
+        """Raises failures of the tasks beside the events."""
         for request_id, task in list(self._asked.items()):
             if task.done():
                 del self._asked[request_id]
@@ -226,10 +226,10 @@ class PromptRun:
     async def _stop(self) -> None:
         await self._api.post(f"/session/{self._session['id']}/abort")
 
-    # What the agent asks.
+    # The agent's questions.
 
     async def _answer_waiting(self) -> None:
-        """What a turn that runs already has asked before."""
+        """Asks what a running turn has asked before."""
         for kind in ("permission", "question"):
             for request in await self._api.get(f"/{kind}", directory=self._session["directory"]):
                 await self._answer({"type": f"{kind}.asked", "properties": request})
@@ -243,7 +243,7 @@ class PromptRun:
             self._asked[properties["id"]] = asyncio.create_task(act(properties))
 
     def _withdraw(self, request_id: str) -> None:
-        """Somebody else has answered, or nobody needs to any more."""
+        """Another client has answered, or nobody needs the answer any more."""
         if request_id in self._asked and request_id not in self._answered:
             self._asked.pop(request_id).cancel()
 
@@ -272,7 +272,7 @@ class PromptRun:
         try:
             await self._api.post(path, body)
         except ApiRefused as refused:
-            if refused.status != 404:  # somebody else has answered
+            if refused.status != 404:  # another client has answered
                 raise
 
 

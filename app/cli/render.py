@@ -1,5 +1,5 @@
-"""What is shown: texts with a style, each for one of the two streams, which have colours where they are terminals. A session's
-events as they come, or all of it later; to people, or as lines of JSON."""
+"""Output: texts with a style, each for one of the two streams, with colours on terminals. A session's events as they come, or all
+of it later; for people, or as lines of JSON."""
 
 import re
 import sys
@@ -44,7 +44,7 @@ _STYLES: dict[Style, str] = {
     "place": "dim cyan",
 }
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""A model, or a file that it reads, could otherwise move the cursor or rename the terminal."""
+"""Control characters are removed: a model, or a file that it reads, could otherwise move the cursor or rename the terminal."""
 
 
 class Screen:
@@ -53,7 +53,7 @@ class Screen:
 
     @property
     def is_live(self) -> bool:
-        """Whether the answer is read while it is written."""
+        """Whether the answer is shown while it is written."""
         return self._consoles["answer"].is_terminal
 
     def show(self, *outputs: Output) -> None:
@@ -73,7 +73,7 @@ def _console(*, stderr: bool) -> Console:
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """What shows that of something so much is done, of so much: on a terminal a bar for each, nothing elsewhere."""
+    """Shows progress (what, how much is done, of how much): a bar for each on a terminal, nothing elsewhere."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bars:
         tasks: dict[str, TaskID] = {}
@@ -93,15 +93,15 @@ MOST_OUTPUT_LINES = 10
 MOST_TITLE = 200
 
 _SUBJECTS = ("filePath", "command", "pattern", "path", "url", "description", "query", "name")
-"""The first of a call's arguments with one of these names says what it was about, where it has no title."""
+"""The first of these arguments is the subject of a call without a title."""
 
 _TYPES = {"step-start": "step_start", "step-finish": "step_finish", "text": "text", "tool": "tool_use"}
-"""Of the lines of `--format json`, by those of the parts."""
+"""The types of the lines of `--format json`, by the parts' types."""
 
 
 class Renderer:
-    """Of one session, in the order of its events. `live`: texts are shown while they stream; otherwise each one when it is
-    finished, so that what is written to a file or a pipe is never taken back."""
+    """For one session, in the order of its events. `live`: texts are shown while they stream; otherwise each when it is finished,
+    so that text in a file or a pipe never has to be taken back."""
 
     def __init__(self, session_id: str, *, live: bool) -> None:
         self._session_id = session_id
@@ -109,7 +109,7 @@ class Renderer:
         self._prompts: set[str] = set()
         """Messages of users. Others are the model's, also those that began before the first event."""
         self._shown: dict[str, str] = {}
-        """What was shown of each text part."""
+        """The text that was shown of each text part."""
         self._finished: set[str] = set()
         """Parts that were shown to their end."""
         self._unended: str | None = None
@@ -128,7 +128,7 @@ class Renderer:
         return list(handler(event["properties"])) if handler else []
 
     def end_line(self) -> list[Output]:
-        """For whoever shows something else now."""
+        """To be called before other output."""
         return list(self._end_line())
 
     def _end_line(self) -> Iterator[Output]:
@@ -176,7 +176,7 @@ class Renderer:
         shown, text = self._shown.get(part["id"], ""), part["text"]
         if text.startswith(shown):
             yield from self._gain(part["id"], text[len(shown) :])
-        elif is_finished and not shown.startswith(text):  # a plugin has put another in its place
+        elif is_finished and not shown.startswith(text):  # a plugin has replaced it
             yield from self._end_line()
             yield from self._gain(part["id"], text)
         if is_finished:
@@ -240,7 +240,7 @@ def _details(tool: str, state: dict[str, Any]) -> Iterator[Output]:
 
 
 def _diff_lines(diff: str) -> Iterator[Output]:
-    """Of a unified diff, without its headers: the heading names the file."""
+    """The lines of a unified diff, without its headers: the heading names the file."""
     in_hunk = False
     for line in diff.splitlines():
         if line.startswith(("Index: ", "diff ", "=====")):
@@ -287,8 +287,8 @@ def _shown(part: Json, *, is_prompt: bool) -> Iterator[Output]:
 
 
 class JsonEvents:
-    """Events of a session as the lines of `--format json`, with the types and fields that `opencode run --format json` has. Each
-    part comes once, when it is finished."""
+    """Events of a session as the lines of `--format json`, with the types and fields of `opencode run --format json`. Each part
+    comes once, when it is finished."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id

@@ -1,5 +1,5 @@
-"""The command `opensession run`: one prompt, answered on the terminal or in a pipe; and what there is to run with: `session`,
-`models`, `agents` and `mcp`."""
+"""The command `opensession run`: one prompt, answered on the terminal or in a pipe; and commands that list what it can use:
+`session`, `models`, `agents` and `mcp`."""
 
 import base64
 import json
@@ -80,7 +80,7 @@ def _parts(prompt: str, files: list[Path]) -> list[dict[str, Any]]:
 
 
 def _file_part(path: Path) -> dict[str, Any]:
-    """A file of the caller's machine: its content goes along, so the server need not see it."""
+    """A file of the caller's machine is sent with its content, so the server need not see it."""
     if not path.is_file():
         raise typer.BadParameter(f"there is no file {path}", param_hint="--file")
     content = path.read_bytes()

@@ -95,7 +95,7 @@ def _serve(settings: Settings, hostname: str, port: int, login: str) -> None:
 
 def _freeze_gc() -> None:
     """Exempts loaded modules from garbage collection. Otherwise each full collection walks them and blocks every session for a
-    tenth of a second. Nothing is collected first: that takes as long, and finds next to nothing."""
+    tenth of a second. Nothing is collected before: that takes as long, and finds next to nothing."""
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
     gc.enable()

@@ -1,4 +1,4 @@
-"""The commands about what is stored: `opensession migrate`, `stats`, `prune` and `doctor`."""
+"""The commands about stored data: `opensession migrate`, `stats`, `prune` and `doctor`."""
 
 import asyncio
 import re
@@ -94,7 +94,7 @@ def prune(older_than: Age, archived_only: ArchivedOnly = False, dry_run: DryRun 
 
 
 def _require_no_server(days: float, archived_only: bool) -> None:
-    """A server with the embedded database would not hear of it, and its clients would go on showing what is gone."""
+    """A server with the embedded database would not see the deletion, and its clients would go on showing the sessions."""
     wanted = settings()
     if wanted.resolved_database_url.startswith("sqlite") and ServerLocks(wanted.data_dir / "servers").any_is_held():
         body = f'{{"olderThanDays": {days:g}, "archivedOnly": {str(archived_only).lower()}}}'
@@ -113,7 +113,7 @@ async def _prune(days: float, archived_only: bool, dry_run: bool) -> PruneReport
 
 @asynccontextmanager
 async def _retention(wanted: Settings) -> "AsyncIterator[Retention]":
-    """Without a server; the servers of a shared database hear of it by the journal."""
+    """Without a server; the servers of a shared database see the deletion by the journal."""
     from app.api.audit import AuditLog
     from app.events.bus.memory import MemoryBus
     from app.record.statements import statements

@@ -1,5 +1,5 @@
-"""What the commands share: settings from the environment, errors as one sentence without a traceback, and the server that a
-command speaks to."""
+"""What commands share: settings from the environment, errors as one sentence without a traceback, and the server that a command
+calls."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ def sandbox_must_do() -> Iterator[None]:
 
 
 def settings(**options: Any) -> Settings:
-    """Of the environment, and of a command's options that were given. Prints an invalid value as one sentence without a
+    """From the environment, and from a command's options that were given. Prints an invalid value as one sentence without a
     traceback."""
     try:
         return Settings(**{name: value for name, value in options.items() if value is not None})
@@ -73,7 +73,7 @@ def _sentence(error: ErrorDetails) -> str:
 
 @contextmanager
 def failures_as_log_lines() -> Iterator[None]:
-    """Where the log is JSON, what ends a server stands there and not in a traceback of its own."""
+    """If the log is JSON, an error that ends the server is a line of it, not a traceback."""
     try:
         yield
     except typer.Exit:
@@ -106,7 +106,7 @@ Where = Annotated[
 
 
 def with_server(attach: str | None, where: Path | None, work: "Callable[[ApiClient], Awaitable[T]]") -> T:
-    """Ends the command with 1 where the server refuses, and with 130 at Ctrl-C."""
+    """Ends the command with 1 if the server refuses, and with 130 at Ctrl-C."""
     from app.api.client.client import ApiRefused
 
     address = checked(attach)
@@ -139,7 +139,7 @@ def directory_of(where: Path | None) -> Path:
 
 @asynccontextmanager
 async def server_at(attach: str | None, where: Path | None) -> "AsyncIterator[ApiClient]":
-    """One that runs elsewhere, or one within this process for as long as the command takes."""
+    """A server elsewhere, or one within this process for as long as the command takes."""
     if attach is not None:
         async with _remote(attach, str(where) if where else None) as api:
             yield api
@@ -153,7 +153,7 @@ async def server_at(attach: str | None, where: Path | None) -> "AsyncIterator[Ap
 
 @asynccontextmanager
 async def _remote(url: str, directory: str | None) -> "AsyncIterator[ApiClient]":
-    """With the login of the environment: OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD."""
+    """Uses the login of the environment: OPENSESSION_TOKEN, or OPENCODE_SERVER_PASSWORD."""
     token, password = os.environ.get("OPENSESSION_TOKEN"), os.environ.get("OPENCODE_SERVER_PASSWORD")
     parts = urlsplit(url)
     without_login = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
@@ -180,8 +180,8 @@ async def _client(
 
 @asynccontextmanager
 async def _within(directory: Path) -> "AsyncIterator[tuple[ApiClient, list[str]]]":
-    """A server of the same data directory that other servers may use too, and the addresses of those. It opens no port. At the
-    end what turns leave to be done, such as a title, is finished. Raises StorageError and SandboxUnusable."""
+    """A server in this process, with a data directory that other servers may use too, and the addresses of those. It opens no
+    port. At its end it finishes what turns leave to be done, such as a title. Raises StorageError and SandboxUnusable."""
     from app.api.client.asgi_transport import StreamingTransport
     from app.main import create_app
     from app.server import Choices
@@ -197,7 +197,7 @@ async def _within(directory: Path) -> "AsyncIterator[tuple[ApiClient, list[str]]
 
 
 async def _others(server: Any) -> list[str]:
-    """Servers that listen, have this data directory, and whose clients do not hear what happens here: on SQLite."""
+    """Servers that listen, have this data directory, and whose clients do not see changes made here: on SQLite."""
     if server.is_shared:
         return []
     return [each.address for each in await server.replicas.all() if each.alive and not each.address.endswith(":0")]

@@ -1,4 +1,4 @@
-"""The commands `opensession user`, `token` and `secret`: who may log in, and with what their keys are encrypted."""
+"""The commands `opensession user`, `token` and `secret`: who may log in, and the secret that encrypts their keys."""
 
 import asyncio
 import re
@@ -190,7 +190,7 @@ def _run(work: "Callable[[Users], Coroutine[Any, Any, T]]") -> T:
 
 
 def _on_database(work: "Callable[[Database], Coroutine[Any, Any, T]]") -> T:
-    """The one that the server uses; the embedded one is made or migrated."""
+    """Works on the server's database; the embedded one is made or migrated first."""
     from app.transfer.backup.placing import open_database
 
     with database_must_do(), closing(open_database(settings())) as database:

@@ -1,7 +1,7 @@
-"""Files as editors have them, with what is not saved.
+"""Files as editors have them, with unsaved changes.
 
 A client with an editor waits, at a session that it has open, for the next file that the agent reads there, and answers with its
-text. Of several clients the one that has come last is asked. Nothing is stored: without an answer in time the disk is read.
+text. Of several clients the one that came last is asked. Nothing is stored: without an answer in time the disk is read.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from app.schema.part import EditorFile
 
 ANSWER_SECONDS = 2.0
 LINGER_SECONDS = 2.0
-"""A client is still there between two waits: it is asked as soon as it waits again."""
+"""Seconds for which a client between two waits counts as present: it is asked as soon as it waits again."""
 
 
 class EditorsReleased(ServiceError):
@@ -27,7 +27,7 @@ class EditorsReleased(ServiceError):
 
 @dataclass
 class _Editors:
-    """Of one session. `waiting`: the one that came last at the end. `asked`: what comes between two waits."""
+    """The editors of one session. `waiting`: the one that came last at the end. `asked`: what comes between two waits."""
 
     waiting: list[asyncio.Future[EditorFile]] = field(default_factory=list)
     asked: list[EditorFile] = field(default_factory=list)
@@ -53,7 +53,7 @@ class EditorFiles:
         self._texts: dict[tuple[str, str], asyncio.Future[str | None]] = {}
         self._released = False
 
-    # What clients call.
+    # For clients.
 
     async def next(self, session_id: str) -> EditorFile:
         """The next file that is read in the session. Raises EditorsReleased."""
@@ -69,14 +69,14 @@ class EditorFiles:
                 editors.leaving = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._editors.pop, session_id, None)
 
     def answer(self, session_id: str, file_id: str, text: str | None) -> bool:
-        """Whether somebody still waits for it."""
+        """Returns whether somebody still waits for the text."""
         answer = self._texts.get((session_id, file_id))
         if answer is None or answer.done():
             return False
         answer.set_result(text)
         return True
 
-    # What tools call.
+    # For tools.
 
     @property
     def are_none(self) -> bool:
@@ -86,7 +86,7 @@ class EditorFiles:
         return session_id in self._editors
 
     async def text(self, session_id: str, path: Path) -> str | None:
-        """None where the editor does not have the file, or has not answered in time."""
+        """None if the editor does not have the file, or has not answered in time."""
         editors, file = self._editors.get(session_id), EditorFile(id=secrets.token_hex(8), path=str(path))
         if editors is None:
             return None
@@ -108,7 +108,7 @@ class EditorFiles:
                 editors.asked.remove(file)
 
     def release(self) -> None:
-        """Clients wait no longer: the server stops."""
+        """Ends the clients' waits, because the server stops."""
         self._released = True
         for editors in self._editors.values():
             for wait in editors.waiting:

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from posixpath import basename, dirname, exists, expanduser, isabs, isdir, islink, join, normpath, realpath
 
-from app.permissions.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, unquoted
+from app.permissions.shell.words import UNKNOWN, Lookup, Word, has_glob, is_known, shown
 
 _PATH_COMMANDS = """
 cd pushd chdir rm cp mv mkdir rmdir touch chmod chown chgrp cat tac nl head tail less more ls dir vdir tree ln link unlink
@@ -28,7 +28,7 @@ _TWO_WILDCARDS = re.compile(r"((?:/[^/*?\[]*)*(?=/))/[^/]*(?:/[^/*?\[]*)*(?:/[^/
 
 class Boundary:
     """The session's directory and its worktree; a worktree of `/` (no git) adds nothing. `roots`: where both were when they were
-    opened, without symlinks: a link that stands there by now leads out. None: where they are now."""
+    opened, resolved, so that a link that stands there by now leads out. None: where they are now."""
 
     def __init__(self, directory: Path, worktree: Path, roots: Iterable[Path] = ()) -> None:
         self.directory = directory
@@ -61,7 +61,7 @@ class PathCheck:
         self._lookup = lookup
 
     def outside_of_arguments(self, name: str, args: Sequence[Word]) -> Iterator[str]:
-        """Yields the arguments that lead outside: a real path, or the text as typed for what is known only at run time."""
+        """Yields the arguments that lead outside: a real path, or the text as typed if it is known only at run time."""
         takes_paths = name in PATH_COMMANDS
         scripts = _script_arguments(name, args) if name in _SCRIPT_FIRST else []
         for word in args:
@@ -77,7 +77,7 @@ class PathCheck:
             yield from self._outside(field, word.text)
 
     def outside_in_program(self, program: str, typed: str) -> Iterator[str]:
-        """Files whose folder exists and that a program in another language names: `w /etc/x`, `open("../x")`."""
+        """Paths in existing folders that a program in another language names: `w /etc/x`, `open("../x")`."""
         for name in _names_in_program(program):
             folder = dirname(self.absolute_paths(name)[0])
             if folder != "/" and isdir(folder):
@@ -94,7 +94,7 @@ class PathCheck:
 
     def _outside_by_link(self, field: str) -> Iterator[str]:
         """A bare word that names a symbolic link, or a wildcard that may match some."""
-        text = unquoted(field)
+        text = shown(field)
         if text and (has_glob(field) or any(islink(join(folder, text)) for folder in self.directories)):
             yield from self._outside(field, text)
 
@@ -103,22 +103,22 @@ class PathCheck:
             before = list(self._outside_start(field))
             yield from before or [typed]
             return
-        for path in self.absolute_paths(unquoted(field)):
+        for path in self.absolute_paths(shown(field)):
             yield from self._outside_path(path)
             if has_glob(field):
                 yield from self._outside_matches(path)
-        if self.makes_links and not isabs(field) and ".." in unquoted(field).split("/"):
+        if self.makes_links and not isabs(field) and ".." in shown(field).split("/"):
             yield typed
 
     def _outside_start(self, field: str) -> Iterator[str]:
-        """The folder that is known of a path whose end is not."""
-        start = unquoted(field.partition(UNKNOWN)[0])
+        """The folder of a path whose end is unknown."""
+        start = shown(field.partition(UNKNOWN)[0])
         folder = start[: start.rfind("/") + 1]
         for path in self.absolute_paths(folder) if folder else ():
             yield from self._outside_path(path)
 
     def _outside_path(self, path: str) -> Iterator[str]:
-        """The path itself, or where it links to. To remove a link changes the folder that holds the link."""
+        """The path itself, or where it links to. Removing a link changes the folder of the link."""
         plain = normpath(path)
         if _SAFE_DEVICES.fullmatch(plain):
             return
@@ -153,7 +153,7 @@ class PathCheck:
 
 
 def is_likely(path: str) -> bool:
-    """Whether a text that looks like a path is one: `GET /users` names none. What only the run shows may be one."""
+    """Whether a text that looks like a path is one: `GET /users` names none. A text that is known only at run time may be one."""
     return not isabs(path) or exists(path) or (dirname(path) != "/" and isdir(dirname(path)))
 
 
@@ -175,12 +175,12 @@ def _script_arguments(name: str, args: Sequence[Word]) -> list[Word]:
 
 
 def _looks_like_path(field: str) -> bool:
-    return "/" in field or field.startswith("~") or unquoted(field) == ".."
+    return "/" in field or field.startswith("~") or shown(field) == ".."
 
 
 def _candidates(field: str, takes_paths: bool) -> Iterator[str]:
     """The parts of an argument that may be paths: itself, and values within it."""
-    if _URL.match(unquoted(field)) and not takes_paths:
+    if _URL.match(shown(field)) and not takes_paths:
         return
     if not field.startswith("-") and (takes_paths or _looks_like_path(field)):
         yield field
@@ -197,7 +197,7 @@ def _values_within(field: str) -> Iterator[str]:
     if re.match(r"-\w", field):
         yield field[2:]
     found = re.match(r"-\w+?(/.*|~.*|\.\..*)", field, re.DOTALL)
-    if found and (not isabs(found[1]) or (dirname(found[1]) != "/" and isdir(unquoted(dirname(found[1]))))):
+    if found and (not isabs(found[1]) or (dirname(found[1]) != "/" and isdir(shown(dirname(found[1]))))):
         yield found[1]
     if field[:1] == "@" or "=@" in field:
         yield field.partition("@")[2]

@@ -1,8 +1,8 @@
 """Permission requests and questions that wait for the user's answer.
 
-Each is a row while it waits, so that every client can list it. An answer is stored in the row, in the transaction that stores
-what it brings about: of several answers to one request exactly one is accepted, on whatever server. The caller is woken after
-the commit, or sees an answer that another server stored when it looks next; then the row goes. An answer whose caller is killed
+Each is a row while it waits, so that every client can list it. An answer is stored in the row, in the transaction with its
+consequences: of several answers to one request exactly one is accepted, on whatever server. The caller is woken after the commit,
+or finds, when it looks next, an answer that another server stored; then the row is deleted. An answer whose caller is killed
 waits for the call that asks again.
 """
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 """The type of an answer."""
 
 LeaseOfRun = Callable[[], Lease | None]
-"""What holds the session now; a lease that refuses every write once this server has given the session up."""
+"""Gives the lease that holds the session now; one that refuses every write once this server has given the session up."""
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
@@ -53,11 +53,11 @@ class PendingRequest(Generic[R, T]):
     request: R
     is_orphaned: bool = False
     lease: LeaseOfRun = lambda: None
-    """That of the run that asks."""
+    """The lease of the run that asks."""
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def is_given_up(self) -> bool:
-        """This server has stopped in the middle of the turn: whoever goes on with it waits for the answer."""
+        """Whether this server has stopped in the middle of the turn: the server that resumes the turn waits for the answer."""
         lease = self.lease()
         return lease is not None and lease.is_abandoned
 
@@ -97,7 +97,7 @@ class RequestKind(Generic[R, T]):
 
 @dataclass(frozen=True, slots=True)
 class Resolution(Generic[T]):
-    """An answer to one request, with the event that announces it; of an unattended one nothing else stays."""
+    """An answer to one request, with the event that announces it. An unattended request leaves nothing else."""
 
     request_id: str
     event: Event
@@ -106,7 +106,7 @@ class Resolution(Generic[T]):
 
 
 POLL_SECONDS = 0.25
-"""Between two looks for answers that another server has stored."""
+"""The time between two looks for answers that another server has stored."""
 
 
 class PendingRequests(Generic[R, T]):
@@ -182,8 +182,8 @@ class PendingRequests(Generic[R, T]):
         await self._writer.commit(store, pending.request.session_id)
 
     async def _consume(self, pending: PendingRequest[R, T]) -> None:
-        """An answer is acted on by the server that deletes its row: one that was frozen meanwhile finds that another has taken
-        the session over, and raises StaleLease."""
+        """The server that deletes a row acts on its answer: one that was frozen meanwhile finds that another has taken the
+        session over, and raises StaleLease."""
         lease = pending.lease()
 
         def consume(tx: Tx) -> None:
@@ -224,7 +224,7 @@ class PendingRequests(Generic[R, T]):
                 failures.failed(error)
 
     async def _poll_answers(self) -> None:
-        """Wake the callers whose request was answered through another server."""
+        """Wakes the callers whose request was answered through another server."""
         waiting = [request_id for request_id, pending in self._pending.items() if not pending.answer.done()]
         for row in await self._database.read(lambda connection: work_rows.answered_requests(connection, waiting)):
             self._wake(row.id, self._kind.read_answer(row.answer))
@@ -240,7 +240,7 @@ class PendingRequests(Generic[R, T]):
             self._tasks.start(self._remove(pending, self._post_removal(pending)), f"withdraw {pending.request.id}")
 
     def _post_removal(self, pending: PendingRequest[R, T]) -> asyncio.Future[None]:
-        """Deletes its row. The withdrawal of one that was answered is not announced: its answer was."""
+        """Deletes the request's row. A request that was answered is announced as answered, not as withdrawn."""
 
         def delete(tx: Tx) -> None:
             if work_rows.is_pending(tx.connection, pending.request.id):
@@ -260,7 +260,7 @@ class PendingRequests(Generic[R, T]):
         self._withdrawn.discard(pending.request.id)
 
     async def find(self, request_id: str) -> PendingRequest[R, T]:
-        """One that waits, on whatever server. Raises RequestNotPending."""
+        """A waiting request, on whatever server. Raises RequestNotPending."""
         row = await self._database.read(lambda connection: work_rows.find_request(connection, request_id))
         is_waiting = row is not None and row.kind == self._kind.name and row.answer is None
         pending = next(self._read([row]), None) if is_waiting else None
@@ -269,21 +269,21 @@ class PendingRequests(Generic[R, T]):
         return pending
 
     def _read(self, rows: Sequence[Any]) -> Iterator[PendingRequest[R, T]]:
-        """Without damaged and withdrawn ones."""
+        """Without damaged and withdrawn requests."""
         for row in rows:
             request = self._kind.parse(row.body)
             if request is not None and request.id not in self._withdrawn:
                 yield PendingRequest(row.directory, request)
 
     async def find_in(self, session_id: str, request_id: str) -> PendingRequest[R, T]:
-        """Raises RequestNotPending, also for one of another session."""
+        """Raises RequestNotPending, also for a request of another session."""
         pending = await self.find(request_id)
         if pending.request.session_id != session_id:
             raise RequestNotPending(request_id)
         return pending
 
     async def require_visible(self, request_id: str, may_see: Callable[[str], bool]) -> None:
-        """`may_see` is told the owner of the request's session. Of whatever kind. Raises RequestNotPending."""
+        """`may_see` is given the owner of the request's session. For requests of all kinds. Raises RequestNotPending."""
 
         def owner(connection: Connection) -> str | None:
             request = work_rows.find_request(connection, request_id)
@@ -294,7 +294,7 @@ class PendingRequests(Generic[R, T]):
             raise RequestNotPending(request_id)
 
     async def of_session(self, session_id: str) -> list[PendingRequest[R, T]]:
-        """Those that wait, on whatever server."""
+        """The session's waiting requests, on whatever server."""
         rows = await self._database.read(lambda connection: work_rows.session_requests(connection, self._kind.name, session_id))
         return list(self._read(rows))
 
@@ -332,11 +332,11 @@ class PendingRequests(Generic[R, T]):
             pending.answer.set_result(answer)
 
     async def all_json(self, directory: str, owner: str | None = None) -> bytes:
-        """With `owner` those of one user's sessions."""
+        """The directory's requests as JSON; with `owner`, only those of this user's sessions."""
         return b"[%b]" % b",".join(request.wire_json() for request in await self.all(directory, owner))
 
     async def all(self, directory: str, owner: str | None = None) -> list[R]:
-        withdrawn = set(self._withdrawn)  # a row may be read that is gone, and forgotten here, when it has been read
+        withdrawn = set(self._withdrawn)  # a row that was deleted, and forgotten here, during the read may be read
         rows = await self._database.read(
             lambda connection: work_rows.pending_requests(connection, self._kind.name, directory, owner)
         )

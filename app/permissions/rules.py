@@ -16,7 +16,7 @@ from app.schema.permission import EDITING_TOOLS, Action, Rule, Ruleset
 Readability = Literal["readable", "foreign", "unreadable"]
 
 MOST_WORDS = 100
-"""Of a command, among which programs are looked for. What stands behind them is looked through as text."""
+"""Programs are looked for among so many words of a command. The words behind them are searched as text."""
 
 _applies_to_permission = lru_cache(maxsize=4096)(matches)
 """Cached because there are few permissions and each is evaluated often, unlike patterns."""
@@ -29,11 +29,10 @@ _STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 class Subject:
     """One thing that needs permission. `pattern` is what the user sees and what rules match.
 
-    `spellings`: other ways to write the same thing. They never allow anything; they keep a deny or ask rule from being
-    evaded by another spelling.
+    `spellings`: other ways to write the same thing. They never allow anything, but keep deny and ask rules from being evaded.
     `readability`: `foreign` runs code in another language, `unreadable` runs something that is known only at run time.
-    `words`: of a command that may run what it names, without quotes. `text`: what else it may run: scripts, input, values. A rule
-    about a program holds for it wherever it stands.
+    `words`: of a command that may run programs that its words name, without quotes. `text`: what else it may run: scripts, input,
+    values. A rule about a program holds wherever the program is named.
     """
 
     pattern: str
@@ -136,18 +135,18 @@ class _SubjectEvaluator:
         return typed.action if self._are_approved(by_spelling) else "ask"
 
     def _may_run_named(self, subject: Subject) -> bool:
-        """A later rule may allow what one that is mentioned is about."""
+        """A later rule may allow what a mentioned pattern is about."""
         mentioned = (evaluate(self.permission, pattern, self.ruleset) for pattern in self.named.mentioned_in(subject.text))
         return any(map(self.named.may_be, subject.words[1:])) or any(rule.action != "allow" for rule in mentioned)
 
     def _commands_named(self, words: Sequence[str]) -> Iterator[str]:
-        """The commands that the words may be from some word on: `perf stat rm x` → `rm x`."""
+        """The commands that may begin at any of the words: `perf stat rm x` → `rm x`."""
         for at, word in enumerate(words[1:MOST_WORDS], 1):
             if self.named.has(word):
                 yield from spellings(words[at:])
 
     def _actions_of(self, subject: Subject, others: Iterable[str]) -> dict[str, Action]:
-        """Where another rule than for the text as typed applies."""
+        """By text, if another rule applies than to the text as typed."""
         found = {text: evaluate(self.permission, text, self.ruleset) for text in others}
         return {text: rule.action for text, rule in found.items() if not matches(rule.pattern, subject.pattern)}
 
@@ -244,7 +243,7 @@ def _overlap(one: Rule, other: Rule) -> bool:
 
 
 def _without_overridden(rules: Ruleset) -> Ruleset:
-    """Without the rules that a later one fully covers."""
+    """Without rules that a later one fully covers."""
     return [rule for at, rule in enumerate(rules) if not any(_covers(later, rule) for later in rules[at + 1 :])]
 
 

@@ -1,5 +1,4 @@
-"""Permission requests: what the rules neither allow nor deny waits for the user's reply. What replies of `always` allow is
-stored.
+"""Permission requests: what the rules neither allow nor deny waits for the user's reply. Replies of `always` are stored.
 
 PermissionNotGranted
 ├── PermissionDenied                a rule denies it
@@ -42,7 +41,7 @@ from app.schema.permission import Action, PermissionRequest, Reply, Rule, Rulese
 PREFIX = "psv_"
 log = logging.getLogger(__name__)
 MOST_OF_SESSION = 100
-"""Requests that wait, above which clients may add none."""
+"""With so many waiting requests in a session clients may add none."""
 PluginDecision = Callable[[PermissionRequest, Action], Awaitable[Action]]
 """The plugins' decision, given the request and the rules' action (`allow` or `ask`)."""
 
@@ -75,13 +74,13 @@ class PermissionRejectedWithMessage(PermissionNotGranted):
 
 
 def scope_of(project_id: str, owner: str) -> str:
-    """What an approval is stored for: a project, of one user where there are users."""
+    """The scope of an approval: a project, and on a server with users one user."""
     return f"{project_id} {owner}" if owner else project_id
 
 
 @dataclass(frozen=True, slots=True)
 class SavedApproval:
-    """`scope` as `scope_of` makes it."""
+    """`scope`: made by `scope_of`."""
 
     scope: str
     permission: str
@@ -89,7 +88,7 @@ class SavedApproval:
 
     @property
     def id(self) -> str:
-        """Names it and nothing else: it is no row of its own."""
+        """The approval itself, encoded: approvals have no stored id."""
         packed = base64.urlsafe_b64encode(orjson.dumps([self.scope, self.permission, self.pattern]))
         return PREFIX + packed.decode().rstrip("=")
 
@@ -114,19 +113,18 @@ class SavedApproval:
 
 
 class SavedApprovals:
-    """`owner`: only those of one user, None for all."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._sql = statements(database.dialect)
 
     async def all(self, owner: str | None, project_id: str | None = None) -> list[SavedApproval]:
+        """`owner`: only approvals of this user, None for all; likewise in `remove`."""
         rows = await self._database.read(directory_rows.all_approvals)
         found = (SavedApproval(row.project_id, row.permission, row.pattern) for row in rows)
         return [each for each in found if owner in (None, each.owner) and project_id in (None, each.project_id)]
 
     async def remove(self, owner: str | None, saved_id: str) -> None:
-        """What it allowed is asked for again. One that is not there is gone already."""
+        """Removes an approval: the permission is asked for again. An unknown approval counts as removed."""
         saved = SavedApproval.of_id(saved_id)
         if saved is None or owner not in (None, saved.owner):
             return
@@ -153,7 +151,7 @@ class PermissionCheck:
     plugin_decision: PluginDecision | None = None
     lease: LeaseOfRun = lambda: None
     owner: str = ""
-    """The user whose session it is in."""
+    """The user to whom the session belongs."""
 
     def decide(self, approved: Ruleset) -> rules.PermissionDecision:
         return rules.decide_permission(self.request.permission, self.subjects or self.request.patterns, self.ruleset, approved)
@@ -197,8 +195,8 @@ class Permissions:
                 (await self._wait(check)).require_allowed()
 
     async def ask_unattended(self, check: PermissionCheck) -> Action:
-        """What the rules say. Where they say `ask` the user is asked, and nobody waits: the reply is an event. Raises Conflict
-        for an id that is in use, TooManyRequests."""
+        """The rules' decision. If it is `ask` the user is asked, and nobody waits: the reply is an event. Raises Conflict for an
+        id that is in use, TooManyRequests."""
         try:
             decision = await self._decide(check)
         except PermissionVetoed:
@@ -245,7 +243,7 @@ class Permissions:
                 raise PermissionVetoed()
 
     async def approved(self, project_id: str, owner: str = "") -> Ruleset:
-        """The rules that replies of `always` added in a project, of one user."""
+        """The rules that a user's replies of `always` have added in a project."""
         scope = scope_of(project_id, owner)
         rows = await self._database.read(lambda connection: directory_rows.approvals(connection, scope))
         return [Rule(permission=permission, pattern=pattern, action="allow") for permission, pattern in rows]
@@ -268,7 +266,7 @@ class Permissions:
         return [{**approved, "pattern": pattern} for pattern in request.always]
 
     async def _scope_of(self, request: PermissionRequest) -> str:
-        """Of the approvals: users do not approve for each other."""
+        """The scope to store the approvals in: that of the session's owner."""
         session_id = request.session_id
         if check := self._checks.get(request.id):
             return scope_of(check.location.project_id, check.owner)
@@ -290,7 +288,7 @@ class Permissions:
         return [other for other in others if reply == "reject" or await self._is_allowed_now(other, added)]
 
     async def _is_allowed_now(self, other: PendingPermission, added: Ruleset) -> bool:
-        """False for an orphaned request, which is evaluated when its tool call asks again, and for one of another server."""
+        """False for an orphaned request, which is evaluated when its tool call asks again, and for another server's."""
         check = self._checks.get(other.request.id)
         try:
             return check is not None and isinstance(await self._decide(check, added), rules.Allowed)

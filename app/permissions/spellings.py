@@ -1,5 +1,5 @@
-"""Commands and their names: other spellings of a command, so that a rule about one is not evaded by another; the programs that
-rules deny or ask about, wherever a command line names them; the words that identify a command. Pure."""
+"""Commands and their names: other spellings of a command, so that a rule is not evaded by one; the programs that rules deny or
+ask about, wherever a command line names them; the words that identify a command. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -136,7 +136,8 @@ def _letters(option: str) -> str:
 
 
 class NamedPrograms:
-    """`patterns`: of the rules that deny or ask. One that begins with a wildcard names no program: it matches what was typed."""
+    """`patterns`: of the rules that deny or ask. One that begins with a wildcard names no program: it matches the text as
+    typed."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = [pattern for pattern in patterns if pattern.lstrip()[:1] not in ("", "*", "?")]
@@ -146,13 +147,13 @@ class NamedPrograms:
         return any(matches(name, spelled) for name in self._names for spelled in (word.lower(), basename(word).lower()))
 
     def may_be(self, word: str) -> bool:
-        """Whether a wildcard in the word can become such a name. One that any name matches is about files."""
+        """Whether a wildcard in the word can become such a name. A wildcard that any name matches is about files."""
         glob = re.sub(r"\[\^", "[!", basename(word).lower())
         is_glob = re.search(r"[*?\[]", glob) is not None and glob.strip("*?") != ""
         return is_glob and any(fnmatchcase(name, glob) for name in self._names)
 
     def mentioned_in(self, text: str) -> Iterator[str]:
-        """The patterns whose program stands in the text as a word, with the literal words behind it (`git push*`)."""
+        """The patterns whose program is in the text as a word, with the literal words behind it (`git push*`)."""
         return (pattern for pattern in self._patterns if all(word.search(text) for word in _mention(pattern)))
 
 
@@ -164,7 +165,7 @@ def _mention(pattern: str) -> list[re.Pattern[str]]:
 
 
 def _as_word(word: str) -> re.Pattern[str]:
-    """`rm*` is the beginning of one."""
+    """`rm*` matches the beginning of a word."""
     start = word.partition("*")[0].partition("?")[0]
     end = r"(?![\w-]|\.\w)" if start == word else ""
     return re.compile(rf"(?<![\w.-]){re.escape(start)}{end}", re.IGNORECASE)

@@ -28,8 +28,7 @@ ROOTS_SECONDS = 60.0
 class ProjectInfo:
     """`id`: the smallest root commit of the repository, `global` outside git and before the first commit.
     `worktree`: the repository's main checkout; `checkout`: the checkout that contains the directory. Both are `/` outside git.
-    `git`: how git runs in the checkout, None outside git.
-    """
+    `git`: how git runs in the checkout, None outside git."""
 
     id: str
     worktree: Path
@@ -49,8 +48,8 @@ OUTSIDE_GIT = ProjectInfo(NO_PROJECT, _ROOT, _ROOT, None)
 async def discover(
     directory: Path, sandbox: Sandbox = OFF, admits: Callable[[str], bool] = lambda _: True, walls: Walls = NO_WALLS
 ) -> ProjectInfo:
-    """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside
-    git. `admits`: whether a git directory without symlinks is one where who works there may work."""
+    """The project of a directory. Never raises: a missing directory, or any directory on a machine without git, is outside git.
+    `admits(path)`: may those who work in the directory also work at `path` (already resolved)?"""
     found = await asyncio.to_thread(_find, directory, sandbox, admits, walls)
     if found is None:
         return OUTSIDE_GIT
@@ -92,7 +91,7 @@ def _find(directory: Path, sandbox: Sandbox, admits: Callable[[str], bool], wall
 
 
 async def _is_as_git_sees_it(git: Git, repository: GitRepository, directory: Path) -> bool:
-    """Git finds the repository by itself, too. It refuses one of another user of the machine (`safe.directory`)."""
+    """Git must find the repository by itself, too. It refuses a repository of another user of the machine (`safe.directory`)."""
     real = Path(os.path.realpath(directory))  # noqa: ASYNC240
     asked = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
     result = await git.looking_for_itself().run(*asked, cwd=real, timeout=PLACES_SECONDS)

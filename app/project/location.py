@@ -9,9 +9,9 @@ from app.project.sandbox.git import Git
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`worktree` is the root of this checkout, `/` outside git. `git` runs there, None outside git, and where the directory is
-    not on this machine. `real`: the directory without symlinks, where that is known. `no_undo`: why changes of files cannot be
-    reverted here, None where they can."""
+    """`worktree`: the root of this checkout, `/` outside git. `git` runs there; None outside git, and for a directory on another
+    machine. `real`: the directory without symlinks, if known. `no_undo`: why changes of files cannot be reverted here, None if
+    they can."""
 
     directory: str
     project_id: str
@@ -23,12 +23,12 @@ class Location:
 
     @property
     def path(self) -> str:
-        """The directory, relative to the worktree; empty: the worktree itself."""
+        """The directory, relative to the worktree; empty for the worktree itself."""
         return _path(self.directory, self.worktree)
 
     @property
     def files_root(self) -> str:
-        """What the names of changed files are relative to."""
+        """The directory that the names of changed files are relative to."""
         return self.worktree if self.is_git else self.real or self.directory
 
 

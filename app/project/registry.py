@@ -45,14 +45,15 @@ class Projects:
         return orjson.dumps([project for body in bodies if (project := parsed(body)) is not None])
 
     async def visible_json(self, may_enter: Callable[[str], bool]) -> bytes:
-        """The projects whose checkout, or one of whose other checkouts, is in a directory that `may_enter` allows."""
+        """The projects with a checkout in a directory that `may_enter` allows."""
         bodies = await self._database.read(directory_rows.projects)
         projects = [Project.model_validate(found) for body in bodies if (found := parsed(body)) is not None]
         shown = [each.with_sandboxes_in(may_enter) for each in projects if each.id != NO_PROJECT]
         return b"[%b]" % b",".join(each.wire_json() for each in shown if may_enter(each.worktree) or each.sandboxes)
 
     async def register(self, location: Location, found: ProjectInfo) -> None:
-        """Stores the project of a directory in use, and moves the directory's sessions from before it was a repository to it."""
+        """Stores the project of a directory in use. Moves the directory's sessions from before it was a repository to the
+        project."""
         moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
 
         def register(tx: Tx) -> None:
@@ -74,7 +75,7 @@ class Projects:
         return project
 
     async def add_checkout(self, project_id: str, checkout: str) -> None:
-        """Before its directory is used."""
+        """Must run before the checkout's directory is used."""
 
         def add(project: Project) -> None:
             if checkout not in project.sandboxes:
@@ -107,7 +108,7 @@ class Projects:
         return await self._edit(project_id, update)
 
     async def _edit(self, project_id: str, change: Callable[[Project], None]) -> Project:
-        """As it is stored when the change is. Raises NotFound."""
+        """Edits the project as it is stored in the transaction. Raises NotFound."""
 
         def edit(tx: Tx) -> Project:
             project = _stored(tx.connection, project_id)

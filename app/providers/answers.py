@@ -1,5 +1,5 @@
-"""What the answers of all wire formats are put together of: JSON as servers write it, open blocks, the arguments of calls; and
-how large an answer may be."""
+"""The parts of answers in all wire formats: JSON as servers write it, open blocks, the arguments of calls; and the limits of an
+answer's size."""
 
 import json
 from dataclasses import dataclass
@@ -96,11 +96,11 @@ class TurningBlocks:
 
 MAX_GATHERED_BYTES = 8 * 1024 * 1024
 _OVERHEAD = 10
-"""Bytes that a piece takes besides its text, at the least."""
+"""Bytes that a piece takes at least, besides its text."""
 
 
 class GatheredText:
-    """Counts what is held of an answer until it is whole: arguments, names and ids of calls, signatures."""
+    """Counts what is held of an answer until it is complete: arguments, names and ids of calls, signatures."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -135,7 +135,7 @@ class _ToolInput:
 
 
 class ToolInputs:
-    """Calls by the key of the wire format (an index)."""
+    """Calls by their key in the wire format (an index)."""
 
     def __init__(self, gathered: GatheredText) -> None:
         self._gathered = gathered
@@ -146,15 +146,15 @@ class ToolInputs:
         return key in self._open
 
     def given_id(self, key: int) -> str | None:
-        """None as long as the server has given none."""
+        """None until the server has given an id."""
         return self._open[key].given_id
 
     def tool(self, key: int) -> str:
-        """Empty as long as the server has given no name."""
+        """Empty until the server has given a name."""
         return self._open[key].tool
 
     def is_complete(self, key: int) -> bool:
-        """Whether its arguments are an object, with nothing missing."""
+        """Whether the arguments are a complete object."""
         raw = "".join(self._open[key].raw)
         return bool(raw.strip()) and isinstance(read_call("", "", raw), ToolCall)
 
@@ -189,18 +189,18 @@ class ToolInputs:
         return [self.finish(key) for key, call in tuple(self._open.items()) if call.tool]
 
 
-# How large an answer may be.
+# The size of an answer.
 
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""Ten times what models write at most; while it is stored and told, an answer takes many times its size."""
+"""Ten times what models write at most. An answer takes many times its size while it is stored and announced."""
 MAX_BLOCKS = 1000
-"""Of text and reasoning."""
+"""Blocks of text and reasoning in one answer."""
 MAX_CALLS = 200
 
 
 class AnswerSize:
-    """Of an answer so far: `most_bytes` of text, reasoning and arguments."""
+    """The size of an answer so far: `most_bytes` of text, reasoning and arguments."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = min(most_bytes, MAX_ANSWER_BYTES)

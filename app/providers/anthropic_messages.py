@@ -159,7 +159,7 @@ class MessagesReader:
 METADATA_KEY = "anthropic"
 _DEFAULT_MAX_TOKENS = 32_000
 _AFTER_ANSWER = "[Go on from here.]"
-"""Newer models refuse a conversation that ends with their own words."""
+"""Newer models refuse a conversation that ends with their own answer."""
 _BEFORE_ANSWER = "[What was asked here had no text.]"
 _EPHEMERAL = {"type": "ephemeral"}
 _UNMARKABLE = ("thinking", "redacted_thinking")
@@ -216,7 +216,7 @@ def _thinks(thinking: Payload | None) -> bool:
 
 
 def _max_tokens(request: ModelRequest, thinking: Payload | None) -> int:
-    """The API's `max_tokens` includes thinking; ours counts the answer alone. Together they fit the model's limit."""
+    """The API's `max_tokens` includes thinking; ours counts the answer alone. The sum fits the model's limit."""
     limit, budget = request.model.limit.output, (thinking or {}).get("budget_tokens") or 0
     wanted = request.max_output_tokens or min(limit or _DEFAULT_MAX_TOKENS, _DEFAULT_MAX_TOKENS)
     return min(wanted + budget, limit) if limit else max(wanted, budget + 1)
@@ -325,7 +325,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
         return _VERSION_AT_END.sub("", base_url)
 
     def _own_headers(self) -> Headers:
-        """The key goes where servers that speak this format look for it: the SDK sends it as `Authorization`."""
+        """The key goes where servers that speak this format look for it; the SDK would send it as `Authorization`."""
         key: Headers = {} if self._is_signed() else {"x-api-key": self._api_key}
         unsaid: Headers = {"authorization": None, **environment_headers("ANTHROPIC_CUSTOM_HEADERS")}
         return {**unsaid, "anthropic-version": _API_VERSION, **key}
@@ -357,7 +357,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
         )
 
     async def _events(self, response: Any) -> AsyncIterator[object]:
-        """The SDK's stream itself passes over what a server sends without the name of an event."""
+        """The SDK's own stream skips events that a server sends without a name."""
         from anthropic import AsyncStream
 
         return (event.json() async for event in AsyncStream.raw_events(response.http_response))

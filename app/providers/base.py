@@ -21,7 +21,7 @@ _KINDS: tuple[Medium, ...] = ("image", "audio", "video")
 
 
 class Npm(StrEnum):
-    """The packages that OpenCode's configuration and models.dev name an adapter by."""
+    """The packages by which OpenCode's configuration and models.dev name an adapter."""
 
     OPENAI_COMPATIBLE = "@ai-sdk/openai-compatible"
     OPENAI = "@ai-sdk/openai"
@@ -132,7 +132,7 @@ class ModelRequest:
     session_id: str
     tools: tuple[ToolSpec, ...] = ()
     requires_tool: bool = False
-    """The model may not answer by text alone, where the API can demand that."""
+    """The model may not answer by text alone, if the API can demand that."""
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -235,7 +235,7 @@ class Finish:
 BlockOrCall = (
     StreamStart | TextStart | TextEnd | ReasoningStart | ReasoningEnd | ToolInputStart | ToolCall | InvalidToolCall | Finish
 )
-"""Of a stream, but for the deltas."""
+"""Events of a stream, without deltas."""
 
 StreamEvent = BlockOrCall | TextDelta | ReasoningDelta
 
@@ -298,7 +298,7 @@ class ContextOverflow(ApiFailure):
 
 
 class AnswerTooLarge(ApiFailure):
-    """Never retryable, and ends the turn whatever of the answer has been acted upon."""
+    """Never retryable, and ends the turn whichever part of the answer has been acted upon."""
 
 
 class UnusableOption(ProviderFailure):

@@ -1,8 +1,8 @@
-"""The providers and models that come with the server: what models.dev says of them, with a date, in models.jsonl.
+"""The providers and models that come with the server: models.dev's data, with a date, in models.jsonl.
 
-Its first line, with the providers, is read at the start; a line of each model when a directory uses its provider.
-scripts/refresh_models.py makes it anew. What it lists and `opencode.json` says of providers and models has one form: a raw entry.
-One is merged into the other, and a model made of the result.
+Its first line, with the providers, is read at the start; the line of each model when a directory uses its provider.
+scripts/refresh_models.py makes the file anew. Providers and models have one form in this file and in `opencode.json`: a raw
+entry. Entries are merged, and a model is made of the result.
 """
 
 import math
@@ -33,14 +33,14 @@ from app.schema.model import (
 from app.schema.part import CacheTokens, Tokens
 
 RawEntry = Mapping[str, Any]
-"""A provider, or one of its models: listed, or validated of the configuration."""
+"""A provider, or one of its models: from models.jsonl, or from a validated configuration."""
 
 LONG_CONTEXT = 200_000
-"""The tokens of a prompt, including cached ones, above which `experimentalOver200K` is the price of all of it."""
+"""The tokens of a prompt, including cached ones, above which `experimentalOver200K` is the price of all of them."""
 
 
 def merge_entry(listed: RawEntry, said: RawEntry) -> dict[str, Any]:
-    """What the configuration leaves open, by null too, is as it is listed."""
+    """The configuration's entry over the listed one; a key that it leaves out, or sets to null, stays as listed."""
     return deep_merge(listed, {name: value for name, value in said.items() if value is not None})
 
 
@@ -82,13 +82,13 @@ def _capabilities(entry: RawEntry) -> Capabilities:
 
 
 def _media(entry: RawEntry, side: str) -> Modalities:
-    """Text alone where nothing is said."""
+    """Text alone if the entry names no media."""
     named = (entry.get("modalities") or {}).get(side)
     return Modalities() if named is None else Modalities(**{name: name in named for name in Modalities.model_fields})
 
 
 def _cost(said: RawEntry) -> ModelPrice:
-    """`context_over_200k` is only of a configuration: models.dev has tiers, and OpenCode takes a single one for it."""
+    """`context_over_200k` is only in configurations: models.dev has tiers, and OpenCode takes a single one for it."""
     over, listed = said.get("context_over_200k"), said.get("tiers") or []
     tiers = [] if over else [PriceTier(**_amounts(tier), tier=CostTier(size=tier["tier"]["size"])) for tier in listed]
     if len(tiers) == 1 and tiers[0].tier.size >= LONG_CONTEXT:
@@ -97,13 +97,13 @@ def _cost(said: RawEntry) -> ModelPrice:
 
 
 def _amounts(said: RawEntry) -> dict[str, Any]:
-    """Never below nothing: it would be a credit."""
+    """Negative prices count as 0: they would be a credit."""
     input_, output, read, write = (max(said.get(name) or 0, 0) for name in ("input", "output", "cache_read", "cache_write"))
     return {"input": input_, "output": output, "cache": CachePrice(read=read, write=write)}
 
 
 def _variants(merged: Variants) -> Variants:
-    """Without those that the configuration disables."""
+    """Without variants that the configuration disables."""
     return {
         name: {key: value for key, value in options.items() if key != "disabled"}
         for name, options in merged.items()
@@ -111,7 +111,7 @@ def _variants(merged: Variants) -> Variants:
     }
 
 
-# What is listed.
+# Listed providers and models.
 
 
 LISTED = Path(__file__).with_name("models.jsonl")
@@ -127,7 +127,7 @@ class Catalogue:
             self.providers: dict[str, RawEntry] = orjson.loads(next(lines))["providers"]
 
     def entries(self, provider_id: str) -> dict[str, RawEntry]:
-        """The models by id as they are listed; none of a provider that is not."""
+        """The listed models by id; none of an unlisted provider."""
         if provider_id not in self.providers:
             return {}
         start = f'{{"of":"{provider_id}",'.encode()
@@ -136,7 +136,7 @@ class Catalogue:
         return {entry["id"]: entry for entry in found}
 
     def models(self, provider_id: str) -> Mapping[str, Model]:
-        """The same as models, for all directories: the caller must not change them."""
+        """The listed models as values, shared by all directories: the caller must not change them."""
         if provider_id in self.providers and provider_id not in self._models:
             provider, entries = self.providers[provider_id], self.entries(provider_id)
             self._models[provider_id] = {id_: make_model(provider_id, id_, entry, provider) for id_, entry in entries.items()}
@@ -170,7 +170,7 @@ def scripted_info() -> ProviderInfo:
 
 
 MOST_TOKENS = 1_000_000_000
-"""Of a kind in one answer. No model takes as many, and a database adds up no more than 63 bits."""
+"""The most tokens of a kind in one answer. No model takes as many, and a database adds up no more than 63 bits."""
 
 _MILLION = Decimal(1_000_000)
 
@@ -191,12 +191,12 @@ def _tokens(usage: Usage) -> Tokens:
 
 
 def _count(value: float | None) -> int:
-    """Counts NaN, null and what is below nothing, which some providers report, as zero."""
+    """Counts NaN, null and negative numbers, which some providers report, as zero."""
     return min(max(int(value), 0), MOST_TOKENS) if value is not None and math.isfinite(value) else 0
 
 
 def _tier(tokens: Tokens, price: ModelPrice) -> Price:
-    """The highest tier that the prompt is above; where there are none, the price above 200k."""
+    """The highest tier that the prompt exceeds; without tiers, the price above 200k."""
     prompt = tokens.input + tokens.cache.read
     if price.tiers:
         reached = [each for each in price.tiers if prompt > each.tier.size]

@@ -1,9 +1,9 @@
 """The connected providers of a workspace, from the catalogue, the environment, stored keys and `opencode.json`.
 
-Projects may be written by others than who runs the server. With a key of the user's own the operator's layers and the project's
-say together how a provider is reached, without the operator's secrets. Else a provider that the operator's layers name, or that
-the server has a key of, is as the operator says: the project's may describe its models and give them other names, nothing more.
-Any other provider is the project's own.
+A project may be written by others than the operator. With a key of the user's own, the operator's and the project's layers say
+together how a provider is reached, without the operator's secrets. Otherwise the operator's layers alone say how a provider is
+reached that they name, or of which the server has a key: the project may only describe and rename its models. Any other provider
+is the project's own.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def key_variables(connected: Iterable[ProviderInfo], environ: Mapping[str, str])
     return named | {name for name, value in environ.items() if value in secrets}
 
 
-# Whose word counts.
+# Which layers count.
 
 
 Entries = Mapping[str, RawEntry]
@@ -79,14 +79,14 @@ _DESCRIBING = (
     *("name", "family", "release_date", "limit", "modalities"),
     *("attachment", "reasoning", "temperature", "tool_call", "interleaved"),
 )
-"""What a project may say of a model of the operator's: not where and how it is called, nor what it costs."""
+"""The keys that a project may set for a model of the operator's: neither where and how the model is called, nor its price."""
 _KEY_HEADERS = ("authorization", "x-api-key", "api-key")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyHolders:
-    """The providers that the user has a key of, and those that the server has one of for them. `shares`: they may use those that
-    the configuration has, too."""
+    """The providers of which the user has a key, and those of which the server has one for the user. `shares`: the user may use
+    the configuration's keys, too."""
 
     user: Collection[str]
     server: Collection[str]
@@ -94,7 +94,7 @@ class KeyHolders:
 
 
 def entries_for(keys: KeyHolders, known: Catalogue, operators: Entries, projects: Entries) -> dict[str, RawEntry]:
-    """The entries of `provider` as they hold for a user. `operators` and `projects`: what their layers have."""
+    """The entries of `provider` that hold for a user. `operators` and `projects`: the entries of their layers."""
     found: dict[str, RawEntry] = {}
     for id_ in [*operators, *(id_ for id_ in projects if id_ not in operators)]:
         operator, project = operators.get(id_, {}), projects.get(id_, {})
@@ -109,7 +109,7 @@ def entries_for(keys: KeyHolders, known: Catalogue, operators: Entries, projects
 
 
 def _without_key(entry: RawEntry) -> RawEntry:
-    """The user's own takes its place."""
+    """For a provider of which the user has an own key."""
     options = {name: value for name, value in entry.get("options", {}).items() if name != "apiKey"}
     if "headers" in options:
         options["headers"] = {name: value for name, value in options["headers"].items() if name.lower() not in _KEY_HEADERS}
@@ -117,7 +117,7 @@ def _without_key(entry: RawEntry) -> RawEntry:
 
 
 def _with_names(operator: RawEntry, project: RawEntry, known: Catalogue, provider_id: str) -> RawEntry:
-    """The operator's entry, with what the project says of its models and with the project's names for them."""
+    """The operator's entry, with the project's descriptions and names of its models."""
     said: Entries = project.get("models") or {}
     if not said:
         return operator
@@ -157,14 +157,14 @@ class ProviderSettings:
     enabled: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     policies: Sequence[Mapping[str, str]] = ()
-    """The last whose `resource` matches a provider's id says by its `effect` whether it may be used."""
+    """The last policy whose `resource` matches a provider's id says by its `effect` whether the provider may be used."""
     alpha_models: bool = False
     scripted: bool = False
     """Offers the scripted provider beside others, because a script file is given."""
     operators: "ProviderSettings | None" = None
-    """By the operator's layers alone, where projects are not trusted."""
+    """From the operator's layers alone, if projects are not trusted."""
     projects: Mapping[str, RawEntry] = field(default_factory=dict)
-    """The entries of the project's layers there."""
+    """The entries of the project's layers, if projects are not trusted."""
 
     @classmethod
     def of(cls, config: Mapping[str, Any], env: Mapping[str, str]) -> "ProviderSettings":
@@ -185,11 +185,11 @@ class ProviderSettings:
         if loaded.split is None:
             return merged
         changed = difference(config.layer(), loaded.config.layer())
-        operators = cls.of(deep_merge(loaded.split.operators, changed), loaded.environ)
-        return replace(merged, operators=operators, projects=loaded.split.projects.get("provider") or {})
+        operators = cls.of(deep_merge(loaded.split.of_operator, changed), loaded.environ)
+        return replace(merged, operators=operators, projects=loaded.split.of_project.get("provider") or {})
 
     def for_keys(self, keys: KeyHolders, known: Catalogue) -> "ProviderSettings":
-        """As they hold for the user who has these keys."""
+        """The settings that hold for the user with these keys."""
         operators = (self.operators or self).entries
         return replace(self, entries=entries_for(keys, known, operators, self.projects))
 
@@ -203,8 +203,8 @@ class ProviderSettings:
 def assemble(
     known: Catalogue, settings: ProviderSettings, env: Mapping[str, str], auth: Mapping[str, Auth]
 ) -> dict[str, ProviderInfo]:
-    """The connected providers in OpenCode's order: by environment, then by stored key, then by config; where one is found in
-    several places, the first decides its place in the order and the last is its source.
+    """The connected providers in OpenCode's order: by environment, then by stored key, then by config. If a provider is found in
+    several places, the first decides its position and the last is its source.
 
     The key is the stored one, else that of the first variable that is set. Loads the models of connected providers only.
     """
@@ -238,13 +238,13 @@ def api_keys(auth: Mapping[str, Auth]) -> dict[str, ApiAuth]:
 
 @dataclass(frozen=True, slots=True)
 class ServerKeys:
-    """What the server has for a user: the variables that name keys, and the key store."""
+    """The server's keys for a user: the variables that name keys, and the key store."""
 
     env: Mapping[str, str]
     auth: Mapping[str, Auth]
 
     def providers(self, known: Catalogue, settings: ProviderSettings) -> set[str]:
-        """Those that it has a key of. `settings`: the operator's."""
+        """The providers of which the server has a key. `settings`: the operator's."""
         named = {id_ for id_, entry in _entries(known, settings).items() if _env_key(entry, self.env)}
         return named | api_keys(self.auth).keys()
 
@@ -257,9 +257,9 @@ def connect(
     *,
     shares: bool = True,
 ) -> dict[str, ProviderInfo]:
-    """The connected providers of a user with the keys `own`, by default the operator. `shares`: they may use the keys that the
-    configuration has; `server` has those of the server that they may use."""
-    own = api_keys(own or {})  # nothing else is a key: with it the server's would go where the project says
+    """The connected providers of a user with the keys `own`, by default the operator. `shares`: the user may use the
+    configuration's keys. `server`: the server's keys that the user may use."""
+    own = api_keys(own or {})  # nothing else is a key: with it the server's key would go where the project says
     keys = KeyHolders(own.keys(), server.providers(known, settings.operators or settings), shares)
     return assemble(known, settings.for_keys(keys, known), server.env, {**server.auth, **own})
 
@@ -289,7 +289,7 @@ def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entr
 
 
 def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> Iterator[tuple[str, Model]]:
-    """Each as the listed one that it is named for, or that its `id` names, where the configuration leaves something open."""
+    """Each over the listed model of its name, or of its `id`."""
     configured: Mapping[str, RawEntry] = entry.get("models") or {}
     listed = known.entries(provider_id) if configured else {}
     for model_id, said in configured.items():

@@ -67,7 +67,7 @@ def failure_of(error: Exception, url: str) -> ProviderFailure | None:
     if any(isinstance(cause, OSError) and cause.errno == errno.ECONNRESET for cause in causes):
         metadata = {"url": url, "code": "ECONNRESET", "syscall": "read", "message": str(error)}
         return ApiFailure("Connection reset by server", retryable=True, metadata=metadata)
-    # The last two come of TLS, and httpx2 makes errors of its own of most of them.
+    # httpx2 makes errors of its own of most of the last two, which come from TLS.
     broken = (httpx2.HTTPError, httpx2.InvalidURL, ssl.SSLError, anyio.EndOfStream)
     return next((_transport(cause, url) for cause in causes if isinstance(cause, broken)), None)
 
@@ -97,7 +97,7 @@ def refused(
     headers: dict[str, str] | None = None,
     metadata: dict[str, str] | None = None,
 ) -> ApiFailure:
-    """The failure that the provider's error stands for."""
+    """The failure for an error of the provider."""
     if is_context_overflow(message, status, body):
         return ContextOverflow(message, status=status, headers=headers, body=body, metadata=metadata)
     return ApiFailure(message, status=status, retryable=retryable, headers=headers, body=body, metadata=metadata)
@@ -199,13 +199,13 @@ def _transport(error: BaseException, url: str) -> ApiFailure:
         case _:
             message = f"The request to {host} failed: {str(error) or type(error).__name__}"
     metadata = {"url": url, "code": type(error).__name__}
-    status = str(error).partition(" ")[0]  # of a proxy's
+    status = str(error).partition(" ")[0]  # the status of a proxy
     is_refused = isinstance(error, httpx2.ProxyError) and not (status.isdecimal() and is_retryable(int(status)))
     return ApiFailure(message, retryable=not (is_refused or isinstance(error, ours)), metadata=metadata)
 
 
 def invalid_address(url: str) -> ApiFailure:
-    """Without the proxy's, which may have a password."""
+    """Does not name a proxy's address, which may have a password."""
     return ApiFailure(f"The address {url}, or that of the proxy, is not valid", metadata={"url": url, "code": "InvalidURL"})
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API, which most other servers speak too, each in its way."""
+"""OpenAI's Chat Completions API, which most other servers speak too, with deviations."""
 
 import json
 from contextlib import AbstractAsyncContextManager
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 class CallKeys:
-    """The index identifies a call. Some servers send none, or the same for every call: then a new id or name begins a call, and
-    what has neither goes on with the newest."""
+    """The index identifies a call. Some servers send none, or the same for every call: then a new id or name begins a call, and a
+    piece with neither continues the newest."""
 
     def __init__(self, calls: ToolInputs) -> None:
         self._calls = calls
@@ -43,7 +43,7 @@ class CallKeys:
         self._of_index: dict[int, list[int]] = {}
 
     def key_of(self, index: object, call_id: str | None, name: str, fragment: str) -> int:
-        """`index` as the server sends it. A key that is new begins a call."""
+        """`index` as the server sends it. A new key begins a call."""
         known = self._of_index.setdefault(index, []) if isinstance(index, int) else self._keys
         for key in reversed(known):
             if call_id and self._calls.given_id(key) == call_id:
@@ -53,7 +53,7 @@ class CallKeys:
         return self._new(known)
 
     def _begins(self, newest: int, call_id: str | None, name: str, fragment: str) -> bool:
-        """Whether a piece with an id that is new, or without one, begins another call than the newest of its index."""
+        """Whether a piece with a new id, or without one, begins another call than the newest of its index."""
         if not name or not self._calls.tool(newest):
             return False
         if call_id and self._calls.given_id(newest):
@@ -243,7 +243,7 @@ _EPHEMERAL = {"type": "ephemeral"}
 
 
 def chat_body(request: ModelRequest, *, include_usage: bool = True) -> Payload:
-    """No option is another model, or leaves out what the answer took: what a call costs is counted by these."""
+    """No option may change the model, or leave out the usage: a call's cost is computed from both."""
     interleaved = request.model.capabilities.interleaved
     reasoning_field = interleaved.field if isinstance(interleaved, InterleavedField) else None
     messages: list[Payload] = [{"role": "system", "content": text} for text in request.system if text]
@@ -311,7 +311,7 @@ def _text(text: str) -> Payload:
 
 def _assistant(turn: AssistantTurn, reasoning_field: str | None) -> list[Payload]:
     match turn.content:
-        case (TextBlock(text),):  # as most are
+        case (TextBlock(text),):  # as in most turns
             return [{"role": "assistant", "content": text}] if text else []
     text = "".join(block.text for block in turn.content if isinstance(block, TextBlock))
     calls = [_call(block) for block in turn.content if isinstance(block, ToolCallBlock)]
@@ -368,7 +368,7 @@ def _mark(message: Payload) -> None:
 
 
 class OpenAIChat(OpenAIAdapter):
-    """Reads the option `includeUsage`, too."""
+    """Also reads the option `includeUsage`."""
 
     path = "/chat/completions"
     sdk = "openai.resources.chat.completions.completions"

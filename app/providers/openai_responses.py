@@ -143,7 +143,7 @@ _NESTED = ("reasoningEffort", "reasoningSummary", "textVerbosity", "store", "inc
 
 
 def responses_body(request: ModelRequest) -> Payload:
-    """No option is another model: what a call costs is counted by this one."""
+    """No option may change the model, by which a call's cost is computed."""
     options = request.options
     store = bool(options.get("store"))
     role = "developer" if request.model.capabilities.reasoning else "system"

@@ -1,5 +1,5 @@
 """The parameters of a model call: sampling, the output limit, provider options and headers; and a model's variants, the reasoning
-efforts a client can choose: variant name → the options it adds to a call."""
+efforts that clients choose from: variant name → the options that it adds to a call."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -28,8 +28,8 @@ _GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?")
 
 
 def derive_variants(model: Model, stated: Sequence[Mapping[str, Any]] | None = None) -> Variants:
-    """`stated`: the model's `reasoning_options` in models.dev. Where they name no efforts, these are guessed by the name, as
-    OpenCode does; an empty list means that there are none."""
+    """`stated`: the model's `reasoning_options` in models.dev. If they name no efforts, these are guessed by the name, as in
+    OpenCode; an empty list means that there are none."""
     if not model.capabilities.reasoning or stated == []:
         return {}
     name, package = model.id.lower(), model.api.npm
@@ -167,7 +167,7 @@ _SAMPLING: tuple[tuple[str, tuple[float | None, float | None, int | None]], ...]
     ("kimi-k2.*thinking", (1.0, None, None)),
     ("kimi-k2", (0.6, None, None)),
 )
-"""OpenCode's defaults by the model's name: temperature, top_p, top_k. The first that is found holds."""
+"""OpenCode's defaults by the model's name: temperature, top_p, top_k. The first match counts."""
 
 
 def default_options(model: Model, session_id: str, provider_options: Mapping[str, Any]) -> Options:
@@ -232,11 +232,11 @@ def _least_effort(model: Model) -> Options:
     return {"reasoningEffort": "minimal" if "minimal" in openai_efforts(name) else "low"}
 
 
-# As the adapters send them.
+# Options in the form that adapters send.
 
 
 _NOT_SENT = ("api_base", "base_url", "baseURL", "stream_options")
-"""A proxy may send the request to such an address, with a key of its own; and what an answer took is always asked for."""
+"""Never sent: a proxy may send the request to such an address, with a key of its own; and the usage is always requested."""
 
 
 def renamed(options: Mapping[str, Any], names: Mapping[str, str], dropped: Collection[str] = ()) -> dict[str, Any]:
@@ -250,7 +250,7 @@ def present(**values: Any) -> dict[str, Any]:
 
 
 def object_option(options: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """None where it is not set. Raises UnusableOption."""
+    """None if the option is not set. Raises UnusableOption."""
     value = options.get(name)
     if value is None or isinstance(value, dict):
         return value
@@ -258,7 +258,7 @@ def object_option(options: Mapping[str, Any], name: str) -> dict[str, Any] | Non
 
 
 def list_option(options: Mapping[str, Any], name: str) -> list[Any]:
-    """Empty where it is not set. Raises UnusableOption."""
+    """Empty if the option is not set. Raises UnusableOption."""
     value = options.get(name)
     if value is None or isinstance(value, list):
         return value or []

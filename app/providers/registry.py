@@ -1,5 +1,4 @@
-"""The adapter for a model, created on first use and cached, and what each of its calls passes, whatever the provider: observers,
-a user's budget."""
+"""The adapter for a model, created on first use and cached; and observers and a user's budget, which all its calls pass."""
 
 import asyncio
 import os
@@ -37,7 +36,7 @@ from app.providers.transform import prepare
 from app.schema.model import Model, ProviderInfo
 from app.users.accounts import Budgets, BudgetUsedUp, ModelAccount
 
-# What each call passes.
+# Around each call.
 
 
 Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
@@ -45,8 +44,8 @@ MessagePart = dict[str, Any]
 
 
 async def metered(ask: Ask, name: str, budgets: Budgets, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-    """Raises ApiFailure with status 402 where the budget of the user `name` is used up. A call that breaks off is not counted:
-    nobody says what it took."""
+    """Raises ApiFailure with status 402 if the budget of the user `name` is used up. A call that breaks off is not counted,
+    because its usage is unknown."""
     try:
         await budgets.require(name)
     except BudgetUsedUp as used_up:
@@ -159,7 +158,7 @@ def adapter_of(model: Model) -> Adapter:
 
 @dataclass(eq=False)
 class Connection:
-    """A provider with what each of its calls passes. One is another's equal only if it is the same."""
+    """A provider with the functions that its calls pass. Equal only if it is the same."""
 
     stream: Ask
     close: Callable[[], Coroutine[Any, Any, None]]
@@ -177,7 +176,7 @@ class Providers:
         observer: Observer = NOBODY,
         max_part_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        """`account`: of the user whose calls these are."""
+        """`account`: of the user who makes the calls."""
         self._observer = observer
         self._max_part_bytes = max_part_bytes
         self._infos = infos
@@ -192,7 +191,7 @@ class Providers:
         return self._connections[key]
 
     async def load(self, models: Iterable[Model]) -> None:
-        """Imports the SDKs that these models are asked by, in a thread, before the first request needs them."""
+        """Imports the SDKs for these models, in a thread, before the first request needs them."""
         for adapter in sorted({adapter_of(model) for model in models} - {"scripted"}):
             await asyncio.to_thread(_load, adapter)
 
@@ -210,7 +209,7 @@ class Providers:
         return Connection(ask, adapter.close)
 
     def _adapter(self, model: Model) -> tuple[Provider, Ask]:
-        """With a way to ask it that adapts each request to what the provider and the model accept."""
+        """With a function that sends requests, adapted to what the provider and the model accept."""
         if adapter_of(model) == "scripted":
             scripted = self._scripted()
             return scripted, scripted.stream
@@ -220,7 +219,7 @@ class Providers:
 
 
 def _adapter_class(adapter: Adapter) -> Any:
-    """Imports it on first use."""
+    """Imports the class on first use."""
     return getattr(import_module(f"app.providers.{adapter}"), _CLASS_OF[adapter])
 
 

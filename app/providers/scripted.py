@@ -126,8 +126,8 @@ class ScriptError(ValueError):
 
 
 class ScriptedProvider:
-    """Plays `turns` in order; then `otherwise` answers. `title` answers for title models. `requests` holds all requests, unless
-    they are not kept."""
+    """Plays `turns` in order; then `otherwise` answers. `title` answers for title models. `requests` has all requests, if they
+    are kept."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class ScriptedProvider:
         return play(self._turn_for(request))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, as nothing is open."""
 
     def _turn_for(self, request: ModelRequest) -> ScriptedTurn:
         if "title" in request.model.id:

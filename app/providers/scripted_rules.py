@@ -205,7 +205,7 @@ def _new_file(path: str, content: str) -> str:
 
 
 def _second_step(request: ModelRequest, results: ToolTurn) -> ScriptedTurn:
-    """Of an edit, or of what is written over: every other command has one step."""
+    """For an edit or a write over a file; every other command has one step."""
     if any(result.is_error and _MUST_BE_READ not in result.text for result in results.content):
         return ()
     user = next((message for message in reversed(request.messages) if isinstance(message, UserTurn)), None)

@@ -1,10 +1,9 @@
-"""What the adapters of all wire formats have in common: the client of a provider's SDK, made when needed, talking with it, and
-bounds on what comes in.
+"""What the adapters of all wire formats share: making and calling the client of a provider's SDK, and bounds on what comes in.
 
-The SDKs' own streams are read, their events as dicts: an adapter names its fields as the API's documentation does. Made into an
-SDK's typed models each piece of an answer would take the processor four times as long, and what odd servers send fits none.
-The SDKs gather an event whatever its size, read JSON of any number of values, and pass on halves of characters, which cannot be
-stored. So they get each event when it is whole and has been looked at.
+The SDKs' own streams are read, their events as dicts, whose fields an adapter names as the API's documentation does. The SDK's
+typed models would take the processor four times as long, and do not fit what unusual servers send. The SDKs gather an event
+whatever its size, read JSON of any number of values, and pass on halves of characters, which cannot be stored. So they get each
+event when it is complete and checked.
 """
 
 import asyncio
@@ -41,7 +40,7 @@ from app.util.secrets import secrets_of
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-# What a provider sends, bounded before an SDK reads it.
+# The provider's output, bounded before an SDK reads it.
 
 
 _FIELDS = (b"data", b"event", b"id", b"retry", b":")
@@ -50,8 +49,8 @@ _CHARACTER = re.compile(rb"\\(?:\\|u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-f
 
 
 async def bound(response: httpx2.Response) -> None:
-    """Of an answer that is no success as much is read as is kept. Nothing is unpacked: raises AnswerPassedLimit for a success
-    that is compressed."""
+    """Reads only the beginning of an answer that is no success. Unpacks nothing: raises AnswerPassedLimit for a success that is
+    compressed."""
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     is_compressed = False
     try:
@@ -68,7 +67,7 @@ async def bound(response: httpx2.Response) -> None:
 
 
 class WholeEvents(httpx2.AsyncByteStream):
-    """The bytes of a stream of events, one whole event at a time. Left out is what holds no data, such as a comment, which
+    """The bytes of a stream of events, one whole event at a time. Leaves out events without data, such as a comment, which
     openai's SDK may read as JSON, and a last event that was cut off.
 
     Raises AnswerPassedLimit; ApiFailure for an answer of another kind: a page, an error in JSON.
@@ -98,7 +97,7 @@ class WholeEvents(httpx2.AsyncByteStream):
         return b"".join([self._event(text.strip(b"\n")) for text in whole.replace(b"\r\n", b"\n").split(b"\n\n")])
 
     def _event(self, text: bytes) -> bytes:
-        """Empty for one without data."""
+        """Empty for an event without data."""
         if (text.startswith(b"data:") or b"\ndata:" in text) and text.partition(b"data:")[2].strip():
             self._any = True
             require_few_values(text)
@@ -147,7 +146,7 @@ def _of_whole_characters(event: bytes) -> bytes:
     return _CHARACTER.sub(lambda found: rb"\ufffd" if found[1] else found[0], event)
 
 
-# The client of an SDK.
+# The SDK's client.
 
 
 CONNECT_SECONDS = 30.0
@@ -163,7 +162,7 @@ _CONVERSATION = ("messages", "input")
 Payload = dict[str, Any]
 
 Headers = dict[str, str | None]
-"""By name in lower case. None: not sent, though the SDK would."""
+"""By name in lower case. None: the header is not sent, though the SDK would."""
 
 
 class Reader(Protocol):
@@ -205,13 +204,13 @@ def idle_seconds(options: Mapping[str, Any], default: float) -> float | None:
 
 
 class SdkAdapter(ABC, Generic[Client]):
-    """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: for ever.
+    """`options` are the provider's own: `chunkTimeout`, else `timeout`, in milliseconds of silence; false: no limit.
     `most_bytes`: of an answer."""
 
     path: ClassVar[str]
-    """Of what the SDK asks for."""
+    """The path of the SDK's requests."""
     sdk: ClassVar[str]
-    """The module of the SDK that a request takes."""
+    """The SDK's module for requests."""
     reader: ClassVar[type[Reader]]
 
     def __init__(
@@ -238,7 +237,7 @@ class SdkAdapter(ABC, Generic[Client]):
         self._closed = False
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Emits no StreamStart if the first event is an error. What it raises tells no secret."""
+        """Emits no StreamStart if the first event is an error. Its errors contain no secret."""
         url = self._address() + self.path
         reader, size, start = self.reader(), AnswerSize(self._most_bytes), [StreamStart()]
         try:
@@ -261,7 +260,7 @@ class SdkAdapter(ABC, Generic[Client]):
             if failure is None:
                 raise
             errors.redact(failure, [*self._secrets, *secrets_of(request.headers, headers=True)])
-            raise failure from None  # what the SDK says of it may quote the request
+            raise failure from None  # the SDK's message may quote the request
         for event in (*start, *reader.end()):
             yield event
 
@@ -287,11 +286,11 @@ class SdkAdapter(ABC, Generic[Client]):
 
     @abstractmethod
     def _own_headers(self) -> Headers:
-        """Those of the wire format, with the key."""
+        """The wire format's headers, with the key."""
 
     @abstractmethod
     def _ask(self, client: Client, request: ModelRequest, headers: Headers) -> AbstractAsyncContextManager[Any]:
-        """Leaving it closes the connection, unless that is free for the next request."""
+        """At its exit the connection is closed, unless it is free for the next request."""
 
     @abstractmethod
     async def _events(self, response: Any) -> AsyncIterator[object]:
@@ -301,7 +300,7 @@ class SdkAdapter(ABC, Generic[Client]):
         return any(name.lower() == header for name in self._headers)
 
     def _http(self) -> dict[str, Any]:
-        """How the SDK's HTTP client is made. It keeps no cookies: sessions and users share it."""
+        """Arguments of the SDK's HTTP client, which keeps no cookies: sessions and users share it."""
         from http.cookiejar import CookieJar, DefaultCookiePolicy
 
         return {
@@ -321,7 +320,7 @@ class SdkAdapter(ABC, Generic[Client]):
         return self._client
 
     def _loaded(self) -> Client:
-        """Raises ApiFailure for an address that is none, also one of a proxy, which has a password perhaps."""
+        """Raises ApiFailure for a bad address, also of a proxy, whose address may have a password."""
         self.load()
         try:
             return self._make()
@@ -330,8 +329,8 @@ class SdkAdapter(ABC, Generic[Client]):
 
 
 def extra(body: Payload, headers: Headers, omit: object) -> dict[str, Any]:
-    """A request as the SDK's parameters take it. `omit`: its word for None. Dates, NaN and the like, which configurations and
-    plugins bring, are sent in words of JSON; the conversation has none."""
+    """A request as the SDK's parameters take it. `omit`: the SDK's value for None. Dates, NaN and the like, which configurations
+    and plugins bring, are sent as JSON can have them; the conversation has none."""
     said = {name: body[name] for name in _CONVERSATION if name in body}
     brought = {name: value for name, value in body.items() if name not in said}
     return {
@@ -341,7 +340,7 @@ def extra(body: Payload, headers: Headers, omit: object) -> dict[str, Any]:
 
 
 def environment_headers(variable: str) -> Headers:
-    """What an SDK would send by itself to whichever server it is told to ask."""
+    """The headers that an SDK would send by itself, to whichever server."""
     lines = os.environ.get(variable, "").split("\n")
     return {line.partition(":")[0].strip().lower(): None for line in lines if ":" in line}
 
@@ -369,8 +368,8 @@ def _sendable(headers: Headers, url: str) -> Headers:
 
 
 class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
-    """Without a base URL it is OpenAI, which needs a key. Elsewhere no key means no Authorization header: a server that asks for
-    none may refuse a made-up one."""
+    """Without a base URL the server is OpenAI's, which needs a key. Elsewhere no key means no Authorization header: a server that
+    needs none may refuse a made-up one."""
 
     def _address(self) -> str:
         if not (self._api_key or self._base_url or self._configures("authorization")):
@@ -379,7 +378,7 @@ class OpenAIAdapter(SdkAdapter["AsyncOpenAI"]):
         return base_url.rstrip("/")
 
     def _own_headers(self) -> Headers:
-        """Without what the environment says of OpenAI's own server."""
+        """Without the environment's headers for OpenAI's own server."""
         unsaid: Headers = {"openai-organization": None, "openai-project": None, **environment_headers("OPENAI_CUSTOM_HEADERS")}
         return {**unsaid, "authorization": f"Bearer {self._api_key}" if self._api_key else None}
 

@@ -1,4 +1,4 @@
-"""The model of a prompt: parses a name, looks it up, or chooses the default; and what clients are shown to choose from."""
+"""The model of a prompt: parses a name, looks it up, or chooses the default; and the lists that clients choose from."""
 
 from collections.abc import Iterable, Mapping
 

@@ -31,7 +31,7 @@ Messages = tuple[ModelMessage, ...]
 Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 
 MAX_CONVERSATION_BYTES = 12 * 1024 * 1024
-"""Without files: three million tokens, which no model takes, whatever its provider counts and its window is said to be."""
+"""Without files: three million tokens, which no model takes, whatever its provider counts and its configuration says."""
 _MISTRAL_ID_LENGTH = 9
 _GOOGLE_THINKING = {"thinkingBudget": "thinking_budget", "thinkingLevel": "thinking_level"}
 _FILLER = AssistantTurn((TextBlock("Done."),))

@@ -1,4 +1,4 @@
-"""What servers must agree on about the directories that each of them has open: rows with a revision, which others look for."""
+"""The states of directories that servers must agree on: rows with a revision, by which a server finds those of others."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from app.record.writer import Tx, Writer
 from app.schema.event import AnnouncedEvent
 
 EVERYWHERE = ""
-"""In place of a directory: all of them."""
+"""Instead of a directory: all directories."""
 
 DISPOSED = "disposed"
-"""A directory's state with this name: it was disposed of."""
+"""The state with this name says that the directory was disposed of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class DirectoryState:
 
 
 class DirectoryStates:
-    """Of the servers of one database. Its coroutines raise StorageError. `server` is this one's name; None where it works alone
-    and has nobody to agree with: then nothing is stored."""
+    """The states that the servers of one database share. Its coroutines raise StorageError. `server`: this one's name; None if it
+    works alone, and stores nothing."""
 
     def __init__(self, database: Database, writer: Writer, server: str | None) -> None:
         self._database = database
@@ -42,12 +42,12 @@ class DirectoryStates:
         return self._server is not None
 
     def announce(self, directory: str, event: AnnouncedEvent) -> Awaitable[None]:
-        """To the clients of all servers. Need not be awaited."""
+        """Announces to the clients of all servers. Need not be awaited."""
         return self._writer.announce(directory, event)
 
     def announce_change(self, directory: str, name: str, value: str, event: AnnouncedEvent, *, seen: bool = True) -> None:
-        """Of something that each server observes: announced once, by the first that stores the new value. `seen`: this server
-        saw it change; else it is announced if another value is stored."""
+        """Announces, once for all servers, a change that each of them observes: the first to store the new value does. `seen`:
+        announce it even if nothing was stored before, because this server saw it change."""
 
         def compare_and_set(tx: Tx) -> None:
             stored = directory_rows.directory_state(tx.connection, directory, name)
@@ -63,12 +63,12 @@ class DirectoryStates:
             self.announce(directory, event)
 
     async def put(self, directory: str, name: str, value: str = "") -> None:
-        """Other servers find it among their `changes`."""
+        """Other servers find the state among their `changes`."""
         if self.is_shared:
             await self._writer.commit(lambda tx: self._put(tx, directory, name, value))
 
     async def dispose(self, directory: str, prefix: str, event: AnnouncedEvent) -> None:
-        """Announces that a directory is disposed of, tells the other servers, and deletes its states that begin with `prefix`."""
+        """Announces that a directory is disposed of, notifies other servers, and deletes its states that begin with `prefix`."""
 
         def dispose(tx: Tx) -> None:
             if self.is_shared:
@@ -87,7 +87,7 @@ class DirectoryStates:
         return found[0] if found else None
 
     async def changes(self) -> Sequence[DirectoryState]:
-        """What other servers have put since the last call, the oldest first; nothing the first time."""
+        """The states that other servers have put since the last call, oldest first; none the first time."""
         if self._known is None:
             self._known = await self._database.read(directory_rows.newest_directory_state)
             return []

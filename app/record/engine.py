@@ -121,7 +121,7 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def without_password(url: str) -> str:
-    """As PostgreSQL's programs read it; they ask for the password, or have it from PGPASSWORD."""
+    """In the form for PostgreSQL's programs, which ask for the password, or have it from PGPASSWORD."""
     parsed = make_url(url)
     query = {name: value for name, value in parsed.query.items() if name != "password"}
     return parsed.set(drivername="postgresql", query=query)._replace(password=None).render_as_string(hide_password=False)
@@ -178,7 +178,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     connection.text_factory = _readable  # one damaged row must not hide the others
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        # Before anything is written to a new file: see `give_back`. On any other it would wait for who writes.
+        # Only before anything is written to a new file (see `give_back`): on another file this would wait for whoever writes.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     _use_wal(connection)
     for pragma in (
@@ -209,10 +209,10 @@ def _use_wal(connection: Any) -> None:
 
 @contextmanager
 def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]:
-    """What is read in it is of one moment. One that writes has the database for itself from its beginning, so that what it
-    decides by stays true.
+    """All reads in it are of one moment. A transaction that writes locks others out from its beginning, so that what it has read
+    stays true.
 
-    Begun by a statement of its own: an engine with a listener for the event "begin" looks for listeners of each statement
+    It is begun by a statement of its own: an engine with a listener for the event "begin" looks for listeners of each statement
     too, which takes 9 µs a statement, as long as the statement itself."""
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
@@ -246,13 +246,13 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._writer, self._write, work)
 
     async def give_back(self) -> None:
-        """What deleted rows have left, to the file system: in steps, between which others write. PostgreSQL's autovacuum does so
-        by itself."""
+        """Gives the room of deleted rows back to the file system, in steps, between which others write. PostgreSQL's autovacuum
+        does that by itself."""
         while self.dialect == "sqlite" and await self.write(_give_back_some):
             pass
 
     def write_in_thread(self, work: Callable[[Connection], T]) -> T:
-        """The same for a thread that is not the event loop's."""
+        """As `write`, for a thread that is not the event loop's."""
         return self._writer.submit(self._write, work).result()
 
     def close(self) -> None:
@@ -271,16 +271,16 @@ class Database:
 
 
 def _give_back_some(connection: Connection) -> bool:
-    """Whether more is left. A file that was made before files could shrink keeps the room for what comes."""
+    """Returns whether more is left. A file that was made before files could shrink keeps its room."""
     free = "SELECT freelist_count FROM pragma_freelist_count, pragma_auto_vacuum WHERE auto_vacuum = 2"
     pages: int = connection.exec_driver_sql(free).scalar() or 0
     driver: Any = connection.connection.driver_connection
-    driver.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()  # a row without columns for each page
+    driver.execute(f"PRAGMA incremental_vacuum({_STEP_PAGES})").fetchall()  # returns a row without columns for each page
     return pages > _STEP_PAGES
 
 
 def _transactions(engine: Engine, *, writes: bool) -> Callable[[Callable[[Connection], Any]], Any]:
-    """What runs a function in a transaction of its own, and rolls back if it raises."""
+    """Runs a function in a transaction of its own, which is rolled back if the function raises."""
     begin = partial(transaction, engine, writes=writes)
     return Reconnecting(engine, begin).run if engine.dialect.name == "postgresql" else partial(_in_transaction, begin)
 
@@ -291,7 +291,7 @@ def _in_transaction(begin: Begin, work: Callable[[Connection], T]) -> T:
 
 
 def _reading(engine: Engine) -> Engine:
-    """A consistent view for each transaction, as SQLite has it."""
+    """With a consistent view for each transaction, as SQLite has it."""
     if engine.dialect.name == "sqlite":
         return engine
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)

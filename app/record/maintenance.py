@@ -1,6 +1,5 @@
-"""What people do with a database: checks for `opensession doctor` (damage, orphaned rows, unfinished answers), facts about its
-server, and copies for backups.
-"""
+"""An operator's work on a database: checks for `opensession doctor` (damage, orphaned rows, unfinished answers), facts about its
+server, and copies for backups."""
 
 import sqlite3
 import time
@@ -38,7 +37,7 @@ class Finding:
 
 
 def product(connection: Connection) -> str:
-    """Name, version and address, without a login."""
+    """Name, version and address of the database's server, without a login."""
     url = connection.engine.url
     if connection.dialect.name == "sqlite":
         return f"SQLite {sqlite3.sqlite_version}, {url.database}"
@@ -55,12 +54,12 @@ def database_bytes(connection: Connection) -> int:
 
 
 def is_read_only(connection: Connection) -> bool:
-    """Of PostgreSQL: a standby, or a database or user that is set so."""
+    """Whether PostgreSQL is a standby, or the database or user is set to read only."""
     return bool(connection.execute(text("SELECT current_setting('transaction_read_only')::boolean")).scalar_one())
 
 
 def free_connections(connection: Connection) -> int:
-    """Of PostgreSQL: how many more it takes from users without privileges."""
+    """How many more connections PostgreSQL takes from users without privileges."""
     allowed = "current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
     used = "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
     return int(connection.execute(text(f"SELECT {allowed} - {used}")).scalar_one())
@@ -73,14 +72,15 @@ def clock_ahead_seconds(connection: Connection) -> float:
     return there - (asked + time.time()) / 2
 
 
-# A copy of an SQLite database that is in use, and what a backup must know of a database.
+# A copy of an SQLite database that is in use, and the facts that a backup needs of a database.
 
 PAGES_AT_ONCE = 2_000
 _FIRST_WITH_SERVERS = "0009"
 
 
 def copy_database(connection: Connection, target: Path, progress: Callable[[int, int], None]) -> str | None:
-    """What is committed when it begins; others go on writing. Returns its revision. `progress` is told pages: done, of all."""
+    """Copies what is committed when it begins, while others go on writing. Returns the copy's revision. `progress` is called with
+    the numbers of pages: done, and in all."""
     found = revision(connection)  # the transaction's first read: without one, SQLite would begin again with each commit
     source = connection.connection.driver_connection
     assert isinstance(source, sqlite3.Connection)
@@ -98,7 +98,7 @@ def upgrade_file(path: Path) -> None:
 
 
 def has_server(connection: Connection, dead_after_ms: int) -> bool:
-    """Whether a server of this PostgreSQL has written its heartbeat since."""
+    """Whether a server of this PostgreSQL has written its heartbeat since then."""
     found = revision(connection)
     if found is None or found < _FIRST_WITH_SERVERS:
         return False
@@ -118,7 +118,7 @@ def check(engine: Engine) -> list[Finding]:
 
 
 def _webhook_findings(connection: Connection) -> Iterator[Finding]:
-    """Its owner knows the address; here it may be a secret."""
+    """Names no address: the owner knows it, and here it may be a secret."""
     failing = [
         row.id for row in webhook_rows.all_of(connection) if row.failed_since is not None or row.disabled_reason is not None
     ]

@@ -1,5 +1,5 @@
-"""Brings a database to the newest schema: a new one is made with it, one of an older revision is migrated. Alembic is imported
-for the latter only."""
+"""Brings a database to the newest schema: a new one is made with it, an older one is migrated. Only a migration imports
+Alembic."""
 
 import secrets
 from importlib import import_module
@@ -21,7 +21,7 @@ _VERSION = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-"""As Alembic makes it. A new database gets its row here: importing Alembic would be a twelfth of a start."""
+"""As Alembic makes it. A new database gets its row here, because importing Alembic would take a twelfth of a start."""
 
 _PACKAGED = Path(__file__).parents[1] / "_migrations"
 _CHECKOUT = Path(__file__).parents[2] / "migrations"
@@ -39,7 +39,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def _usable_revision(engine: Engine) -> str | None:
-    """None of an empty database. Raises DatabaseUnusable."""
+    """None for an empty database. Raises DatabaseUnusable."""
     with transaction(engine) as connection:
         if lacks_fts5(connection):
             raise DatabaseUnusable(LACKS_FTS5)
@@ -66,7 +66,7 @@ def known_revisions() -> set[str]:
 
 
 def unknown_schema(found: str) -> str | None:
-    """What to say of a revision that this version cannot migrate; None of one that it can."""
+    """The message about a revision that this version cannot migrate; None for one that it can."""
     if found > HEAD:
         return f"The database is at revision {found}, opensession {__version__} knows only {HEAD}: it needs a newer opensession."
     if found not in known_revisions():
@@ -81,8 +81,8 @@ def _require_known(found: str) -> None:
 
 
 def upgrade(engine: Engine) -> None:
-    """In one transaction. If two servers start at the same time, one of them does it. Raises DatabaseUnusable where the schema
-    is not of an older version."""
+    """In one transaction. Of two servers that start at the same time, one does it. Raises DatabaseUnusable unless the schema is
+    of an older version."""
     found = _usable_revision(engine)
     if found == HEAD:
         return
@@ -104,7 +104,7 @@ def _migrate(connection: Connection) -> None:
     from alembic.config import Config
 
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic thinks between statements
+        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")  # Alembic computes between statements
     config = Config()
     config.set_main_option("script_location", str(migrations_dir()))
     config.attributes["connection"] = connection
@@ -112,7 +112,7 @@ def _migrate(connection: Connection) -> None:
 
 
 def _create(connection: Connection) -> None:
-    """What all migrations would make; a test compares them."""
+    """Makes what all migrations would make; a test compares them."""
     METADATA.create_all(connection, checkfirst=False)
     create_text_index(connection)
     counters = {"journal": 0, "identity": secrets.randbits(60)}

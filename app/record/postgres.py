@@ -1,6 +1,5 @@
-"""What PostgreSQL needs beside SQLAlchemy: its engine, transactions that begin again when it is restarted, and locks among the
-servers of one database. psycopg is the extra `postgres`: it is imported with the first engine.
-"""
+"""PostgreSQL's engine, transactions that begin again when it is restarted, and locks among the servers of one database. psycopg
+is the extra `postgres`: it is imported with the first engine."""
 
 import asyncio
 import hashlib
@@ -23,30 +22,30 @@ T = TypeVar("T")
 Begin = Callable[[], AbstractContextManager[Connection]]
 
 RECONNECT_SECONDS = 5.0
-"""Longer than a server goes on with its turns without a heartbeat: they are taken over then, rather than ended with an error."""
+"""Longer than a server goes on with its turns without a heartbeat: then they are taken over, rather than ended with an error."""
 RECONNECT_PAUSE_SECONDS = 0.1
 
 TRANSACTION = "transaction"
-"""What a connection notes the number of its transaction by."""
+"""The key under which a connection notes its transaction's number."""
 
 _OUTCOME = text("SELECT txid_status(:number)")
 
 
 class OutcomeUnknown(SQLAlchemyError):
-    """The connection broke during a commit, and nobody could be asked whether that is stored. It must not be repeated."""
+    """The connection broke during a commit, whose outcome could not be found out. The transaction must not be repeated."""
 
     def __init__(self) -> None:
         super().__init__("the connection to the database broke during a commit, and whether it is stored could not be found out")
 
 
 def may_be_committed(error: Exception) -> bool:
-    """Of an error of a transaction: whether that must not be run again."""
+    """Whether a transaction with this error must not be run again."""
     return isinstance(error, OutcomeUnknown) or (isinstance(error, DBAPIError) and error.connection_invalidated)
 
 
 class Reconnecting:
-    """Begins again, for a while, when the connection is lost before the commit: the database is being restarted. When it is lost
-    during the commit, the database is asked for the outcome."""
+    """Begins again, for a while, if the connection is lost before the commit, as when the database is restarted. If it is lost
+    during the commit, asks the database for the outcome."""
 
     def __init__(self, engine: Engine, begin: Begin) -> None:
         self._engine = engine
@@ -72,7 +71,7 @@ class Reconnecting:
             time.sleep(RECONNECT_PAUSE_SECONDS)
 
     def _is_committed(self, number: int | None) -> bool:
-        """A transaction that only read has no number: it is run again. Raises OutcomeUnknown."""
+        """A transaction that only read has no number and is run again. Raises OutcomeUnknown."""
         if number is None:
             return False
         deadline = time.monotonic() + RECONNECT_SECONDS
@@ -83,7 +82,7 @@ class Reconnecting:
         return outcome == "committed"
 
     def _outcome(self, number: int) -> Literal["committed", "aborted", "in progress"]:
-        """In progress also while the database does not answer."""
+        """While the database does not answer: "in progress", too."""
         try:
             with self._engine.connect() as connection:
                 outcome: Literal["committed", "aborted", "in progress"] | None = connection.execute(
@@ -92,14 +91,14 @@ class Reconnecting:
         except SQLAlchemyError as error:
             if is_disconnected(error):
                 return "in progress"
-            raise OutcomeUnknown from error  # this database never had it: another has taken the place of the one that broke
+            raise OutcomeUnknown from error  # this database never had it: another has replaced the one whose connection broke
         if outcome is None:
             raise OutcomeUnknown
         return outcome
 
 
 def is_disconnected(error: SQLAlchemyError) -> bool:
-    """No connection could be made, or it broke."""
+    """Whether no connection could be made, or it broke."""
     is_unmade = isinstance(error, OperationalError | InterfaceError) and error.statement is None
     return is_unmade or (isinstance(error, DBAPIError) and error.connection_invalidated)
 
@@ -112,8 +111,8 @@ _WRITERS_LOCK = 7_363_736_911_502_291
 
 
 def _text_without_nul() -> Any:
-    """A dumper that replaces NUL, which PostgreSQL's text cannot hold, by U+FFFD, so that a lookup finds nothing instead of
-    failing. JSON bodies escape it."""
+    """A dumper that replaces NUL, which PostgreSQL's text cannot hold, by U+FFFD. So a lookup finds nothing instead of failing.
+    JSON bodies escape NUL."""
     from psycopg.types.string import StrDumperUnknown
 
     class TextWithoutNul(StrDumperUnknown):
@@ -124,14 +123,14 @@ def _text_without_nul() -> Any:
 
 
 IDLE_IN_TRANSACTION_MS = 2_500
-"""After which PostgreSQL ends what a server has begun and leaves, though nobody waits for it."""
+"""PostgreSQL ends a transaction that its server has left idle for so long, even if nobody waits."""
 STANDSTILL_MS, LOOK_MS = 1_500, 400
-"""The longest that a server which is frozen or cut off within a transaction holds the others up, and how often these look whether
-it is. A heartbeat that waits for both is written before its server takes itself for cut off, and stops its turns."""
+"""How long a server that is frozen or cut off within a transaction may hold the others up, and how often these look for one. A
+heartbeat that waits for both is written before its server counts itself as cut off, and stops its turns."""
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-"""What is acknowledged is on the disk, also where the database or its user is set up to be faster than that."""
+"""What is acknowledged is on the disk, even if the database or its user is set up for speed instead."""
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-"""In seconds: an idle connection to a machine that is gone is given up after eleven."""
+"""In seconds. An idle connection to a machine that is gone is given up after eleven."""
 
 
 def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
@@ -161,14 +160,14 @@ def postgres_engine(url: URL, connections: int, timeout_ms: int) -> Engine:
 
 def wait_for_writers(connection: Connection, timeout_ms: int) -> None:
     """Serializes the writers of all servers, as SQLite does: the journal's numbers are committed in order, and what a writer
-    reads stays valid until it commits. Each notes the transaction's number, by which its outcome is found."""
+    reads stays valid until it commits. Each writer notes its transaction's number, by which the outcome is found."""
     connection.info[TRANSACTION] = _wait_for_writers(connection, timeout_ms)
 
 
 def _wait_for_writers(connection: Connection, timeout_ms: int) -> int:
-    """Looks now and then whether the one that writes stands still. Returns the transaction's number."""
+    """Looks now and then whether the present writer stands still. Returns the transaction's number."""
     deadline = time.monotonic() + timeout_ms / 1000
-    # What stands behind FROM is done first: this wait has a limit of its own.
+    # The subquery behind FROM runs first, so this wait has a limit of its own.
     lock = (
         f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK}), txid_current(), set_config('lock_timeout', '{timeout_ms}', true)"
         f" FROM set_config('lock_timeout', '{min(LOOK_MS, timeout_ms)}', true)"
@@ -191,8 +190,8 @@ _END_STANDSTILL = f"""
     AND classid = {_WRITERS_LOCK >> 32} AND objid = {_WRITERS_LOCK & 0xFFFFFFFF}
     AND wait_event_type = 'Client' AND state_change < clock_timestamp() - interval '{STANDSTILL_MS} ms'
 """
-"""PostgreSQL itself ends what is idle in a transaction, but not what waits for the rest of a message, for the next one of several
-that are sent together, or for its answer to be read: that counts as active."""
+"""PostgreSQL itself ends a transaction that is idle, but not one that waits for the rest of a message, for the next of several
+messages that are sent together, or for its answer to be read: such a one counts as active."""
 
 
 # Locks by name, held while a value is read, changed and written back: in this process, or among the servers of a database.
@@ -205,7 +204,7 @@ FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.003, 0.05
 
 class ProcessLocks:
     is_shared = False
-    """Whether they keep servers apart, and not only what works in this one."""
+    """Whether the locks exclude other servers, not only other tasks of this one."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -218,9 +217,9 @@ class ProcessLocks:
 
 
 class DatabaseLocks:
-    """PostgreSQL's advisory locks, all on one connection: they go with it when this server dies, or is frozen or cut off for some
-    seconds. Who waits here waits in the order of asking; among servers the first that looks gets the lock. Raises StorageError
-    where the database cannot be asked."""
+    """PostgreSQL's advisory locks, all on one connection: they are gone when this server dies, or is frozen or cut off for some
+    seconds. Callers here wait in order; of several servers the first that looks gets the lock. Raises StorageError if the
+    database cannot be asked."""
 
     is_shared = True
 
@@ -244,7 +243,7 @@ class DatabaseLocks:
                 await asyncio.shield(self._unlock(key))
 
     async def _acquire(self, key: int) -> None:
-        """A connection that breaks meanwhile took nothing from who waits: it is made again, for a while."""
+        """A connection that breaks meanwhile loses no waiter: it is made again, for a while."""
         pause, broken_since = FIRST_POLL_SECONDS, math.inf
         while True:
             try:
@@ -259,7 +258,7 @@ class DatabaseLocks:
             pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
     async def _take(self, key: int) -> bool:
-        """What is got though its waiter was cancelled meanwhile is given back."""
+        """A lock that is acquired although its caller was cancelled meanwhile is released."""
         got: list[bool] = []
 
         def take(connection: Connection) -> bool:
@@ -269,7 +268,7 @@ class DatabaseLocks:
         try:
             return await self._run(take)
         except asyncio.CancelledError:
-            # The thread does one thing after another: this one knows how the attempt ended.
+            # The thread does one thing after another, so this release knows how the attempt ended.
             self._thread.submit(self._on_connection, lambda connection: got == [True] and _ask(connection, _UNLOCK, key=key))
             raise
 
@@ -278,7 +277,7 @@ class DatabaseLocks:
             await self._run(lambda connection: _ask(connection, _UNLOCK, key=key))
 
     def _show_life(self) -> None:
-        with suppress(SQLAlchemyError):  # the next one that locks is told
+        with suppress(SQLAlchemyError):  # the next caller that locks gets the error
             self._thread.submit(self._on_connection, lambda connection: _ask(connection, "true")).result()
 
     async def _run(self, work: Callable[[Connection], bool]) -> bool:

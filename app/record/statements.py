@@ -59,15 +59,15 @@ from app.record.tables import (
     USER_KEY,
 )
 
-# Copies the messages and parts of a session into another one, under new ids: no row leaves the database.
-#
-# A new id has the form of `app.util.ids`. Its number is the row's sequence and an offset, so that ids ascend as the rows do. The
-# statements are text: SQLAlchemy takes as long to make them of expressions as the database to copy a hundred turns.
+# Copies the messages and parts of a session into another one, under new ids: no row leaves the database. A new id has the form of
+# `app.util.ids`. Its number is the row's sequence and an offset, so that ids ascend as the rows do. The statements are text:
+# SQLAlchemy takes as long to make them of expressions as the database takes to copy a hundred turns.
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryCopy:
-    """Of the finished messages with a sequence below `before`. The offsets are those of the numbers, `letters` end each id."""
+    """Copies the finished messages with a sequence below `before`. The offsets are of the new ids' numbers; `letters` end each
+    id."""
 
     source: str
     target: str
@@ -84,7 +84,7 @@ _PART_OF_COPIED = "part.session_id = :source AND part.message_id = message.id"
 
 
 def copying_statements(dialect: str) -> tuple[TextClause, ...]:
-    """To be executed in their order, with the fields of a HistoryCopy."""
+    """To be executed in this order, with the fields of a HistoryCopy."""
     message, part = _new_id(dialect, "msg", "message.seq + :message_offset"), _new_id(dialect, "prt", "part.seq + :part_offset")
     prompt = _new_id(dialect, "msg", "prompt.seq + :message_offset")
     copies = (_copy_messages(message, prompt), _copy_parts(message, part), _copy_texts(message, part))
@@ -126,7 +126,7 @@ def _copy_texts(new_message: str, new_part: str) -> str:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Put:
-    """A statement whose rows, those of several changes too, are written together: parents first, by `order`."""
+    """A statement whose rows, also of several changes, are written together: parents first, by `order`."""
 
     order: int
     statement: Executable
@@ -145,7 +145,7 @@ class Statements:
     """The writer's statements for one dialect."""
 
     def __init__(self, dialect: str) -> None:
-        self._insert: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert  # the other database's is not loaded
+        self._insert: Any = import_module(f"sqlalchemy.dialects.{dialect}").insert  # the other database's module is not loaded
         self._now = now_ms(dialect)
         self._make_puts()
         self._make_part_texts()
@@ -198,7 +198,7 @@ class Statements:
         changed = insert.on_conflict_do_update(
             index_elements=["part_seq"],
             set_={"kind": insert.excluded.kind, "text": insert.excluded.text},
-            where=PART_TEXT.c.text != insert.excluded.text,  # one that is stored again as it was stays in the index
+            where=PART_TEXT.c.text != insert.excluded.text,  # an unchanged text stays in the index
         )
         self.put_part_text = Put(7, changed)
         self.delete_part_text = delete(PART_TEXT).where(PART_TEXT.c.part_seq.in_(select(PART.c.seq).where(*of_part)))
@@ -228,7 +228,7 @@ class Statements:
 
     def _make_journal(self) -> None:
         self.put_events = insert(EVENT)
-        """Rows by the thousand, of which SQLAlchemy would make parameters one by one."""
+        """For rows by the thousand, whose parameters SQLAlchemy would make one by one."""
         self.advance_journal = (
             update(COUNTER)
             .where(COUNTER.c.name == "journal")
@@ -255,7 +255,7 @@ class Statements:
         )
 
     def _acquire_lease(self) -> Executable:
-        """Returns the generation: nothing while another server holds the lease, or where there is no such session."""
+        """Returns the generation; nothing while another server holds the lease, or for an unknown session."""
         given: dict[str, Any] = {name: bindparam(name, type_=Text) for name in ("session_id", "owner", "directory", "status")}
         values = {**given, "generation": literal_column("1"), "heartbeat": self._now, "aborting": false()}
         insert = self._insert(LEASE).from_select(
@@ -294,7 +294,7 @@ class Statements:
         self.delete_replica = _delete(REPLICA, id="gone")
 
     def _make_directory_states(self) -> None:
-        """A row may be deleted only behind the writing of another: the newest revision must not be given twice."""
+        """A row may be deleted only after another was written: the newest revision must not be given twice."""
         newer = select(func.coalesce(func.max(DIRECTORY_STATE.c.revision), 0) + 1).scalar_subquery()
         self.put_directory_state = self._upsert(DIRECTORY_STATE, ["directory", "name"]).values(revision=newer)
         self.delete_directory_states = delete(DIRECTORY_STATE).where(
@@ -322,8 +322,8 @@ class Statements:
         )
 
     def _add_step_usage(self) -> Executable:
-        """Once for each id. What the row of the session says is added, and the tool calls of the message that no earlier row
-        has counted."""
+        """Adds a step's usage once for each id: with what the session's row says, and the tool calls of its message that no
+        earlier row counted."""
         used, of_message = STEP_USAGE.alias("used"), PART.c.message_id == bindparam("message_id")
         of_prompt = (used.c.session_id == SESSION.c.id, used.c.prompt_id == bindparam("prompt_id"))
         is_first = ~select(used.c.id).where(*of_prompt).exists()

@@ -14,15 +14,15 @@ from sqlalchemy import BigInteger, Index, Integer, Text, UniqueConstraint, false
 from sqlmodel import Field, SQLModel
 
 METADATA = SQLModel.metadata
-"""All of them, as migrations and tests compare them with a database."""
+"""All tables, for migrations, and for tests that compare them with a database."""
 
 SUMS = ("cost", "tokens_input", "tokens_output", "tokens_reasoning", "tokens_cache_read", "tokens_cache_write")
 """The columns of a session that its steps add to."""
 
 _BIG = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite counts up integers alone."""
+"""SQLite counts up only integers."""
 _NUMBERED_FOR_EVER = {"sqlite_autoincrement": True}
-"""No number is given twice, as of a row that was deleted."""
+"""No number is given twice, even if its row was deleted."""
 
 
 def _sequence() -> Any:
@@ -46,7 +46,7 @@ def _flag() -> Any:
 
 
 def _defaulted(value: Any, server: str, **options: Any) -> Any:
-    """Rows that were stored before the column was there have `server`."""
+    """Rows that were stored before the column existed have `server`."""
     return Field(default=value, sa_column_kwargs={"server_default": text(server)}, **options)
 
 
@@ -55,7 +55,7 @@ def _sum() -> Any:
 
 
 def _some(name: str, *columns: str, where: str, in_postgresql: str | None = None) -> Index:
-    """An index of some rows only."""
+    """An index of only some rows."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(in_postgresql or where))
 
 
@@ -70,8 +70,8 @@ class ProjectRow(SQLModel, table=True):
 class SessionRow(SQLModel, table=True):
     """`body` has all of a Session but its SUMS, which steps add to while others change the rest. Searches use `title_folded`.
     `diff_basis`, a JSON list, identifies the trees that the stored diff was computed from. `reverting` is set while a revert
-    restores files, and stays set if the server is killed meanwhile. `owner`: the user it belongs to; empty for nobody's, as on a
-    server without users."""
+    restores files, and stays set if the server is killed meanwhile. `owner`: the session's user; empty for none, as on a server
+    without users."""
 
     __tablename__: ClassVar[str] = "session"
     __table_args__ = (
@@ -106,9 +106,9 @@ class SessionRow(SQLModel, table=True):
 
 
 class MessageRow(SQLModel, table=True):
-    """`open`: an unfinished answer, or a prompt without an answer. `boundary`: a finished compaction summary. `input_hash`: a
-    hash of the prompt's input, which identifies a prompt that is sent twice. `live_body`: a smaller body for turns, if there is
-    one: a prompt without its diffs."""
+    """`open`: an unfinished answer, or a prompt without an answer. `boundary`: a finished compaction summary. `input_hash`: of
+    the prompt's input, to identify a prompt that is sent twice. `live_body`: a smaller body for turns, if there is one: a prompt
+    without its diffs."""
 
     __tablename__: ClassVar[str] = "message"
     __table_args__ = (
@@ -157,8 +157,8 @@ class PartRow(SQLModel, table=True):
 
 
 class PartTextRow(SQLModel, table=True):
-    """What searches look at: the `text` of a finished part, encoded; app/record/text_search.py has an index of it. `time` in
-    epoch milliseconds."""
+    """The searched `text` of a finished part, encoded; app/record/text_search.py has an index of it. `time` in epoch
+    milliseconds."""
 
     __tablename__: ClassVar[str] = "part_text"
     __table_args__ = (Index("part_text_facts", "part_seq", "time", "role", "kind"),)
@@ -202,8 +202,8 @@ class ApprovalRow(SQLModel, table=True):
 
 
 class PendingRequestRow(SQLModel, table=True):
-    """A permission request or a question that waits for a person, or whose `answer` (JSON) waits for the call that asked; `kind`
-    is `permission` or `question`."""
+    """A permission request or a question that waits for a user, or whose `answer` (JSON) waits for the call that asked. `kind` is
+    `permission` or `question`."""
 
     __tablename__: ClassVar[str] = "pending_ask"
     __table_args__ = _NUMBERED_FOR_EVER
@@ -218,8 +218,8 @@ class PendingRequestRow(SQLModel, table=True):
 
 
 class QueuedPromptRow(SQLModel, table=True):
-    """A prompt that waits for a turn of its own, in the order of `seq`. `input` is what the client sent, `input_hash` a hash of
-    what it says, `message` the message that it becomes, with its parts."""
+    """A prompt that waits for a turn of its own, in the order of `seq`. `input`: what the client sent; `input_hash`: of its
+    content; `message`: the message that it becomes, with its parts."""
 
     __tablename__: ClassVar[str] = "queued_prompt"
     __table_args__ = (UniqueConstraint("session_id", "message_id"), _NUMBERED_FOR_EVER)
@@ -246,9 +246,9 @@ class ShareRow(SQLModel, table=True):
 
 
 class EventRow(SQLModel, table=True):
-    """The event journal; `seq` is the SSE id, `payload` the JSON of the `type` and the properties. No directory: an event of the
-    whole server; no `session_id`: of no session. `bytes`: the size of the payload; it is in the index, so that trimming the
-    journal reads no payload. `owner`: the user whose session it is of, empty for nobody's; None for an event of no session."""
+    """The event journal. `seq` is the SSE id, `payload` the JSON of the `type` and the properties. Without a directory: an event
+    of the whole server; without `session_id`: of no session. `bytes`: the size of the payload; it is in the index, so that
+    trimming the journal reads no payload. `owner`: the session's user, empty for none; None for an event of no session."""
 
     __tablename__: ClassVar[str] = "event_journal"
     __table_args__ = (Index("event_by_session", "session_id", "seq"), Index("event_by_time", "time", "seq", "bytes"))
@@ -264,9 +264,9 @@ class EventRow(SQLModel, table=True):
 
 
 class LeaseRow(SQLModel, table=True):
-    """Which server runs a session now (`owner` is empty when none does); a write under an older generation is refused.
+    """The server that runs a session now (`owner`, empty for none). A write under an older generation is refused.
 
-    `status` is the JSON that the session's status is announced with, in `directory`; `aborting` asks the owner to end the run;
+    `status`: the JSON that the session's status is announced with, in `directory`. `aborting` asks the owner to end the run.
     `takeovers` counts the servers in a row that died with the same turn."""
 
     __tablename__: ClassVar[str] = "run_lease"
@@ -283,8 +283,8 @@ class LeaseRow(SQLModel, table=True):
 
 
 class ReplicaRow(SQLModel, table=True):
-    """A server of this database. `volume` names the data directory that it sees; `journal_lag` counts the events that its clients
-    were still to be given at its `heartbeat`."""
+    """A server of this database. `volume` names its data directory. `journal_lag`: how many events its clients had not been given
+    yet at its `heartbeat`."""
 
     __tablename__: ClassVar[str] = "replica"
 
@@ -298,8 +298,8 @@ class ReplicaRow(SQLModel, table=True):
 
 
 class DirectoryStateRow(SQLModel, table=True):
-    """What the servers of a database must agree on about a directory (empty: about all), by name. `server` wrote it; `revision`
-    grows with each write of any row."""
+    """A state of a directory (empty: of all), by name, that the servers of a database must agree on. `server` wrote it.
+    `revision` grows with each write of any row."""
 
     __tablename__: ClassVar[str] = "directory_state"
 
@@ -355,9 +355,9 @@ class UsageRow(SQLModel, table=True):
 
 
 class StepUsageRow(SQLModel, table=True):
-    """The ledger of model calls: what each step took, kept when its session is deleted. `id` is that of the part or message that
-    ends the step. `owner`, `directory` and `project_id` are the session's at that time. `turns` is 1 for the first step that
-    answers a prompt. A title's row has an empty message and no prompt."""
+    """The ledger of model calls: the usage of each step, kept when its session is deleted. `id`: of the part or message that ends
+    the step. `owner`, `directory` and `project_id` are the session's at that time. `turns` is 1 for the first step that answers a
+    prompt. A title's row has an empty message and no prompt."""
 
     __tablename__: ClassVar[str] = "step_usage"
     __table_args__ = (Index("step_usage_by_prompt", "session_id", "prompt_id"), Index("step_usage_by_time", "time"))
@@ -384,8 +384,8 @@ class StepUsageRow(SQLModel, table=True):
 
 
 class WebhookRow(SQLModel, table=True):
-    """`events` is a JSON list of patterns, `secret` is encrypted, `role` is its owner's when it was switched on, of `id_key` the
-    ids of its messages are made. `server` delivers it, up to the event `cursor` by now; `revision` grows with each change by its
+    """`events`: a JSON list of patterns. `secret` is encrypted. `role`: its owner's when it was switched on. `id_key`: the ids of
+    its messages are made of it. `server` delivers it, and is at the event `cursor`. `revision` grows with each change by its
     owner. Since `failed_since` the event behind the cursor could not be delivered, in `attempts`; the next is at `retry_at`."""
 
     __tablename__: ClassVar[str] = "webhook"
@@ -411,7 +411,7 @@ class WebhookRow(SQLModel, table=True):
 
 
 class WebhookDeliveryRow(SQLModel, table=True):
-    """An attempt to deliver a message; without an `error` it was accepted. `time` in epoch milliseconds."""
+    """An attempt to deliver a message, which was accepted if there is no `error`. `time` in epoch milliseconds."""
 
     __tablename__: ClassVar[str] = "webhook_delivery"
     __table_args__ = (Index("webhook_delivery_by_webhook", "webhook_id", "seq"),)
@@ -428,7 +428,7 @@ class WebhookDeliveryRow(SQLModel, table=True):
 
 
 class ImportedSessionRow(SQLModel, table=True):
-    """A session that was imported from OpenCode, with a hash of what was imported. It stays when the session is deleted here, so
+    """A session that was imported from OpenCode, with a hash of its content. The row stays when the session is deleted here, so
     that the next import does not bring the session back."""
 
     __tablename__: ClassVar[str] = "imported_session"
@@ -447,7 +447,7 @@ class CounterRow(SQLModel, table=True):
 
 
 def _table(row: type[SQLModel]) -> Any:
-    """Untyped: how many columns a row of a query has is said where it is read."""
+    """Untyped, because the columns of a query's row are named where it is read."""
     return METADATA.tables[str(row.__tablename__)]
 
 
@@ -478,7 +478,7 @@ COUNTER = _table(CounterRow)
 
 
 def parsed(body: Any) -> dict[str, Any] | None:
-    """None of a damaged one: what is no JSON, something else than an object, or an empty one."""
+    """None for a damaged body: no JSON, no object, or an empty one."""
     try:
         value = orjson.loads(body) if isinstance(body, str) else None
     except ValueError:

@@ -1,9 +1,9 @@
 """Searches in the texts of parts: how a text is compared, the index of trigrams, and the queries.
 
 The index is in SQLite an FTS5 table that triggers keep, in PostgreSQL an index of pg_trgm. FTS5 holds no text, only which
-trigrams occur where: an eighth of the work of one with positions, and the text itself is there to be compared. PostgreSQL puts
-what is new on a list, which searches read too; it goes into the index later, many texts at once: in their commits that would
-hold other servers up. Where FTS5 or pg_trgm is missing there is no index, and searches read the texts.
+trigrams occur in which texts: an eighth of the work of an index with positions, and the text itself is there to be compared.
+PostgreSQL puts new texts on a list, which searches read too, and later into the index, many at once: within their commits that
+would hold other servers up. Without FTS5 or pg_trgm there is no index, and searches read the texts.
 """
 
 import asyncio
@@ -36,15 +36,15 @@ from app.record.tables import PART, PART_TEXT, SESSION
 
 _ACCENTS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _COMPOSING = "\u1160-\u11ff\u3099\u309a"
-"""What makes one character with the one before it, and is no accent: the vowels of Hangul, the voicing of kana."""
+"""Characters that form one character with the one before, and are no accents: the vowels of Hangul, the voicing of kana."""
 
 _ACCENT = re.compile(f"[{_ACCENTS}]+")
 JOINED = f"[{_ACCENTS}{_COMPOSING}]"
-"""What belongs to the character before it."""
+"""Characters that belong to the one before."""
 
 
 def fold(text: str) -> str:
-    """Without NUL, which databases cannot hold."""
+    """Folds case and accents. Removes NUL, which databases cannot hold."""
     text = text.replace("\0", "")
     if text.isascii():
         return text.lower()
@@ -63,7 +63,7 @@ FTS = "part_text_fts"
 TRIGRAMS = "part_text_trigrams"
 
 _FACETED = "char(2) || substr({row}.role, 1, 1) || substr({row}.kind, 1, 1) || char(10) || {row}.text"
-"""The text with a trigram before it that says its role and kind."""
+"""The text behind a trigram that says its role and kind."""
 
 _PUT = f"INSERT INTO {FTS}(rowid, text) VALUES (new.part_seq, {_FACETED.format(row='new')});"
 _REMOVE = f"INSERT INTO {FTS}({FTS}, rowid, text) VALUES ('delete', old.part_seq, {_FACETED.format(row='old')});"
@@ -86,7 +86,7 @@ _HAS_FTS = f"SELECT count(*) FROM sqlite_master WHERE name = '{FTS}'"
 
 
 def create_text_index(connection: Connection) -> bool:
-    """Of the texts that there are. False where the database cannot have one."""
+    """Makes the index of the stored texts. False if the database cannot have one."""
     try:
         with connection.begin_nested():
             for statement in _SQLITE if _is_sqlite(connection) else _POSTGRES:
@@ -104,7 +104,7 @@ def has_text_index(connection: Connection) -> bool:
 
 
 def lacks_fts5(connection: Connection) -> bool:
-    """Whether the index was made by another SQLite and this one cannot open it: then nothing that has a text can be stored."""
+    """Whether another SQLite made the index and this one cannot open it: then no part with a text can be stored."""
     if not _is_sqlite(connection) or not _counts(connection, _HAS_FTS):
         return False
     try:
@@ -117,13 +117,13 @@ def lacks_fts5(connection: Connection) -> bool:
 
 
 def facets(roles: list[str], kinds: list[str]) -> list[str]:
-    """The trigrams that say one of these roles and one of these kinds."""
+    """The trigrams for one of these roles and one of these kinds."""
     return [f"\2{role[0]}{kind[0]}" for role in roles for kind in kinds]
 
 
 async def tidy_trigrams(database: Database) -> None:
-    """PostgreSQL's, apart from the transactions that writers wait for: makes the index of a large database that was migrated, or
-    puts the newest texts into it. By one server at a time."""
+    """For PostgreSQL, apart from the transactions that writers wait for: makes the index of a large database that was migrated,
+    or puts the newest texts into it. Runs on one server at a time."""
     if database.dialect == "sqlite":
         return
     async with database.locks.lock("search index"):
@@ -159,19 +159,19 @@ ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")
 
 SMALL_SCOPE = {"sqlite": 10_000, "postgresql": 2_000}
-"""Parts of a session, directory or user that are read through, rather than all that the index finds of others. PostgreSQL takes
-ten times as long to read a text."""
+"""In a session, directory or user with at most so many parts, their texts are read instead of the index with all others'.
+PostgreSQL takes ten times as long to read a text."""
 RECENT = 1_000
-"""How many of the newest texts PostgreSQL reads before it takes its index, which knows no order: what occurs more often than once
-in fifty texts is found among them, and of what is left the index finds few."""
+"""How many of the newest texts PostgreSQL reads before it uses its index, which has no order. Words that occur more often than
+once in fifty texts are found among these; for the others the index finds few."""
 MAX_TRIGRAMS = 64
-"""That FTS5 is asked for; the text is compared anyway."""
+"""The most trigrams in a query to FTS5; the text is compared anyway."""
 _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TextFilter:
-    """`words` as the index has them. `before`: only older ones than this sequence. `owner` None: whoever they belong to. `since`,
+    """`words` as the index has them. `before`: only older texts than this sequence. `owner` None: of all owners. `since`,
     `until`: in milliseconds."""
 
     words: tuple[str, ...]
@@ -233,7 +233,7 @@ def _by_reading(connection: Connection, wanted: TextFilter) -> Select[Any]:
 
 
 def _by_fts(connection: Connection, wanted: TextFilter, match: str) -> Select[Any]:
-    """From the index, newest first, to the texts: as many as it takes."""
+    """Follows the index, newest first, to as many texts as needed."""
     row, plain = _FTS.c.rowid, _plain(wanted)
     contained = _contained(connection, PART_TEXT.c.text, wanted.words)
     query = select(row).where(_FTS.c[FTS].op("MATCH")(match), exists().where(PART_TEXT.c.part_seq == row, *plain, *contained))
@@ -246,14 +246,14 @@ def _by_fts(connection: Connection, wanted: TextFilter, match: str) -> Select[An
 
 
 def _among_newest(connection: Connection, wanted: TextFilter) -> Select[Any]:
-    """The limit within keeps PostgreSQL from taking its index."""
+    """The inner limit keeps PostgreSQL from using its index."""
     newest = _newest(wanted).add_columns(PART_TEXT.c.text).limit(RECENT).subquery()
     found = select(newest.c.part_seq).where(*_contained(connection, newest.c.text, wanted.words))
     return found.order_by(newest.c.part_seq.desc()).limit(wanted.limit)
 
 
 def _by_trigrams(wanted: TextFilter) -> Select[Any]:
-    """Apart from the limit, for which PostgreSQL would rather read texts than its index."""
+    """Without the limit, for which PostgreSQL would rather read texts than its index."""
     contained = [PART_TEXT.c.text.contains(word, autoescape=True) for word in wanted.words]
     found = select(PART_TEXT.c.part_seq).where(*contained, *_plain(wanted), *_of_scope(wanted))
     all_found = found.cte("found").prefix_with("MATERIALIZED")
@@ -261,19 +261,19 @@ def _by_trigrams(wanted: TextFilter) -> Select[Any]:
 
 
 def _newest(wanted: TextFilter) -> Select[Any]:
-    """All in the scope of which their rows say what is wanted."""
+    """All texts in the scope whose rows fit the filter."""
     texts = select(PART_TEXT.c.part_seq).where(*_plain(wanted), *_of_scope(wanted))
     return texts.order_by(PART_TEXT.c.part_seq.desc())
 
 
 def _contained(connection: Connection, text: ColumnElement[str], words: Sequence[str]) -> list[ColumnElement[bool]]:
-    """As no index answers it."""
+    """Compares the texts, without an index."""
     place = func.instr if connection.dialect.name == "sqlite" else func.strpos
     return [place(text, word) > 0 for word in words]
 
 
 def _match(wanted: TextFilter) -> str | None:
-    """What is asked of FTS5; None for words that are too short for it."""
+    """The query to FTS5; None for words that are too short for it."""
     trigrams = dict.fromkeys(word[at : at + 3] for word in wanted.words for at in range(len(word) - 2))
     if not trigrams:
         return None
@@ -289,7 +289,7 @@ def _quoted(term: str) -> str:
 
 
 def _plain(wanted: TextFilter) -> list[ColumnElement[bool]]:
-    """What the row of the text itself says, and the index `part_text_facts`."""
+    """Conditions on the text's own row, which the index `part_text_facts` has."""
     text = PART_TEXT.c
     return [
         condition
@@ -305,7 +305,7 @@ def _plain(wanted: TextFilter) -> list[ColumnElement[bool]]:
 
 
 def _scope(wanted: TextFilter) -> list[ColumnElement[bool]]:
-    """Whose parts: of a session, a directory, a user."""
+    """Restricts to a session, a directory or a user."""
     conditions = []
     if wanted.session_id is not None:
         conditions.append(PART.c.session_id == wanted.session_id)

@@ -1,8 +1,8 @@
 """Grouped commits: while one transaction is on its way to the disk, the changes that arrive wait and go together in the next.
 
-A change is a function that runs in the transaction: it reads what it decides by, puts rows, and says what is announced of it
-after the commit, in the order of posting. It may run twice, because a batch that failed is tried one by one: it touches nothing
-but what it is given.
+A change is a function that runs in the transaction: it reads what it decides by, puts rows, and says what is announced after the
+commit, in the order of posting. It may run twice, because the changes of a batch that failed are tried one by one. So it must
+have no effect besides its transaction.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ T = TypeVar("T")
 Row = Mapping[str, Any]
 
 RETRY_SECONDS = 15.0
-"""How long the changes of a batch that failed are tried one by one while the database refuses them, measured from the start of
-the batch. Each of them may wait as long as a lock is waited for, and everything else waits behind them."""
+"""How long the changes of a batch that failed are tried one by one while the database refuses them, from the start of the batch
+on. Each may wait as long as for a lock, and all later changes wait behind them."""
 
 
 class WriterStopped(StorageError):
@@ -43,12 +43,12 @@ class WriterStopped(StorageError):
 
 
 class StaleLease(StorageError):
-    """Another server has taken the session over; this one's turn must stop writing."""
+    """Another server has taken the session over; this server's turn must stop writing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Of an abandoned one the generation is negative, so that every write is refused."""
+    """An abandoned lease has a negative generation, so that every write is refused."""
 
     session_id: str
     owner: str
@@ -65,27 +65,26 @@ class Lease:
 
 @dataclass(eq=False, slots=True)
 class Chain:
-    """Changes that need each other, as a message and its parts do: after one that fails, those behind it fail as it did, and no
-    delta of theirs is published."""
+    """Changes that need each other, such as a message and its parts: behind one that fails, the others fail as it did, and none
+    of their deltas is published."""
 
     failure: Exception | None = None
 
 
 class Tx:
-    """The transaction that several changes share. Rows that they put are written together, parents first, before anything else is
-    asked of the database."""
+    """The transaction that several changes share. Their rows are written together, parents first, before the next query."""
 
     def __init__(self, connection: Connection, sql: Statements) -> None:
         self._connection = connection
         self.sql = sql
         self.events: list[Event] = []
-        """Of the change that runs now."""
+        """The events of the change that runs now."""
         self._pending: dict[Put, list[Row]] = {}
         self._required: set[Lease] = set()
 
     @property
     def connection(self) -> Connection:
-        """For queries: with what was put so far, by earlier changes too."""
+        """For queries, which see all that was put so far, by earlier changes too."""
         for put in sorted(self._pending, key=lambda put: put.order):
             self._connection.execute(put.statement, self._pending[put])
         self._pending.clear()
@@ -100,18 +99,18 @@ class Tx:
         return result
 
     def announce(self, event: Event) -> None:
-        """After the commit. An event may name its owner, where a session is deleted or changes hands."""
+        """Announces after the commit. An event may name its owner, if a session is deleted or gets a new owner."""
         self.events.append(event)
 
     def require(self, lease: Lease | None) -> None:
-        """The fence, asked of the database once, however many changes are made under it. Raises StaleLease if that generation no
-        longer holds the session. None: nothing is to be held."""
+        """Asks the database once whether the lease still holds, however many changes are made under it. Raises StaleLease if the
+        session has another generation. None: no lease is needed."""
         if lease is not None and lease not in self._required:
             self._update_lease(self.sql.check_lease, lease)
             self._required.add(lease)
 
     def release(self, lease: Lease) -> None:
-        """Nobody holds the session from then on. Raises StaleLease."""
+        """From then on no server holds the session. Raises StaleLease."""
         self._update_lease(self.sql.release_lease, lease)
         self._required.discard(lease)
 
@@ -124,14 +123,14 @@ Work = Callable[[Tx], T]
 
 
 class Publisher(Protocol):
-    """Is told of each event that is committed, in order. Raises nothing."""
+    """Is given each committed event, in order. Raises nothing."""
 
     def publish(self, event: Event) -> None: ...
 
 
 class _CommitFuture(asyncio.Future[T]):
-    """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused all the same. The
-    task is cancelled when that is known."""
+    """Is not cancelled with a task that awaits it: others wait for it too, and the change is stored or refused in any case. The
+    task is cancelled when the outcome is known."""
 
     def cancel(self, msg: object = None) -> bool:
         return False
@@ -139,7 +138,7 @@ class _CommitFuture(asyncio.Future[T]):
 
 @dataclass(eq=False, slots=True)
 class _Posted(Generic[T]):
-    """`deltas`: what is published behind it. A caller waits for `done`."""
+    """`deltas`: published behind the change. `done`: a caller waits for it."""
 
     work: Work[T]
     session_id: str | None
@@ -148,13 +147,13 @@ class _Posted(Generic[T]):
     deltas: list[tuple[Callable[[], None], Chain | None]] = field(default_factory=list)
 
     def failure(self) -> Exception | None:
-        """Why it cannot be stored, of one behind a failed change of its chain."""
+        """Why the change cannot be stored, if an earlier change of its chain has failed."""
         return self.chain.failure if self.chain else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Committed:
-    """What a change returned, and its events with their sequence."""
+    """The result of a change, and its events with their sequence."""
 
     result: Any
     events: list[Event]
@@ -177,16 +176,16 @@ class Writer:
         self._retry_seconds = retry_seconds
         self._sql = statements
         self.has_owners = False
-        """Whether sessions may belong to users. Until then nobody asks the database whose a session is."""
+        """Whether sessions may belong to users. Until then no query looks for a session's owner."""
         self._publisher = publisher
         self._queue: deque[_Posted[Any]] = deque()
         self._newest: dict[str, _Posted[Any]] = {}
-        """By session, the change that was posted last and is not stored yet."""
+        """By session, the newest change that is not stored yet."""
         self._worker: asyncio.Task[None] | None = None
 
     def post(self, work: Work[T], session_id: str | None = None, chain: Chain | None = None) -> asyncio.Future[T]:
-        """Put a change in line and return; the future is done when it is stored and announced, with what `work` returned. Deltas
-        of the session wait for it."""
+        """Queues a change and returns. The future is done when the change is stored and announced, with what `work` returned.
+        Deltas of the session wait for it."""
         posted = _Posted(work, session_id, chain, _CommitFuture(loop=asyncio.get_running_loop()))
         self._queue.append(posted)
         if session_id is not None:
@@ -196,20 +195,20 @@ class Writer:
         return posted.done
 
     async def commit(self, work: Work[T], session_id: str | None = None) -> T:
-        """Store and announce a change. A caller that is cancelled meanwhile does not undo it."""
+        """Stores and announces a change. A caller that is cancelled meanwhile does not undo it."""
         return await asyncio.shield(self.post(work, session_id))
 
     def announce(self, directory: str, event: AnnouncedEvent) -> asyncio.Future[None]:
-        """Of what no session changes."""
+        """Announces an event that no session's change causes."""
         announced = Event.of(event, directory)
         return self.post(lambda tx: tx.announce(announced))
 
     async def barrier(self) -> None:
-        """Wait until everything posted so far is stored, or refused; not for what others post meanwhile."""
+        """Waits until everything posted so far is stored, or refused; not for what others post meanwhile."""
         await asyncio.wait({self.post(lambda tx: None)})
 
     def behind(self, session_id: str, publish: Callable[[], None], chain: Chain | None = None) -> None:
-        """Publish a delta: now, or behind the session's newest change. Nothing is published behind a failed change of `chain`."""
+        """Publishes a delta: now, or behind the session's newest change; never behind a failed change of `chain`."""
         newest = self._newest.get(session_id)
         if newest is not None:
             newest.deltas.append((publish, chain))
@@ -230,7 +229,7 @@ class Writer:
             raise
 
     def _fail_unfinished(self, batch: deque[_Posted[Any]], error: BaseException) -> None:
-        """What still waits fails. What is posted from now on has a new worker."""
+        """Changes that still wait fail. Later ones have a new worker."""
         if not isinstance(error, asyncio.CancelledError):
             log.error("the writer failed with %d changes", len(batch) + len(self._queue), exc_info=error)
         unfinished, self._queue = [*batch, *self._queue], deque()
@@ -238,8 +237,8 @@ class Writer:
             self._resolve(posted, WriterStopped("The server stopped before it knew whether this was stored."))
 
     async def _store(self, batch: Sequence[_Posted[Any]]) -> list[Outcome]:
-        """One transaction for all; when it fails, one for each in their order, so that a bad change takes no other down. While
-        the database itself refuses, only for `retry_seconds`."""
+        """One transaction for all; if it fails, one for each in order, so that a bad change does not make others fail. While the
+        database itself refuses, for at most `retry_seconds`."""
         deadline = time.monotonic() + self._retry_seconds
         ready = [posted for posted in batch if posted.failure() is None]
         together = await self._try_transaction(ready)
@@ -253,7 +252,7 @@ class Writer:
     async def _store_each(
         self, batch: Sequence[_Posted[Any]], latest: Outcome, deadline: float, *, may_try: bool
     ) -> list[Outcome]:
-        """`latest`: how it went for all of them together. Where nobody knows whether that is stored, none is tried again."""
+        """`latest`: the outcome of the transaction with all. If nobody knows whether it was committed, none is tried again."""
         outcomes: list[Outcome] = []
         for posted in batch:
             if (failure := posted.failure()) is not None:
@@ -283,7 +282,7 @@ class Writer:
             del self._newest[posted.session_id]
         if isinstance(outcome, Exception):
             posted.done.set_exception(outcome)
-            posted.done.exception()  # posted changes may have no reader; the log has told it
+            posted.done.exception()  # posted changes may have no reader; the log has it
         else:
             for event in outcome.events:
                 self._publisher.publish(event)
@@ -293,7 +292,7 @@ class Writer:
                 publish()
 
     def _run(self, connection: Connection, changes: Sequence[_Posted[Any]]) -> list[_Committed]:
-        """In the transaction, on the writer's thread."""
+        """Runs in the transaction, on the writer's thread."""
         tx, stored = Tx(connection, self._sql), list[_Committed]()
         for posted in changes:
             tx.events = []
@@ -302,7 +301,7 @@ class Writer:
         return self._journal(connection, stored, owners)
 
     def _owners(self, connection: Connection, events: Sequence[Event]) -> Mapping[str, str]:
-        """Of the sessions that something is announced of."""
+        """The owners of the sessions with events."""
         unknown = {event.session_id for event in events if event.session_id and event.owner is None}
         return session_rows.owners(connection, unknown) if unknown and self.has_owners else {}
 
@@ -345,7 +344,7 @@ def _journal_row(event: Event, now: int) -> Row:
 
 
 def _log_failures(errors: Sequence[Exception]) -> None:
-    """A refusal is for who posted the change alone; what is wrong with the database, or with a lease, is said once."""
+    """A refused change concerns only its caller; a failure of the database, or of a lease, is logged once."""
     expected = [error for error in errors if isinstance(error, StaleLease) or _is_unavailable(error)]
     if expected:
         log.error("%d changes could not be stored: %s", len(expected), expected[-1])
@@ -355,5 +354,5 @@ def _log_failures(errors: Sequence[Exception]) -> None:
 
 
 def _is_unavailable(outcome: Outcome) -> bool:
-    """The database failed, not the change: it is locked, full or cannot be reached."""
+    """Whether the database failed, not the change: it is locked, full or cannot be reached."""
     return isinstance(outcome, StorageError) and not isinstance(outcome, IntegrityError | DataError | StaleLease)

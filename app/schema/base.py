@@ -15,7 +15,8 @@ def wire_name(name: str) -> str:
 
 
 def describe_absence(schema: JsonSchemaValue, always: Collection[str] = ()) -> None:
-    """Say of an object what clients see: what is None is left out, never null; the properties `always` are in every answer."""
+    """Describes an object as clients see it: what is None is left out, never null; the properties `always` are in every
+    answer."""
     properties: dict[str, JsonSchemaValue] = schema.get("properties", {})
     for field in properties.values():
         _without_null(field)
@@ -36,18 +37,18 @@ def _without_null(field: JsonSchemaValue) -> None:
 
 
 WHEN_USED = ConfigDict(defer_build=True)
-"""What validates and serializes is built with the first use: a server starts a tenth sooner, and of the models that nobody uses
-it keeps the fields only."""
+"""Validators and serializers are built with the first use: a server starts a tenth sooner, and of models that nobody uses it
+keeps the fields only."""
 
 
 class Wire(BaseModel):
     """A value of the API. Unknown keys are dropped, absent optional fields are left out of the JSON.
 
-    What has a default that is not None is in every answer, and the API's description says so.
+    A field with a default that is not None is in every answer, and the API's description says so.
     """
 
     sent_back: ClassVar[bool] = False
-    """Clients send it as they were sent it: described alike both ways."""
+    """Clients send the value back as they got it, so it is described alike in both directions."""
 
     model_config = ConfigDict(
         alias_generator=wire_name,

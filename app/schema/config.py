@@ -91,14 +91,14 @@ LogLevel = TypeAliasType("LogLevel", Literal["DEBUG", "INFO", "WARN", "ERROR"])
 
 
 def tools_permission(tools: Mapping[str, bool]) -> dict[str, Action]:
-    """The legacy `tools` map as permissions: the tools that change files share the permission `edit`. Not apply_patch, as in
-    OpenCode: who switches that one off, or on, says nothing of the others."""
+    """OpenCode's legacy `tools` map as permissions; no tool is added here. The tools that change files share the permission
+    `edit`, but not apply_patch: switching it off, or on, says nothing of the others."""
     edits = ("edit", "write", "multiedit", "patch")
     return {("edit" if tool in edits else tool): ("allow" if on else "deny") for tool, on in tools.items()}
 
 
 def with_legacy_tools(permission: Mapping[str, Any], tools: Mapping[str, bool]) -> dict[str, Any]:
-    """What `tools` says stands before, and below, what `permission` says itself."""
+    """The actions of `tools` come before those of `permission`, which override them."""
     missing = {key: action for key, action in tools_permission(tools).items() if key not in permission}
     return {**missing, **permission}
 
@@ -113,7 +113,7 @@ class _Section(BaseModel):
         return schema
 
     def layer(self) -> dict[str, Any]:
-        """What was set, and only that, as it stands in a file: the form that layers are merged in and clients are shown."""
+        """Only what was set, as in a file: the form in which layers are merged and clients are shown a configuration."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
 
@@ -447,12 +447,12 @@ class EnterpriseConfig(_Section):
 
 
 def _share_mode(value: Any) -> Any:
-    """Early configurations switched it on and off."""
+    """Early configurations used a boolean."""
     return {True: "auto", False: "manual"}[value] if isinstance(value, bool) else value
 
 
 def _plugin_name(value: Any) -> Any:
-    """OpenCode also takes a name with options for it."""
+    """OpenCode also takes a name with options."""
     return value[0] if isinstance(value, list) and value and isinstance(value[0], str) else value
 
 
@@ -463,7 +463,7 @@ def _require_place(name: str) -> str:
 
 
 class SandboxConfig(_Strict):
-    """What commands reach besides the project, where they run in a sandbox. `network: false` leaves a loopback of their own."""
+    """What commands reach besides the project, if they run in a sandbox. `network: false` leaves a loopback of their own."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -116,7 +116,7 @@ class ServiceError(Exception):
     name: ClassVar[str] = "UnknownError"
     tag: str | None = None
     is_logged: ClassVar[bool] = False
-    """Where it is found: not again with each request that it fails."""
+    """Logged when the error is found, not again with each request that it fails."""
 
     def __init__(self, message: str, **data: Any) -> None:
         super().__init__(message)
@@ -155,7 +155,7 @@ def bad_request_body(received: Any, issues: list[dict[str, Any]], kind: RequestP
 
 
 def issue_text(message: str, path: Sequence[str | int]) -> str:
-    """As OpenCode 1.18 writes it: the place, such as `["parts"][0]["text"]`, in a line of its own."""
+    """In OpenCode 1.18's form: the place, such as `["parts"][0]["text"]`, in a line of its own."""
     place = "".join(f"[{step}]" if isinstance(step, int) else f'["{step}"]' for step in path)
     return f"{message}\n  at {place}" if place else message
 
@@ -189,7 +189,7 @@ class SessionBusy(ServiceError):
 
 
 class Aborted(ServiceError):
-    """The session was aborted before what was asked of it could begin."""
+    """The session was aborted before the request could begin."""
 
     status = 409
     name = "SessionAbortedError"

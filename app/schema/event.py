@@ -67,7 +67,7 @@ class PartRef(MessageRef):
 
 
 class QueueRef(OfSession):
-    """`message_id`: of the prompt's message, where the client has named it."""
+    """`message_id`: of the prompt's message, if the client has named it."""
 
     queued_id: str
     message_id: str | None = None
@@ -82,7 +82,7 @@ class PartChange(OfSession):
 
 
 class PartGain(PartRef):
-    """What a part gained, for clients that asked for `parts=delta`: the first gain is the first that they hear of the part."""
+    """New text of a part, for clients that asked for `parts=delta`: the first is also the first that they hear of the part."""
 
     part_type: str
     field: str
@@ -161,7 +161,7 @@ class RenderedEvent(NamedTuple):
 
 
 class AnnouncedEvent(Wire):
-    """An event has a `type` and `properties`. Each subclass below is one, and thereby in `AnyEvent`."""
+    """An event has a `type` and `properties`. Each direct subclass is in `AnyEvent`, with its docstring as its description."""
 
     type: str
 
@@ -237,7 +237,7 @@ class EventVcsBranchUpdated(AnnouncedEvent):
 
 
 class EventWorktreeReady(AnnouncedEvent):
-    """Of the worktree's directory: its files are there."""
+    """The files of the worktree, which `directory` names, are there."""
 
     type: Literal["worktree.ready"] = "worktree.ready"
     properties: WorktreeName
@@ -272,7 +272,7 @@ class EventSessionDeleted(AnnouncedEvent):
 
 
 class EventSessionDiff(AnnouncedEvent):
-    """The files that the session has changed differ from what was told before."""
+    """The files that the session has changed differ from those announced before."""
 
     type: Literal["session.diff"] = "session.diff"
     properties: DiffOfSession
@@ -307,7 +307,7 @@ class EventPromptQueued(AnnouncedEvent):
 
 
 class EventPromptDequeued(AnnouncedEvent):
-    """Its turn begins, or it was removed from the queue."""
+    """The prompt's turn begins, or it was removed from the queue."""
 
     type: Literal["prompt.dequeued"] = "prompt.dequeued"
     properties: QueueRef
@@ -370,7 +370,7 @@ class EventMessageRemoved(AnnouncedEvent):
 
 
 class EventMessagePartUpdated(AnnouncedEvent):
-    """A part was stored or has changed. While it streams, `delta` is what its text gained."""
+    """A part was stored or has changed. While the part streams, `delta` is its new text."""
 
     type: Literal["message.part.updated"] = "message.part.updated"
     properties: PartChange
@@ -378,8 +378,8 @@ class EventMessagePartUpdated(AnnouncedEvent):
     @classmethod
     def around_part(cls, session_id: str, part: bytes, delta: str = "") -> RenderedEvent:
         """The event of a part, which is JSON already."""
-        gained = {"delta": delta} if delta else {}
-        return cls.of_json(part=orjson.Fragment(part), **gained, sessionID=session_id, time=clock.now_ms())
+        new_text = {"delta": delta} if delta else {}
+        return cls.of_json(part=orjson.Fragment(part), **new_text, sessionID=session_id, time=clock.now_ms())
 
 
 class EventMessagePartDelta(AnnouncedEvent):
@@ -465,7 +465,7 @@ class DiagnosedFile(Wire):
 
 
 class EventLspClientDiagnostics(AnnouncedEvent):
-    """A language server has said what it finds wrong with a file, be it nothing."""
+    """A language server has published the errors of a file, even none."""
 
     type: Literal["lsp.client.diagnostics"] = "lsp.client.diagnostics"
     properties: DiagnosedFile
@@ -476,7 +476,7 @@ class McpServerRef(Wire):
 
 
 class EventMcpToolsChanged(AnnouncedEvent):
-    """The tools of an MCP server are others than before: it was connected, was closed, or says so."""
+    """The tools of an MCP server have changed: it was connected, was closed, or says so."""
 
     type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
     properties: McpServerRef
@@ -522,7 +522,7 @@ class EventPtyUpdated(AnnouncedEvent):
 
 
 class EventPtyExited(AnnouncedEvent):
-    """Its program has exited. A terminal that was made by `POST /pty` is gone then."""
+    """The terminal's program has exited. A terminal that was made by `POST /pty` is gone then."""
 
     type: Literal["pty.exited"] = "pty.exited"
     properties: PtyExit
@@ -536,7 +536,7 @@ class EventPtyDeleted(AnnouncedEvent):
 
 
 class WebhookRef(Wire):
-    """`removed`: it is gone, not only switched off."""
+    """`removed`: the webhook is gone, not only switched off."""
 
     webhook_id: str
     url: str

@@ -1,4 +1,4 @@
-"""Messages, closed in `Message`, what clients send to a session, and what a visitor of a share link is given."""
+"""Messages, closed in `Message`, clients' requests to a session, and what a visitor of a share link is given."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -33,7 +33,7 @@ class MessagePath(Wire):
 
 
 class TextFormat(Wire):
-    """What an answer may be asked for as: text alone."""
+    """The answer may be any text."""
 
     type: Literal["text"]
 
@@ -115,8 +115,8 @@ MESSAGES: TypeAdapter[list[MessageWithParts]] = TypeAdapter(list[MessageWithPart
 LONGEST_DEADLINE_SECONDS = 7 * 86_400
 
 WhenBusy = Literal["join", "reject", "interrupt", "queue"]
-"""What becomes of a prompt to a session that is busy: the running turn answers it too, it is refused, it aborts the turn, or it
-waits in the queue for a turn of its own."""
+"""What happens to a prompt to a busy session: the running turn answers it too, it is refused, it aborts the turn, or it waits in
+the queue for a turn of its own."""
 
 
 class PromptInput(Wire):
@@ -158,7 +158,7 @@ class QueuedTime(Wire):
 
 
 class QueuedPrompt(Wire):
-    """A prompt that waits for a turn of its own. Its message gets its id when that begins, unless the prompt names one."""
+    """A prompt that waits for a turn of its own. Its message gets its id when that turn begins, unless the prompt names one."""
 
     id: str
     session_id: str

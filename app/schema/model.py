@@ -42,7 +42,7 @@ class Command(Wire):
 
 
 class Skill(Wire):
-    """`content` is its text without the frontmatter."""
+    """`content`: the skill's text without the frontmatter."""
 
     name: str
     description: str
@@ -51,7 +51,7 @@ class Skill(Wire):
 
 
 class ModelApi(Wire):
-    """`id` is the name the provider's API knows, `npm` names the adapter as OpenCode's config does."""
+    """`id`: the name in the provider's API. `npm`: the adapter's name in OpenCode's configuration."""
 
     id: str
     url: str = ""
@@ -92,7 +92,7 @@ class Price(Wire):
 
 
 class CostTier(Wire):
-    """Above `size` tokens of a prompt, cached ones included, all of it has another price."""
+    """A prompt of more than `size` tokens, cached ones included, has this price for all of them."""
 
     type: Literal["context"] = "context"
     size: int

@@ -1,6 +1,7 @@
 """The twelve types of part, closed in `Part`, and the four that a prompt may carry, closed in `PartInput`.
 
-Each type is a content class (what the part says) and, where a prompt may carry it, an input class with an optional id.
+The four that a prompt may carry have a content class (what the part says), from which the part and its input, with an optional
+id, are made; the others are one class.
 """
 
 from typing import Annotated, Literal
@@ -73,18 +74,20 @@ class FilePart(FileContent, PartIdentity):
     pass
 
 
+# What an editor shows of a file.
+
 MAX_EDITOR_CHARACTERS = 10 * 1024 * 1024
 
 
 class EditorFile(Wire):
-    """A file that the agent reads: what does the editor show of it?"""
+    """A question to an editor: the text that it shows of this file, which may be unsaved."""
 
     id: str
     path: str
 
 
 class EditorFileText(Wire):
-    """`text`: all of it; None where the editor cannot tell."""
+    """`text`: the whole file's; None if the editor cannot tell."""
 
     id: str
     text: Annotated[str, Field(max_length=MAX_EDITOR_CHARACTERS)] | None = None
@@ -106,7 +109,7 @@ class CompletedTime(Ended):
 
 
 class Pending(Wire):
-    sent_back = True
+    sent_back = True  # clients send it back as they got it: see Wire.sent_back
 
     status: Literal["pending"] = "pending"
     input: Metadata = {}
@@ -142,8 +145,11 @@ class Failed(Wire):
 ToolState = Annotated[Pending | Running | Completed | Failed, Field(discriminator="status")]
 
 
+# What parts consist of.
+
+
 class Span(Wire):
-    """Milliseconds since the epoch; no end while it is running."""
+    """Times in milliseconds since the epoch; no end until what they time has ended."""
 
     start: int
     end: int | None = None
@@ -162,7 +168,7 @@ class CacheTokens(Wire):
 
 
 class Tokens(Wire):
-    """`total` is of newer OpenCode versions, and kept of what is imported."""
+    """`total`: newer OpenCode versions store it; kept in imported sessions, not computed here."""
 
     sent_back = True
 

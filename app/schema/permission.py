@@ -1,4 +1,4 @@
-"""What the user is asked: permissions, with their rules, and questions of the model."""
+"""Requests to the user: permissions, with their rules, and the model's questions."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +11,7 @@ Reply = Literal["once", "always", "reject"]
 
 EDITING_TOOLS = {"edit", "write", "multiedit", "apply_patch", "patch"}
 """Tools that change the files that they name, or fail and change nothing. They share the permission `edit`, and a revert knows
-their files. Those of OpenCode's configurations and sessions; a class of app.tools.base.Tool that says `edits_files` is added."""
+their files. Not to be edited for a new tool: `Tool.__init_subclass__` adds those that say `edits_files`."""
 
 
 class Rule(Wire):
@@ -53,13 +53,13 @@ class RespondInput(Wire):
 
 
 class PermissionV2Source(CallRef):
-    """The tool call that needs it."""
+    """The tool call that needs the permission."""
 
     type: Literal["tool"] = "tool"
 
 
 class PermissionV2Request(Wire):
-    """As the second API tells it."""
+    """A permission request as the second API has it."""
 
     id: PermissionID
     session_id: SessionID

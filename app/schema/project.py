@@ -1,6 +1,5 @@
 """Projects: their checkouts, what git says of a directory, worktrees, files as clients see them; and a directory's MCP servers,
-language servers and formatters.
-"""
+language servers and formatters."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +44,7 @@ class Project(Wire):
     sandboxes: list[str] = []
 
     def directories(self) -> list[str]:
-        """Its checkouts, the main one first."""
+        """The project's checkouts, the main one first."""
         return [path for path in (self.worktree, *self.sandboxes) if path != "/"]
 
     def with_sandboxes_in(self, may_enter: Callable[[str], bool]) -> "Project":
@@ -53,7 +52,7 @@ class Project(Wire):
         return self.model_copy(update={"sandboxes": [path for path in self.sandboxes if may_enter(path)]})
 
 
-# What git says of a directory: its branch, what differs from a commit, its worktrees.
+# A directory's state in git: its branch, its changes since a commit, its worktrees.
 
 
 class VcsInfo(Wire):
@@ -73,7 +72,7 @@ class VcsFileStatus(Wire):
 
 
 class VcsFileDiff(VcsFileStatus):
-    """`patch` is a header alone where there is too much to show."""
+    """`patch` is only a header if there is too much to show."""
 
     patch: str
 
@@ -113,7 +112,7 @@ class WorktreeDirectory(Wire):
     directory: str
 
 
-# What clients see when they look into a project: matches of a search, entries of a directory, a file, what git says of it.
+# What clients see in a project: matches of a search, entries of a directory, a file, its changes in git.
 
 
 class MatchedText(Wire):
@@ -181,7 +180,7 @@ class FilePatch(Wire):
 
 
 class ViewedFile(Wire):
-    """Text without the white space around it, or the bytes in base64. `diff` and `patch` when it differs from HEAD."""
+    """Text without surrounding white space, or the bytes in base64. `diff` and `patch` if it differs from HEAD."""
 
     type: Literal["text"] = "text"
     content: str
@@ -229,7 +228,7 @@ MCPStatus = Annotated[
 
 
 class McpResource(Wire):
-    """`client` is the server's name."""
+    """`client`: the server's name."""
 
     name: str
     uri: str
@@ -239,7 +238,7 @@ class McpResource(Wire):
 
 
 class LSPStatus(Wire):
-    """`root` is relative to the directory that the request works in, empty for that itself."""
+    """`root` is relative to the directory that the request works in, empty for that directory."""
 
     id: str
     name: str
@@ -248,7 +247,7 @@ class LSPStatus(Wire):
 
 
 class FormatterStatus(Wire):
-    """`enabled`: the program is there, and the project uses it."""
+    """`enabled`: the program was found, and the project uses it."""
 
     name: str
     extensions: list[str]
@@ -257,12 +256,12 @@ class FormatterStatus(Wire):
 
 @dataclass(slots=True)
 class FileErrors:
-    """What a language server finds wrong with a file: the first of its `total` errors, as LSP's Diagnostic has them."""
+    """A language server's errors in a file: the first of `total`, as LSP's Diagnostic has them."""
 
     items: list[Mapping[str, Any]] = field(default_factory=list)
     total: int = 0
 
     def add(self, other: "FileErrors") -> None:
-        """Of another server."""
+        """Adds another server's errors."""
         self.items += other.items
         self.total += other.total

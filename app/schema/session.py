@@ -1,4 +1,4 @@
-"""Sessions, what clients send to make and change them, and what is found in them, counted of them and pruned."""
+"""Sessions, clients' requests to make and change them, and searches, sums and deletions of sessions."""
 
 from typing import Annotated, Literal
 
@@ -46,7 +46,7 @@ class SessionTime(Wire):
 
 
 class NotReverted(Wire):
-    """A file, or a tool, whose changes a revert could not take back."""
+    """A file, or a tool, whose changes a revert could not undo."""
 
     file: str
     reason: str
@@ -65,11 +65,11 @@ class Revert(Wire):
 
 
 DEFAULT_VARIANT = "default"
-"""Of a model that was named without one."""
+"""For a model that was named without a variant."""
 
 
 class RevertedFile(Wire):
-    """What a revert makes of a file. `path` is relative to the worktree."""
+    """What a revert does to a file. `path` is relative to the worktree."""
 
     path: str
     status: Literal["added", "deleted", "modified"]
@@ -87,7 +87,7 @@ class RevertState(Wire):
 
 
 class SessionModel(Wire):
-    """What answers prompts that name no model, in a session without an earlier one."""
+    """The model for prompts that name none, in a session without an earlier prompt."""
 
     id: str
     provider_id: str
@@ -95,7 +95,7 @@ class SessionModel(Wire):
 
 
 class Session(Wire):
-    """`path`, `cost` and `tokens` are in all but the answer that creates it: they say nothing then."""
+    """`path`, `cost` and `tokens` are in all answers but that of the creation, where they would say nothing."""
 
     id: SessionID
     slug: str
@@ -131,7 +131,7 @@ class ProjectSummary(Wire):
 
 
 class GlobalSession(Session):
-    """With its project; null for one that is not stored."""
+    """With its project; null if the project is not stored."""
 
     project: ProjectSummary | None
 
@@ -171,7 +171,7 @@ SessionStatus = Annotated[Idle | Retry | Busy, Field(discriminator="type")]
 
 
 Title = Annotated[str, Field(max_length=1_000_000)]
-"""It stands in every list and event of its session."""
+"""The title is in every list and event of its session."""
 
 
 MAX_METADATA_BYTES = 1_000_000
@@ -191,7 +191,7 @@ NoWorkspace = Annotated[str, AfterValidator(_no_workspace), Field(description="R
 
 
 SessionMetadata = Annotated[Metadata, AfterValidator(_bounded)]
-"""A client's own; like the title it stands in every list and event of its session."""
+"""A client's own; like the title it is in every list and event of its session."""
 
 
 class CreateInput(Wire):
@@ -209,7 +209,7 @@ class UpdateTime(Wire):
 
 
 class UpdateInput(Wire):
-    """`permission` comes behind the rules that there are; `metadata` takes the place of what there is."""
+    """`permission` is added behind the present rules; `metadata` replaces the present one."""
 
     title: Title | None = None
     metadata: SessionMetadata | None = None

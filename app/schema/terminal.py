@@ -1,4 +1,4 @@
-"""Terminals, as clients make and see them; and what terminal clients are asked to do."""
+"""Terminals, as clients make and see them; and requests to terminal clients."""
 
 from typing import Annotated, Any, Literal
 
@@ -39,14 +39,14 @@ class PtyInput(Wire):
 
 
 class PtyUpdate(Wire):
-    """What is absent stays as it is."""
+    """Absent fields stay as they are."""
 
     title: str | None = None
     size: PtySize | None = None
 
 
 class PtyShell(Wire):
-    """`acceptable`: commands of the model may be run by it."""
+    """`acceptable`: it can run the model's commands."""
 
     path: str
     name: str

@@ -1,7 +1,7 @@
 """A session in the second API's words: `SessionMessage`, closed below, and the events of `session.next.*`.
 
-A message is one entry in the session: what the user or the assistant said, a command line, a summary. The parts of the first
-API are its `content`.
+A message is one entry in the session: a text of the user or the assistant, a command line, a summary. The parts of the first API
+are its `content`.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from app.schema.session import RevertState, SessionModel
 
 
 def described_types(events: Mapping[str, str]) -> str:
-    """A list for the API's description, of types whose events are described as one."""
+    """A list for the API's description, of types whose events share one description."""
     return "\n".join(f"- `{name}`: {text}" for name, text in events.items())
 
 
@@ -48,7 +48,7 @@ class SessionV2Info(Wire):
 
 
 class PromptSource(Wire):
-    """Where in the prompt's text it was named."""
+    """Where the prompt's text names the file."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class PromptFileAttachment(Wire):
 
 
 class PromptFile(Wire):
-    """As a client sends it: `mime` is found out where it is not given."""
+    """`mime` is found out if the client does not give it."""
 
     uri: str
     mime: str | None = None
@@ -91,7 +91,7 @@ class SentPrompt(Wire):
 
 
 Delivery = Literal["steer", "queue"]
-"""steer: the turn that runs takes the prompt up at its next step. queue: it gets a turn of its own after that."""
+"""steer: the running turn takes the prompt up at its next step. queue: the prompt gets a turn of its own after that."""
 
 
 class SessionPromptInput(Wire):
@@ -102,7 +102,7 @@ class SessionPromptInput(Wire):
 
 
 class SessionInputAdmitted(Wire):
-    """`promotedSeq`: the event with which it became a message of the session."""
+    """`promotedSeq`: the event with which the prompt became a message of the session."""
 
     admitted_seq: int
     id: MessageID
@@ -218,7 +218,7 @@ class SessionMessageUser(Wire):
 
 
 class SessionMessageSynthetic(Wire):
-    """What the server says to the model in the user's place."""
+    """A text of the server for the model, in the user's place."""
 
     id: str
     time: UserTime
@@ -254,7 +254,7 @@ CompactionReason = Literal["auto", "manual"]
 
 
 class SessionMessageCompaction(Wire):
-    """A summary that stands for all before it."""
+    """A summary that replaces all messages before it."""
 
     id: str
     time: UserTime
@@ -307,7 +307,7 @@ TIMELINE_EVENTS = {
     "session.next.revert.cleared": "The staged revert was taken back.",
     "session.next.revert.committed": "The hidden messages are removed.",
 }
-"""By type, what has happened."""
+"""By type, the event's description."""
 
 
 class TimelineEvent(Wire):

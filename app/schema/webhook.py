@@ -30,7 +30,7 @@ class WebhookInput(Wire):
 
 
 class WebhookPatch(Wire):
-    """What is absent stays as it is."""
+    """Absent fields stay as they are."""
 
     url: Url | None = None
     events: Patterns | None = None
@@ -45,7 +45,7 @@ class WebhookTime(Wire):
 
 
 class WebhookFailure(Wire):
-    """Of the message that is tried again. Times in epoch milliseconds."""
+    """The failure of the message that is tried again. Times in epoch milliseconds."""
 
     since: int
     attempts: int
@@ -68,7 +68,7 @@ class Webhook(Wire):
 
 
 class NewWebhook(Webhook):
-    """The only answer that has the secret."""
+    """Only this answer has the secret."""
 
     secret: Secret
 

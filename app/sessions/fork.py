@@ -1,6 +1,5 @@
-"""How a session begins: its name and title, or as a copy of another one up to a message. The copy is one transaction: its rows
-are copied within the database, only ids change.
-"""
+"""How a session begins: with a title, or as a copy of another one up to a message. A copy is one transaction: its rows are copied
+within the database, with new ids."""
 
 import random
 import re

@@ -1,8 +1,8 @@
-"""Run leases: a row for each session that a server works on or has worked on, with its owner (empty when none works on it), a
-generation (the fencing token, which only grows) and a heartbeat.
+"""Run leases: a row for each session that a server works on or has worked on, with its owner (empty when no server works on it),
+a generation (the fencing token, which only grows) and a heartbeat.
 
-A server is dead when its heartbeat is stale by the database's clock. Servers that share a data directory know it at once: each
-holds the lock of a file there. A dead server's lease is taken over to recover the session, before anything else runs in it.
+A server is dead when its heartbeat is stale by the database's clock. Servers that share a data directory know it at once, because
+each holds the lock of a file there. A dead server's lease is taken over to recover the session, before anything else runs in it.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 2.0
 CONFIRMED_WITHIN_SECONDS = 4.0
-"""A server whose heartbeat was not written for longer stops its turns: soon another may take them over."""
+"""A server whose heartbeat was not written for longer stops its turns, because another server may soon take them over."""
 LATE_AFTER_MS = 3_000
 DEAD_AFTER_MS = 6_000
 ACQUIRE_RETRY_SECONDS = 0.25
 POLL_SECONDS = 0.5
-"""Between two looks whether another server wants a run to end, or has ended one."""
+"""The time between two looks whether another server wants a run to end, or has ended one."""
 ACQUIRE_TIMEOUT_SECONDS = 10.0
 """How long to wait for the recovery of a session with a late lease: longer than a server takes to be declared dead."""
 
 
 class LateLease(SessionBusy):
-    """The lease's owner missed a heartbeat, or is dead and the session is not recovered yet."""
+    """The lease's owner missed a heartbeat, or is dead and its session not recovered yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseStatus:
-    """What other servers show of a session that is held: its status, in one directory."""
+    """A held session's status and directory, as other servers show them."""
 
     directory: str
     status_json: str
@@ -67,15 +67,15 @@ class Leases:
         self._writer = writer
         self._locks = locks
         self.must_confirm = locks is None
-        """Where another server judges by heartbeats alone whether this one is alive."""
+        """Whether other servers judge by heartbeats alone that this one is alive."""
         self.owner = secrets.token_hex(16)
         self._held: dict[str, Lease] = {}
         self._unreleased: list[Lease] = []
         """Released leases whose rows could not be written: each heartbeat tries again."""
         self._confirmed = -math.inf
-        """When the newest heartbeat that was stored was begun."""
+        """When the newest stored heartbeat was begun."""
         self._was_late = False
-        """A heartbeat came so late that another server may have taken the sessions over meanwhile."""
+        """Whether a heartbeat came so late that another server may have taken the sessions over meanwhile."""
         self.on_heartbeat: Callable[[Connection], None] | None = None
         """Called in the transaction of each heartbeat, in a thread of the database."""
         self._heartbeat_while_idle = False
@@ -84,8 +84,8 @@ class Leases:
         self._failures = FailureLog(log, "writing the heartbeat of the running sessions")
 
     async def acquire(self, session_id: str, status: LeaseStatus | None = None, *, wait: bool = False) -> Lease:
-        """Waits until what a dead server held is recovered. While another living server holds it, raises SessionBusy, or waits if
-        `wait`. `status`: how other servers show the session while it is held. Raises NotFound."""
+        """Waits until a dead server's session is recovered. While another living server holds the lease, raises SessionBusy, or
+        waits if `wait`. `status`: how other servers show the session meanwhile. Raises NotFound."""
         deadline = time.monotonic() + ACQUIRE_TIMEOUT_SECONDS
         while True:
             if session_id in self._recovering:
@@ -98,7 +98,7 @@ class Leases:
                 await asyncio.sleep(ACQUIRE_RETRY_SECONDS)
 
     def release(self, session_id: str, with_change: asyncio.Future[Any] | None = None) -> None:
-        """`with_change`: the write of a change that releases it, too."""
+        """`with_change`: the write of a change that releases the lease too."""
         lease = self._held.pop(session_id, None)
         if lease is None:
             return
@@ -115,25 +115,25 @@ class Leases:
         return self._held.get(session_id)
 
     def abandon(self, session_id: str) -> Lease:
-        """Without a word to the database: the lease becomes stale, and whoever takes it over goes on from what is stored. Returns
-        one that refuses every write."""
+        """Without a write: the lease becomes stale, and the server that takes it over goes on from what is stored. Returns a
+        lease that refuses every write."""
         self._held.pop(session_id, None)
         return Lease(session_id, self.owner, generation=-1)
 
     def require_free(self, connection: Connection, session_id: str) -> None:
-        """To be called in the transaction of a change that no run may meet. Raises SessionBusy while another server holds it."""
+        """For the transaction of a change that must not meet a run. Raises SessionBusy while another server holds the lease."""
         if self._held_elsewhere(connection, session_id) is not None:
             raise SessionBusy(session_id)
 
     def _held_elsewhere(self, connection: Connection, session_id: str) -> Any:
-        """The row of a lease that another server has; None where none has it."""
+        """The row of the lease that another server has; None if none has it."""
         held = work_rows.lease_of(connection, session_id)
         return held if held is not None and held.owner not in ("", self.owner) else None
 
-    # What other servers ask for.
+    # Requests between servers.
 
     async def request_abort(self, session_id: str) -> None:
-        """Returns when the run that another server has there is over, if it has one."""
+        """Returns when another server's run of the session is over; at once if there is none."""
 
         def ask(tx: Tx) -> int | None:
             held = self._held_elsewhere(tx.connection, session_id)
@@ -148,7 +148,7 @@ class Leases:
             await self.free_elsewhere(session_id, generation)
 
     async def free_elsewhere(self, session_id: str, generation: int | None = None) -> None:
-        """Returns when no other living server holds it, or at least not in this generation."""
+        """Returns when no other living server holds the lease, or at least not in this generation."""
         while True:
             if not await self.is_held_elsewhere(session_id, generation):
                 return
@@ -159,7 +159,7 @@ class Leases:
         return held is not None and generation in (None, held.generation) and not self._is_older(held, DEAD_AFTER_MS)
 
     async def is_left_to_others(self, session_id: str) -> bool:
-        """Whether another server runs it, or is dead and its run has not been gone on with here."""
+        """Whether another server runs the session, or died in a run that this server has not taken over."""
         if session_id in self._recovering:
             return True
         return await self._database.read(partial(self._held_elsewhere, session_id=session_id)) is not None
@@ -171,21 +171,21 @@ class Leases:
         return await self._database.read(lambda connection: work_rows.aborting_leases(connection, self.owner))
 
     def is_unconfirmed(self) -> bool:
-        """Whether the heartbeat could not be written for so long that another server may soon take the sessions over."""
+        """Whether no heartbeat could be written for so long that another server may soon take the sessions over."""
         was_late, self._was_late = self._was_late, False
         is_late = was_late or self.heartbeat_age() > CONFIRMED_WITHIN_SECONDS
         return bool(self._held) and self._locks is None and is_late
 
     async def hand_over(self, abandoned: Sequence[Lease]) -> None:
-        """Whoever looks next takes them over, as from a dead server; that counts as no takeover."""
+        """The next server that looks takes the sessions over, as a dead server's; this counts as no takeover."""
         rows = [{**lease.key(), "stale_ms": 2 * DEAD_AFTER_MS} for lease in abandoned]
         if rows:
             await self._writer.commit(lambda tx: tx.execute(self._sql.hand_over_lease, rows))
 
     async def offer(self, sessions: Sequence[str]) -> None:
-        """Sessions that no server holds are recovered as a dead server's, by whichever looks first. Waits for nobody: one that
-        another server has offered, or runs, meanwhile is left to it. Not on SQLite, whose only server closes what it has left
-        itself."""
+        """Has sessions that no server holds recovered as a dead server's, by the server that looks first. Waits for nobody: a
+        session that another server has offered, or runs, meanwhile is left to that one. Does nothing on SQLite, whose only server
+        closes its sessions itself."""
         for session_id in sessions if self._locks is None else ():
             with suppress(SessionBusy, NotFound):
                 lease = await self._acquire_now(session_id, None)
@@ -197,19 +197,19 @@ class Leases:
             await asyncio.to_thread(self._heartbeat.close)
 
     async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
-        """One that is stored though its caller was cancelled meanwhile is released, unless it was held before."""
+        """A lease that is stored although the caller was cancelled is released, unless this server held it before."""
         was_held, is_wanted = session_id in self._held, True
         stored = self._writer.post(lambda tx: self._acquire(tx.connection, session_id, status))
 
-        def settle(_: object) -> None:
+        def finish(_: object) -> None:
             if stored.exception() is not None or (was_held and not is_wanted):
                 return
             if is_wanted:
                 self.keep(stored.result())
             else:
-                self._post_release(stored.result())  # never held: who acquires it meanwhile gets the next generation
+                self._post_release(stored.result())  # never held: the next server that acquires it gets the next generation
 
-        stored.add_done_callback(settle)
+        stored.add_done_callback(finish)
         try:
             return await asyncio.shield(stored)
         except asyncio.CancelledError:
@@ -220,7 +220,7 @@ class Leases:
             raise
 
     def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
-        """In the transaction of another change, if no server has it; to be kept when that is stored."""
+        """Acquires the lease in the transaction of another change, if no server has it; to be kept when that change is stored."""
         return None if session_id in self._held or session_id in self._recovering else self._next(connection, session_id, status)
 
     def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
@@ -232,8 +232,8 @@ class Leases:
         return lease
 
     def _next(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease | None:
-        """The next generation, unless this server holds the lease already: a request that keeps others out may start a run.
-        None while another server has it, and where there is no such session."""
+        """The next generation, or the lease that this server holds: a request that keeps others out may start a run. None while
+        another server has it, and for an unknown session."""
         mine = self._held.get(session_id)
         row = {
             "session_id": session_id,
@@ -252,7 +252,7 @@ class Leases:
         return LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
 
     def keep(self, lease: Lease) -> None:
-        """It is this server's, with a heartbeat, until it is released."""
+        """From now on the lease is this server's, with a heartbeat, until it is released."""
         if not self._held:
             self._confirmed, self._was_late = time.monotonic(), False
         self._held[lease.session_id] = lease
@@ -261,12 +261,12 @@ class Leases:
     # Takeover.
 
     def find_dead(self, leases: Sequence[Any]) -> list[Any]:
-        """Those of `work_rows.leases` whose servers are dead, and what this server has abandoned."""
+        """Those of the rows of `work_rows.leases` whose servers are dead, and those that this server has abandoned."""
         return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
 
     async def take_over(self, dead: Sequence[Any]) -> dict[str, Interruption]:
         """Takes over leases of `dead`; returns the sessions that no other server took over first. Nothing runs in them until
-        `recovered`."""
+        `mark_recovered`."""
         sessions = {held.session_id for held in dead}
         for session_id in sessions:
             self._recovering.setdefault(session_id, asyncio.Event())
@@ -292,20 +292,20 @@ class Leases:
         return acquired
 
     async def mark_recovered(self, sessions: Collection[str], going_on: Collection[str] = ()) -> None:
-        """Returns when the leases are free: what is asked of sessions without one finds these. Those of sessions that are
-        `going_on` here are left to their runs: another server that waits for one would find a turn in its middle. How often they
-        were taken over is forgotten when their next run ends."""
+        """Returns when the leases are free, so that later requests find them free. Leases of sessions that are `going_on` here
+        are left to their runs: another server that waits for one would find a turn in its middle. The count of their takeovers is
+        forgotten when their next run ends."""
         leases = [self._held.pop(each) for each in set(sessions).difference(going_on) if each in self._held]
         freed = self._writer.post(lambda tx: [tx.execute(self._sql.release_recovered_lease, lease.key()) for lease in leases])
         self._unblock(sessions)
-        await asyncio.wait({freed})  # one that cannot be stored becomes stale
+        await asyncio.wait({freed})  # a lease that cannot be stored becomes stale
 
     def _unblock(self, sessions: Collection[str]) -> None:
         for session_id in sessions:
             self._recovering.pop(session_id).set()
 
     def _is_older(self, held: Any, milliseconds: int) -> bool:
-        """By its heartbeat, unless its server has a lock file: a lock survives a suspended machine and a clock that jumps."""
+        """By the heartbeat, unless the server has a lock file: a lock survives a suspended machine and a clock that jumps."""
         is_held = self._locks.is_held(held.owner) if self._locks else None
         return not is_held if is_held is not None else held.age > milliseconds
 
@@ -318,12 +318,12 @@ class Leases:
         self._confirmed = began
 
     def heartbeat_while_idle(self) -> None:
-        """Writes the heartbeat from now on while no session runs too."""
+        """From now on the heartbeat is written while no session runs too."""
         self._heartbeat_while_idle = True
         self._start_heartbeat()
 
     def heartbeat_age(self) -> float:
-        """Seconds since the newest heartbeat that was stored was begun."""
+        """Seconds since the newest stored heartbeat was begun."""
         return time.monotonic() - self._confirmed
 
     def _start_heartbeat(self) -> None:
@@ -331,7 +331,7 @@ class Leases:
             self._heartbeat = LoopHeartbeat("lease heartbeat", HEARTBEAT_SECONDS, self._beat, self._release_again)
 
     def _beat(self) -> None:
-        """In the heartbeat's thread: past the queue of the writer, which the loop works on."""
+        """Runs in the heartbeat's thread, and does not queue with the writer, which the loop works on."""
         if not self._held and not self._heartbeat_while_idle:
             return
         began = time.monotonic()

@@ -1,11 +1,11 @@
-"""What works on each session of this server: one object a session, which is forgotten when nothing does.
+"""The works on each session of this server: one object a session, which is forgotten when no work is left.
 
 Two things decide what waits, what is refused and what goes on side by side (docs/concurrency.md):
 
-- `LiveSession.messages`, a lock: held while a prompt is stored, a message is edited or a fork is read, and for all of a revert,
-  of the request for a summary and of a deletion.
-- `LiveSession.works`: turns, shell lines and whatever else lasts. The first one works, those behind it wait for their turn. While
-  there is one, edits and everything that needs the session alone are refused.
+- `LiveSession.messages`, a lock: held while a prompt is stored, a message is edited or a fork is read, and throughout a revert,
+  the request for a summary and a deletion.
+- `LiveSession.works`: turns, shell lines and other work that lasts. The first one works, the others wait. While there is one,
+  edits and everything that needs the session alone are refused.
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.util.tasks import TaskSet, every
 
-# What a session is shown as while something works on it: in its events, and to the readers of other servers.
+# How a session is shown while something works on it: in its events, and to clients of other servers.
 
 _STATUS: TypeAdapter[SessionStatus] = TypeAdapter(SessionStatus)
 SHOWN_FOR_MS = 60_000
-"""A session whose server is dead stays busy until another has taken it over, but not for ever."""
+"""A session whose server is dead stays busy for so long, or until another server has taken it over."""
 
 
 def busy_in(directory: str) -> LeaseStatus:
-    """What other servers show of a session that is being answered."""
+    """What other servers show of a session while a turn runs."""
     return LeaseStatus(directory, Busy().wire_json().decode())
 
 
 def statuses_elsewhere(leases: Sequence[Any]) -> dict[str, SessionStatus]:
-    """By session, of `work_rows.lease_statuses`."""
+    """By session, of the rows of `work_rows.lease_statuses`."""
     return {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
 
 
 class EndOfRun(NamedTuple):
-    """`waiting`: the prompt for which the session is not idle yet; `answer`: the newest in the session, if it was looked for."""
+    """`waiting`: the prompt that keeps the session from being idle; `answer`: the session's newest, if it was looked for."""
 
     waiting: str | None = None
     answer: StoredMessages | None = None
@@ -85,10 +85,10 @@ class WorkKind(Enum):
     TURN = auto()
     SHELL = auto()
     REVERT = auto()
-    """A revert or an unrevert. Runs to its end also if it is aborted: files that were restored without the session's knowing
-    could not be put back."""
+    """A revert or an unrevert. It runs to its end even if it is aborted: files that were restored without a record could not be
+    put back."""
     SUMMARY = auto()
-    """Until the turn that makes the summary has begun."""
+    """The request for a summary, until its turn has begun."""
     CLOSE = auto()
     """Storing an error as the answer to a prompt that cannot be run."""
     DELETE = auto()
@@ -96,24 +96,24 @@ class WorkKind(Enum):
 
 @dataclass(eq=False, kw_only=True)
 class SessionWork:
-    """Something that works on a session, from the request for it to its end. `task`: what an abort cancels, if it may."""
+    """A work on a session, from the request for it to its end. `task`: what an abort cancels, if it may."""
 
     kind: WorkKind
     directory: str
     task: asyncio.Task[Any] | None = None
     has_begun: bool = False
     is_ending: bool = False
-    """No prompt joins it any more, and it is not cancelled."""
+    """No prompt joins the work any more, and it is not cancelled."""
     is_aborted: bool = False
     is_fenced: bool = False
-    """Another server may go on with it: nothing more is to be written."""
+    """Another server may go on with the work: nothing more is to be written."""
     is_discarded: bool = False
-    """Its session is deleted, or another server has done it."""
+    """The session is deleted, or another server has done the work."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def abort(self) -> None:
-        """Once: a second cancellation would interrupt what the first one makes it store. Nor is its end interrupted. One that
-        has not begun is not cancelled: its task would not run at all, or store its end while the work before it still writes."""
+        """Cancels once: a second cancellation would interrupt the storing after the first. Cancels no ending work, nor one
+        that has not begun: its task would not run at all, or store its end while the work before it still writes."""
         if self.task is None or self.is_aborted:
             return
         if self.has_begun and not self.is_ending and self.kind is not WorkKind.REVERT:
@@ -122,8 +122,8 @@ class SessionWork:
 
 
 class LiveSession:
-    """`status` and `directory`: what readers are shown. `unstored_end`: the directory of a turn whose end could not be stored,
-    which `closing` tries again. `has_queue`: prompts may wait for a turn of their own, which `queue_worker` begins."""
+    """`status` and `directory`: as clients see them. `unstored_end`: the directory of a turn whose end could not be stored, which
+    `closing` tries again. `has_queue`: prompts may wait for a turn of their own, which `queue_worker` begins."""
 
     def __init__(self, sessions: "LiveSessions", session_id: str) -> None:
         self.id = session_id
@@ -139,18 +139,18 @@ class LiveSession:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is known of it."""
+        """Whether nothing is to be remembered of the session."""
         is_idle = not self.works and self.status is None and self.unstored_end is None
         return is_idle and self.closing is None and self.queue_worker is None
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether something works on it, or its last turn's end is still to be stored."""
+        """Whether anything works on the session, or its last turn's end is still to be stored."""
         return bool(self.works) or self.unstored_end is not None
 
     @property
     def is_held(self) -> bool:
-        """Whether any request works on the session or waits to."""
+        """Whether any request works on the session or waits to work on it."""
         return bool(self.works) or self.messages.locked()
 
     def require_idle(self) -> None:
@@ -160,7 +160,7 @@ class LiveSession:
 
     @asynccontextmanager
     async def editing(self) -> AsyncIterator[None]:
-        """For one change of what is stored. A prompt that is being stored comes first, and then its turn works. Raises
+        """For one change of stored values. A prompt that is being stored comes first, and its turn refuses the change. Raises
         SessionBusy."""
         self.require_idle()
         async with self.messages:
@@ -169,8 +169,8 @@ class LiveSession:
 
     @asynccontextmanager
     async def exclusive(self, work: SessionWork) -> AsyncIterator[None]:
-        """For what needs the session idle, and keeps others out meanwhile; prompts are stored beside a shell line alone. Raises
-        SessionBusy."""
+        """For work that needs the session idle and keeps others out meanwhile. Only beside a shell line are prompts still stored.
+        Raises SessionBusy."""
         async with AsyncExitStack() as messages:
             await messages.enter_async_context(self.editing())
             self.begin(work)
@@ -183,7 +183,7 @@ class LiveSession:
                 self.end(work)
 
     def begin(self, work: SessionWork) -> None:
-        """It works when it is the first one: see `first`."""
+        """The work waits until it is the first one: see `first`."""
         self.works.append(work)
         self._sessions.note(self)
 
@@ -206,7 +206,7 @@ class LiveSession:
         self._sessions.note(self)
 
     def discard(self) -> None:
-        """It is deleted: what waits to work on it has nothing to answer."""
+        """The session is deleted: works that wait have nothing to answer."""
         for work in self.works:
             work.is_discarded = True
         self.unstored_end = None
@@ -214,14 +214,14 @@ class LiveSession:
             self.closing.cancel()
         self.forget_status()
 
-    # Its status: kept in memory, announced through the store, so that the order among all events holds.
+    # The status: kept in memory, and announced through the store, so that the order of all events holds.
 
     def mark_busy(self, directory: str) -> None:
-        """For readers: a prompt is accepted. The turn announces the status when it begins."""
+        """Shows the session as busy, because a prompt is accepted. The turn announces the status when it begins."""
         self._show(directory, Busy())
 
     def forget_status(self) -> None:
-        """Of a session that is deleted, or that another server has taken over: that one announces what becomes of it."""
+        """Of a session that is deleted, or that another server has taken over and announces from now on."""
         self._show(self.directory, None)
 
     def _show(self, directory: str, status: Busy | Retry | None) -> None:
@@ -243,8 +243,8 @@ class LiveSession:
     def set_idle(
         self, directory: str, *, releases_lease: bool = False, joins: bool = False, tried: str | None = None
     ) -> asyncio.Future[EndOfRun]:
-        """It is idle for readers when the future is done; it stays busy if the change cannot be stored. `releases_lease`: it is
-        free from then on. `joins`: it stays busy, too, for a prompt that another server has accepted, unless it was `tried`."""
+        """When the future is done the session shows as idle; it stays busy if the change cannot be stored. `releases_lease`: the
+        lease is free then. `joins`: it also stays busy for a prompt that another server has accepted, unless that was `tried`."""
         store, before = self._sessions.store, self.status
         lease = store.lease(self.id) if releases_lease else None
 
@@ -258,20 +258,20 @@ class LiveSession:
         return done
 
     def _on_idle(self, ended: Busy | Retry | None, stored: asyncio.Future[EndOfRun]) -> None:
-        """Does nothing if the session's next turn has begun, or will."""
+        """Does nothing if the session's next turn has begun, or will begin."""
         if stored.result().waiting is None and self.status is ended:
             self.forget_status()
 
 
 class LiveSessions:
-    """The sessions that something works on here, and what concerns all of them."""
+    """The sessions with works on this server, and what concerns all of them."""
 
     def __init__(self, store: Store, leases: Leases) -> None:
         self.store = store
         self.leases = leases
         self._known: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()
         self._at_work: dict[str, LiveSession] = {}
-        """Those of them that are not idle."""
+        """The sessions that are not idle."""
         self._watching = TaskSet()
         self._aborting = TaskSet()
 
@@ -295,33 +295,33 @@ class LiveSessions:
         return (work for live in self._at_work.values() for work in live.works)
 
     def turns(self) -> int:
-        """How many run, or wait to."""
+        """How many turns run, or wait to run."""
         return sum(work.kind is WorkKind.TURN for work in self._works())
 
     def directories(self) -> set[str]:
-        """Those that sessions work in."""
+        """The directories that sessions work in."""
         return {work.directory for work in self._works()}
 
     def of_directory(self, directory: str) -> list[str]:
-        """The sessions that work in it."""
+        """The sessions that work in the directory."""
         return [live.id for live in self._at_work.values() if any(work.directory == directory for work in live.works)]
 
     async def statuses(self, directory: str) -> dict[str, SessionStatus]:
-        """Of those that are not idle, on whatever server."""
+        """Of the sessions that are not idle, on whatever server."""
         elsewhere = statuses_elsewhere(await self.store.query(work_rows.lease_statuses, directory))
         busy = ((live, live.status) for live in self._at_work.values() if live.directory == directory)
         return elsewhere | {live.id: status for live, status in busy if status is not None}
 
     async def busy_sessions(self) -> set[str]:
-        """In whatever directory, on whatever server."""
+        """The sessions that are not idle, in whatever directory, on whatever server."""
         elsewhere = await self.store.query(work_rows.held_sessions, None)
         return {*elsewhere, *(live.id for live in self._at_work.values() if live.status is not None)}
 
     # Aborts.
 
     async def abort(self, session_id: str) -> None:
-        """Returns when what ran, or waited to, on whatever server, is over and its record closed. Nothing happens when the
-        session is idle already. What is prompted from now on gets a turn of its own."""
+        """Returns when all works on the session, on whatever server, have ended and its record is closed. Does nothing if the
+        session is idle. A later prompt gets a turn of its own."""
         await self._abort_here(session_id)
         await self.leases.request_abort(session_id)
 
@@ -338,7 +338,7 @@ class LiveSessions:
             await work.ended.wait()
 
     async def close(self) -> None:
-        """What could not be stored is recovered at the next start."""
+        """Ends what could not be stored are recovered at the next start."""
         await self._watching.cancel()
         await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self._at_work)))
         closing = [live.closing for live in self._at_work.values() if live.closing is not None]
@@ -349,7 +349,7 @@ class LiveSessions:
     # Other servers of the database.
 
     def watch(self) -> None:
-        """From now on, until `close`: end what other servers want to end, and what they may soon take over."""
+        """From now on, until `close`: ends runs that other servers want to end, and runs that they may soon take over."""
         what = "looking for runs that another server wants to end"
         self._watching.start(every(POLL_SECONDS, self._look_for_aborts, what), what)
         if self.leases.must_confirm:
@@ -357,7 +357,7 @@ class LiveSessions:
             self._watching.start(every(POLL_SECONDS, self._look_for_heartbeats, what), what)
 
     async def _look_for_heartbeats(self) -> None:
-        """Sends no query: the database may not answer."""
+        """Sends no query, because the database may not answer."""
         if self.leases.is_unconfirmed():
             self._fence_unconfirmed()
 
@@ -366,21 +366,21 @@ class LiveSessions:
             self._aborting.start(self._abort_here(session_id), f"abort {session_id}")
 
     def _fence_unconfirmed(self) -> None:
-        """The database has not heard of this server for so long that another takes its sessions over."""
+        """No heartbeat was written for so long that another server takes the sessions over."""
         for live in self._at_work.values():
             if any(work.has_begun and work.task is not None for work in live.works):
                 log.error("%s: its run stops here, because no heartbeat could be written; another server goes on", live.id)
                 self._fence(live)
 
     def _fence(self, live: LiveSession) -> None:
-        """What runs here ends without a word: the database refuses what it still writes, and files cannot refuse."""
+        """Works here end unannounced: the database refuses what they still write, but files cannot refuse."""
         self.store.hold(self.leases.abandon(live.id))
         for work in live.works:
             work.is_fenced = True
             work.abort()
 
     async def hand_over(self) -> None:
-        """Turns stop where they are. Whoever looks next goes on with them: another server, or this one when it starts again."""
+        """Turns stop at once. The server that looks next goes on with them: another one, or this one at its next start."""
         with_turns = [live for live in self._at_work.values() if live.works and _are_turns(live.works)]
         await self.store.barrier()
         held = [lease for live in with_turns if (lease := self.leases.held(live.id)) is not None]

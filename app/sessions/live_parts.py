@@ -1,5 +1,5 @@
-"""Parts that stream: announced delta by delta from memory, written at their end, and before that at most every WRITE_BEHIND
-seconds, a long text less often. A read meanwhile sees them as they stand."""
+"""Parts that stream: announced delta by delta from memory, written at their end, and before at most every WRITE_BEHIND seconds, a
+long text less often. A read meanwhile sees the present text."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ from app.record.writer import Chain, Lease, Tx, Writer
 from app.schema.part import Part, ReasoningPart, TextPart
 from app.sessions import rows
 
-# Hands over what is committed, and the deltas of streaming parts, to the bus; knows whose the latest sessions are.
+# Hands what is committed, and the deltas of streaming parts, to the bus; remembers the owners of the latest sessions.
 
 log = logging.getLogger(__name__)
 
 MOST_OWNERS = 10_000
-"""A session that streams is among the latest: its parts' first text is announced as an event."""
+"""Enough for each session that streams: the first text of its parts is announced as an event."""
 
 
 class SessionPublisher:
@@ -31,10 +31,10 @@ class SessionPublisher:
         self._bus = bus
         self.heard = bus.heard
         self._latest: dict[str, int] = {}
-        """How many events were published of the sessions that are being read."""
+        """How many events were published of each session that is being read."""
         self._readers = Counter[str]()
         self._owners: OrderedDict[str, str] = OrderedDict()
-        """Of the sessions that belong to users, those that something was announced of lately."""
+        """The owners of sessions of which something was announced lately; without sessions that have none."""
 
     def publish(self, event: Event) -> None:
         self._note_owner(event)
@@ -54,7 +54,7 @@ class SessionPublisher:
 
     @contextmanager
     def counting(self, session_id: str) -> Iterator[None]:
-        """`latest` is known of the session within the block."""
+        """Within the block `latest` counts the session's events."""
         self._readers[session_id] += 1
         self._latest.setdefault(session_id, 0)
         try:
@@ -69,7 +69,7 @@ class SessionPublisher:
         return self._latest[session_id]
 
     def owner(self, session_id: str) -> str:
-        """Of a session that streams; empty for nobody's."""
+        """The owner of a session that streams; empty if it has none."""
         return self._owners.get(session_id, "")
 
     def _note_owner(self, event: Event) -> None:
@@ -84,14 +84,14 @@ class SessionPublisher:
 
 WRITE_BEHIND_SECONDS = 0.25
 MAX_CHARACTERS_PER_SECOND = 200_000
-"""Characters of one text: its row is written whole, however little of it is new."""
+"""Characters of one text: its row is written as a whole, however little of it is new."""
 
 
 @dataclass(eq=False, slots=True)
 class LivePart:
     """A part while it streams. Text is collected in `pieces`: `part.text += …` would copy the whole text with every delta.
-    `size`: of the whole text, in characters. `write_after`: by the event loop's clock, its row is not written before this time.
-    `is_ending`: its last event, or its removal, is on its way."""
+    `size`: of the whole text, in characters. `write_after`: the time of the event loop before which the row is not written.
+    `is_ending`: the part's last event, or its removal, is on its way."""
 
     part: Part
     directory: str
@@ -116,7 +116,7 @@ class LivePart:
         return self.part
 
     def row(self) -> dict[str, Any]:
-        """To be written now; a long text is written again later than a short one."""
+        """The row to write now; a long text is written again later than a short one."""
         self.write_after = asyncio.get_running_loop().time() + self.size / MAX_CHARACTERS_PER_SECOND
         return rows.part_row(self.up_to_date())
 
@@ -135,8 +135,8 @@ class LivePart:
         )
 
     def _as_of_now(self) -> Any:
-        """What renders the part as it is now, at any later time, without a copy of its text: that may only grow from here on, and
-        other fields are replaced, not changed."""
+        """Renders, at any later time, the part as it is now, without a copy of its text: from now on text may only be appended,
+        and other fields are replaced, not changed."""
         if isinstance(self.part, TextPart | ReasoningPart):
             return partial(self._json_at_length, self.size)
         return self.part.model_copy().wire_json
@@ -150,7 +150,7 @@ class LivePart:
 
 
 class LiveParts:
-    """`leases`: by session, what this server's changes of it are made under."""
+    """`leases`: by session, the lease under which this server changes it."""
 
     def __init__(self, writer: Writer, publisher: SessionPublisher, leases: Mapping[str, Lease]) -> None:
         self._writer = writer
@@ -158,13 +158,13 @@ class LiveParts:
         self._leases = leases
         self._by_session: dict[str, dict[str, LivePart]] = {}
         self._first_writes: dict[str, asyncio.Future[Any]] = {}
-        """By part, of what is on its way to the disk for the first time."""
+        """By part, the write that stores it for the first time."""
         self._unwritten: dict[str, LivePart] = {}
         self._write_behind: asyncio.TimerHandle | None = None
 
     def append(self, live: LivePart, text: str) -> None:
-        """Announces new text without waiting for the disk. Its first text does wait: clients must know of no part that a killed
-        server has forgotten."""
+        """Announces new text without waiting for the disk; but a part's first text waits: clients must not see a part that a
+        killed server has forgotten."""
         if not text:
             return
         live.append(text)
@@ -175,7 +175,7 @@ class LiveParts:
         self._announce(live, text)
 
     def changed(self, part: Part, directory: str, chain: Chain | None) -> None:
-        """Announces a part that changed otherwise, as by a tool's progress."""
+        """Announces a part that has changed otherwise, as by a tool's progress."""
         live = self._by_session.get(part.session_id, {}).get(part.id) or LivePart(part, directory)
         live.part, live.chain = part, chain
         self._begin(live)
@@ -183,7 +183,7 @@ class LiveParts:
         self._announce(live, "")
 
     def _begin(self, live: LivePart) -> bool:
-        """Whether the part streams from now on, and did not before."""
+        """Whether the part begins to stream now."""
         parts = self._by_session.setdefault(live.part.session_id, {})
         is_new = live.part.id not in parts
         parts[live.part.id] = live
@@ -191,7 +191,7 @@ class LiveParts:
         return is_new
 
     def _announce(self, live: LivePart, text: str) -> None:
-        """Behind the session's changes; not behind a failed one of its chain. Who listens later reads what there is by then."""
+        """Behind the session's changes, but not a failed one of the part's chain. Later listeners read the text of then."""
         if not (self._publisher.heard or self._first_writes):
             return
         session_id = live.part.session_id
@@ -200,8 +200,8 @@ class LiveParts:
         self._writer.behind(session_id, partial(self._publisher.publish_delta, delta), live.chain)
 
     def put(self, part_ids: Sequence[str], done: asyncio.Future[Any], session_id: str) -> None:
-        """Parts are written in full, or removed: the text that streamed before is superseded. Until they are stored, clients know
-        of no new one."""
+        """Takes parts out that are written in full, or removed, which replaces the text that streamed. Until they are stored,
+        clients see no new one."""
         live = self._by_session.get(session_id, {})
         self._hide_until(done, [part_id for part_id in part_ids if part_id not in live])
         ending = [live[part_id] for part_id in part_ids if part_id in live]
@@ -221,7 +221,7 @@ class LiveParts:
             del self._first_writes[part_id]
 
     def _forget(self, session_id: str, ended: Sequence[LivePart]) -> None:
-        """Parts whose rows are up to date are read from there again, unless they have streamed on meanwhile."""
+        """Parts whose rows are up to date are read from the rows again, unless they have streamed on meanwhile."""
         parts = self._by_session.get(session_id, {})
         for live in ended:
             if live.is_ending and parts.get(live.part.id) is live:
@@ -229,14 +229,14 @@ class LiveParts:
         if not parts:
             self._by_session.pop(session_id, None)
 
-    # What is read meanwhile.
+    # Reading meanwhile.
 
     def of(self, session_id: str) -> dict[str, Part]:
         live = self._by_session.get(session_id, {})
         return {part_id: each.up_to_date() for part_id, each in live.items() if self._is_known(part_id)}
 
     def all(self) -> list[tuple[Part, str, bool]]:
-        """Every part that streams, with the directory that it is announced in and whether its last event is on its way."""
+        """Every part that streams, with the directory that it is announced in, and whether its last event is on its way."""
         return [
             (live.up_to_date(), live.directory, live.is_ending)
             for parts in self._by_session.values()
@@ -249,18 +249,18 @@ class LiveParts:
         return first is None or first.done()
 
     def owner(self, session_id: str) -> str:
-        """Whose a session is that streams; empty for nobody's."""
+        """The owner of a session that streams; empty if it has none."""
         return self._publisher.owner(session_id)
 
     async def first_writes(self) -> None:
-        """Wait until every part that is on its way to the disk for the first time is stored and announced."""
+        """Waits until every part that is being stored for the first time is stored and announced."""
         if self._first_writes:
             await asyncio.wait(set(self._first_writes.values()))
 
     # Writing behind.
 
     def write_all(self) -> None:
-        """What is still in memory goes in line now."""
+        """Queues the writing of all text that is only in memory."""
         if self._write_behind is not None:
             self._write_behind.cancel()
             self._write_behind = None
@@ -273,7 +273,7 @@ class LiveParts:
             self._write_behind = asyncio.get_running_loop().call_later(WRITE_BEHIND_SECONDS, self._write_due)
 
     def _write_due(self) -> None:
-        """A long text is written less often: all that is written of a part stays in proportion to the time that it streams."""
+        """A long text is written less often, so that all writes of a part are in proportion to the time that it streams."""
         self._write_behind = None
         now = asyncio.get_running_loop().time()
         unwritten, self._unwritten = self._unwritten, {}
@@ -283,7 +283,7 @@ class LiveParts:
                 self._write_soon(live)
 
     def _write_each(self, parts: Iterable[LivePart]) -> None:
-        """One that cannot be stored as it stands keeps no other from it."""
+        """A part that cannot be stored as it is keeps no other from being stored."""
         together: dict[tuple[str, Chain | None], list[LivePart]] = {}
         for live in parts:
             together.setdefault((live.part.session_id, live.chain), []).append(live)
@@ -291,7 +291,7 @@ class LiveParts:
             self._write(each)
 
     def _write(self, parts: Sequence[LivePart], *, waits: bool = False) -> asyncio.Future[None]:
-        """Of one session and chain. `waits`: deltas of the session wait for it."""
+        """The parts are of one session and chain. `waits`: the session's deltas wait for this write."""
         session_id, chain = parts[0].part.session_id, parts[0].chain
         lease, found = self._leases.get(session_id), _rows(parts)
 

@@ -1,6 +1,6 @@
 """What a reconnecting client has missed: the journal's events since its cursor, and the current state of streaming parts.
 
-Steering is left out: it was for who listened then.
+Steering is left out: only clients that listened then receive it.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ TRIM_STEP = 50
 
 @dataclass(frozen=True, slots=True)
 class ReplayPage:
-    """`upto` is the newest sequence that the events cover, the journal's newest if the page is the `last`. `resync`: the journal
-    does not reach back that far (or never gave that cursor), the client must read everything again."""
+    """`upto`: the newest sequence that the events cover, the journal's newest if the page is the `last`. `resync`: the journal
+    does not reach back to the cursor, or never gave it: the client must read everything again."""
 
     events: list[Event]
     upto: int
@@ -43,7 +43,7 @@ class Replay:
         return await self._database.read(journal_rows.newest_event)
 
     async def page(self, cursor: int, directory: str | None, audience: Audience | None = None) -> ReplayPage:
-        """What comes after a cursor, of one directory or with None of all, up to `journal_rows.PAGE_BYTES`, or one event."""
+        """The events after a cursor, of one directory or with None of all, up to `journal_rows.PAGE_BYTES`, but at least one."""
         owner = audience.owner if audience else None
 
         def read(connection: Connection) -> ReplayPage:
@@ -57,9 +57,9 @@ class Replay:
         return await self._database.read(read)
 
     async def streaming(self, directory: str | None) -> StreamingParts:
-        """The parts that stream there, as they are at the moment of the return. What is on its way of one that has ended is
-        covered: its last event comes after it, or was replayed."""
-        # The journal may cover the end of a part whose beginning is still to be announced: it would come a second time.
+        """The parts that stream in the directory, as they are when this returns. A part that has just ended is covered: its last
+        event comes later, or was replayed."""
+        # The journal may have the end of a part whose beginning is still to be announced, which would then come twice.
         await self._store.live.first_writes()
         found = self._bus.streaming(directory)
         for part, where, ending in self._store.live.all():
@@ -73,7 +73,7 @@ class Replay:
         return found
 
     async def trim(self) -> None:
-        """Keep the journal within its bounds, in steps: large events take long to delete, other changes are written between."""
+        """Keeps the journal within its bounds, in steps between which others write: large events take long to delete."""
         limit = clock.now_ms() - KEEP_MS
         oldest, _ = await self._database.read(journal_rows.journal_span)
         end = await self._database.read(lambda c: journal_rows.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))

@@ -1,7 +1,7 @@
-"""The servers of one database: each has a row, written with the heartbeat of what it runs.
+"""The servers of one database: each has a row, written with its heartbeat.
 
-On PostgreSQL a row is written every two seconds. On SQLite a server alone has nobody to tell: its row is written at the start,
-while sessions run, and when somebody asks whether it is well.
+On PostgreSQL a row is written every two seconds. A server alone on SQLite writes its row at the start, while sessions run, and
+when somebody asks for its health.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ FORGET_AFTER_MS = 3_600_000
 
 
 class ReplicaHealth(Wire):
-    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: events that
-    its clients were still to be given at its last heartbeat."""
+    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: how many
+    events its clients had not been given yet at its last heartbeat."""
 
     id: str
     address: str
@@ -42,7 +42,7 @@ class Replica(ReplicaHealth):
 
 
 class Replicas:
-    """`address` and `volume` are this server's. `cursor` is the sequence of the newest event that its clients were given."""
+    """`address` and `volume` are this server's. `cursor`: the newest sequence that its clients were given."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Replicas:
             self._leases.heartbeat_while_idle()
 
     async def unregister(self) -> None:
-        """The server stops; its heartbeat has ended before. A row that cannot be deleted is forgotten as a dead server's."""
+        """For a server that stops, when its heartbeat has ended. A row that cannot be deleted is forgotten as a dead server's."""
         with suppress(StorageError):
             await self._writer.commit(lambda tx: tx.execute(tx.sql.delete_replica, {"gone": self._leases.owner}))
 
@@ -78,7 +78,7 @@ class Replicas:
             await self._writer.commit(lambda tx: tx.execute(tx.sql.delete_replica, gone))
 
     async def all(self) -> list[Replica]:
-        """The oldest first, with the dead ones that are not forgotten yet."""
+        """The oldest first, including dead ones that are not forgotten yet."""
         rows = await self._database.read(work_rows.replicas)
         return [
             Replica(
@@ -96,7 +96,7 @@ class Replicas:
         ]
 
     def _is_alive(self, server: str, age: int) -> bool:
-        """A lock counts more than the heartbeat: a server on SQLite writes none while it is idle."""
+        """A lock counts more than the heartbeat, because a server on SQLite writes none while it is idle."""
         is_held = self._locks.is_held(server) if self._locks else None
         return is_held if is_held is not None else age <= DEAD_AFTER_MS
 
@@ -104,12 +104,12 @@ class Replicas:
         connection.execute(statements(connection.dialect.name).upsert_replica, {**self._row, "cursor": self.cursor()})
 
 
-# Whether this server can serve: whether a thread is free, and its heartbeat says so, or a write that is tried now.
+# Whether this server can serve: a thread is free, and its heartbeat is fresh or a write that is tried now succeeds.
 
 FRESH_SECONDS = 3.0
-"""A heartbeat stored within them answers. On PostgreSQL there always is one, so that a load balancer's checks cost nothing."""
+"""Seconds in which a stored heartbeat is fresh. On PostgreSQL there always is one, so a load balancer's checks cost nothing."""
 WRITE_SECONDS = 1.0
-"""How long a check waits for a write. It goes on meanwhile, and later checks wait for the same."""
+"""How long a check waits for a write. The write goes on meanwhile, and later checks wait for the same one."""
 TRY_AGAIN_SECONDS = 1.0
 THREAD_SECONDS = 2.0
 """How long a check waits for one of the threads that requests use."""
@@ -124,7 +124,7 @@ class HealthCheck:
 
     async def failure(self) -> str | None:
         """Why this server cannot serve; None when it can."""
-        if self._thread is None or self._thread.done():  # else one that waits for a thread
+        if self._thread is None or self._thread.done():  # otherwise one still waits for a thread
             self._thread = asyncio.get_running_loop().run_in_executor(None, object)
         if not (await asyncio.wait({self._thread}, timeout=THREAD_SECONDS))[0]:
             return f"No thread has been free for {THREAD_SECONDS:g} s: what they do in the files of projects hangs."
@@ -137,7 +137,7 @@ class HealthCheck:
         return f"The database accepts no writes: {getattr(error, 'orig', None) or error}" if error else None
 
     def _try_write(self) -> asyncio.Task[None]:
-        """The one that is under way or has just failed, or else a new one."""
+        """The write that is under way or has just failed, or else a new one."""
         now = time.monotonic()
         if self._write is None or (self._write.done() and now - self._tried > TRY_AGAIN_SECONDS):
             self._tried = now

@@ -59,8 +59,8 @@ class Reverts:
 
     async def revert(self, location: Location, snapshots: Snapshots | None, session_id: str, wanted: RevertInput) -> Session:
         """Returns the resulting session; unchanged if nothing has that id. A second revert begins with an unrevert of the files:
-        clients are told of the outcome alone, never of a session without a revert. Raises SnapshotFailed, having done at most the
-        unrevert, which they are told of then.
+        clients see the outcome alone, never a session without a revert. Raises SnapshotFailed, having done at most the unrevert,
+        which is announced then.
 
         With `dryRun`, nothing is touched or stored; `revert.diff` shows what would change in the files.
         """
@@ -73,29 +73,29 @@ class Reverts:
             before = await _snapshots_before_revert(snapshots, location, session, history)
             revert = await _preview(snapshots, location, target, before)
             return session.model_copy(update={"revert": revert, "summary": totals(diffs), "no_undo": location.no_undo})
-        told = await self._unrevert_files(location, snapshots, session, history)
+        events = await self._unrevert_files(location, snapshots, session, history)
         try:
             revert = await self._revert_files(location, snapshots, session_id, target, wanted)
         except (SnapshotFailed, StorageError):
             if session.revert is not None:
-                await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, told))
+                await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, events))
             raise
         try:
             return await self._store.write_persistently(
-                session_id, location.directory, lambda tx: _stage(tx, told, revert, diffs)
+                session_id, location.directory, lambda tx: _stage(tx, events, revert, diffs)
             )
         except StorageError:
             await _restore_after_refusal(snapshots, location, session.model_copy(update={"revert": revert}), history)
             raise
 
     async def unrevert(self, location: Location, snapshots: Snapshots | None, session_id: str) -> Session:
-        """The inverse: restores exactly the files that the revert changed. An event names the files that could not be restored.
+        """Restores exactly the files that the revert changed. An event names the files that could not be restored.
         Raises SnapshotFailed, having touched no file."""
         session, history = await self._store.session_and_messages(session_id)
         if session.revert is None:
             return session
-        told = await self._unrevert_files(location, snapshots, session, history)
-        return await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, told))
+        events = await self._unrevert_files(location, snapshots, session, history)
+        return await self._store.write_persistently(session_id, location.directory, lambda tx: _end(tx, events))
 
     async def clean_up(self, location: Location, session_id: str) -> None:
         """Removes the reverted messages in a change of its own, before something other than a prompt adds to the session."""
@@ -111,14 +111,14 @@ class Reverts:
     async def _unrevert_files(
         self, location: Location, snapshots: Snapshots | None, session: Session, history: Sequence[MessageWithParts]
     ) -> list[AnnouncedEvent]:
-        """Returns what clients are to be told with the change. If that is not stored, the revert stays stored as unfinished."""
+        """Returns the events to announce with the change. If that change is not stored, the revert stays stored as unfinished."""
         if session.revert is None:
             return []
-        told: list[AnnouncedEvent] = []
+        events: list[AnnouncedEvent] = []
         states = await _snapshots_before_revert(snapshots, location, session, history)
         if snapshots is not None and states:
-            told += _failures(session.id, await self._put_back(location, snapshots, session.id, session.revert, states))
-        return [*told, EventSessionNextRevertCleared(properties=SessionMoment(session_id=session.id, timestamp=clock.now_ms()))]
+            events += _failures(session.id, await self._put_back(location, snapshots, session.id, session.revert, states))
+        return [*events, EventSessionNextRevertCleared(properties=SessionMoment(session_id=session.id, timestamp=clock.now_ms()))]
 
     async def _put_back(
         self, location: Location, snapshots: Snapshots, session_id: str, revert: Revert, states: dict[Path, str]
@@ -155,7 +155,7 @@ class Reverts:
         return revert
 
     async def _store_revert(self, location: Location, session_id: str, revert: Revert) -> None:
-        """Unannounced: clients are told of the outcome."""
+        """Unannounced: only the outcome is."""
         await self._store.write(
             session_id,
             location.directory,
@@ -164,7 +164,8 @@ class Reverts:
 
 
 def remove_reverted(tx: SessionTx, session: Session) -> None:
-    """The messages that its revert went back before. An unfinished revert removes nothing: its files are restored."""
+    """Removes the messages that the session's revert went back before. An unfinished revert removes nothing: its files are
+    restored."""
     if session.revert is None or session.revert.unfinished:
         return
     committed = CommittedRevert(session_id=session.id, timestamp=clock.now_ms(), message_id=session.revert.message_id)
@@ -182,8 +183,8 @@ def remove_reverted(tx: SessionTx, session: Session) -> None:
     tx.add_to_sums(NOTHING.plus(removed.plus(sums_of_messages(gone)), -1))
 
 
-def _stage(tx: SessionTx, told: Sequence[AnnouncedEvent], revert: Revert, diffs: Sequence[FileDiff]) -> Session:
-    for event in told:
+def _stage(tx: SessionTx, events: Sequence[AnnouncedEvent], revert: Revert, diffs: Sequence[FileDiff]) -> Session:
+    for event in events:
         tx.announce(event)
     tx.put_diff(diffs)
     staged = StagedRevert(session_id=tx.session_id, timestamp=clock.now_ms(), revert=revert_state(revert))
@@ -191,8 +192,8 @@ def _stage(tx: SessionTx, told: Sequence[AnnouncedEvent], revert: Revert, diffs:
     return tx.edit(lambda session: session.model_copy(update={"revert": revert, "summary": totals(diffs)}))
 
 
-def _end(tx: SessionTx, told: Sequence[AnnouncedEvent]) -> Session:
-    for event in told:
+def _end(tx: SessionTx, events: Sequence[AnnouncedEvent]) -> Session:
+    for event in events:
         tx.announce(event)
     return tx.edit(lambda session: session.model_copy(update={"revert": None}))
 
@@ -200,7 +201,7 @@ def _end(tx: SessionTx, told: Sequence[AnnouncedEvent]) -> Session:
 async def _restore_after_refusal(
     snapshots: Snapshots | None, location: Location, session: Session, history: Sequence[MessageWithParts]
 ) -> None:
-    """Restores the files from before the revert, whose result the database refused. It stays stored as unfinished."""
+    """Restores the files from before a revert that the database refused. The revert stays stored as unfinished."""
     states = await _snapshots_before_revert(snapshots, location, session, history)
     if snapshots is not None and states:
         await snapshots.restore(states)
@@ -218,7 +219,7 @@ def _failure_text(report: RestoreReport) -> str:
 
 
 async def _preview(snapshots: Snapshots | None, location: Location, target: RevertTarget, earlier: dict[Path, str]) -> Revert:
-    """`earlier`: what undoing the revert in force would restore first."""
+    """`earlier`: the snapshots that undoing the revert in force would restore first."""
     revert = _revert_to(target, location)
     if snapshots is not None:
         report = await snapshots.restore({**earlier, **first_trees(target)}, dry_run=True)
@@ -259,9 +260,9 @@ def _display_path(file: str, location: Location) -> str:
 async def _snapshots_before_revert(
     snapshots: Snapshots | None, location: Location, session: Session, history: Sequence[MessageWithParts]
 ) -> dict[Path, str]:
-    """The files that the revert in force changed, each with the snapshot from before it. Excludes files that it left unchanged or
-    could not revert: the user may have changed them since. Raises SnapshotFailed if this cannot be determined; the revert then
-    stays in force, so that its snapshot is not lost."""
+    """The files that the revert in force changed, each with its snapshot from before. Excludes files that the revert left
+    unchanged or could not revert: the user may have changed them since. Raises SnapshotFailed if this cannot be determined; the
+    revert then stays in force, so that its snapshot is not lost."""
     revert = session.revert
     if revert is None or revert.snapshot is None:
         return {}

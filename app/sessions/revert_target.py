@@ -17,7 +17,7 @@ _RUNNING_ANYTHING = ("bash", "task")
 
 @dataclass(frozen=True, slots=True)
 class RevertTarget:
-    """The session returns to its state before a message, or before a part of it."""
+    """The session returns to its state before a message, or before a part of the message."""
 
     message_id: str
     part_id: str | None
@@ -138,7 +138,7 @@ def _edited_files(part: Part) -> Sequence[str]:
     return [str(entry[key]) for entry in entries for key in ("filePath", "movePath") if entry.get(key)]
 
 
-# What a revert makes of the files, as the second API tells it. Pure.
+# The files that a revert changes, as the second API has them. Pure.
 
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _NAMES = re.compile(r'^(?:---|\+\+\+|rename to|Binary files .* and) "?(?:[ab]/)?(.+?)"?(?: differ)?$', re.MULTILINE)

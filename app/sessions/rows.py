@@ -1,5 +1,5 @@
-"""Translates between stored rows and values, and to what a search looks at. Pure. A row's body contains everything but the ids,
-which are in its columns.
+"""Translates between stored rows and values, and makes the text that is searched. Pure. A row's body contains everything but the
+ids, which are in its columns.
 
 A damaged row does not hide others: a damaged message or part is left out, and the log names it.
 """
@@ -30,14 +30,14 @@ class LastPrompt(Wire):
 
 @dataclass(frozen=True, slots=True)
 class PromptedSession:
-    """`newest_prompt`: its JSON, None before the first one."""
+    """`newest_prompt`: its JSON; None before the first prompt."""
 
     session: Session
     newest_prompt: str | None
 
     @property
     def last_prompt(self) -> LastPrompt | None:
-        """None also for one that is damaged."""
+        """None also for a damaged prompt."""
         try:
             return LastPrompt.model_validate_json(self.newest_prompt) if self.newest_prompt else None
         except ValidationError:
@@ -45,28 +45,28 @@ class PromptedSession:
 
     @property
     def last_model(self) -> ModelRef | None:
-        """Of the newest prompt; before the first one, the model that the session was created with."""
+        """The newest prompt's model; before the first prompt, the model that the session was created with."""
         last = self.last_prompt
         return last.model if last else model_of_session(self.session)
 
 
 def model_of_session(session: Session) -> ModelRef | None:
-    """The one it was created with."""
+    """The model that the session was created with."""
     model = session.model
     return ModelRef(provider_id=model.provider_id, model_id=model.id) if model else None
 
 
-# What a search looks at: the text of a part, as people and models wrote it. Pure.
+# The searched text: a part's text as people and models wrote it. Pure.
 
 Kind = Literal["text", "reasoning", "tool"]
 
 MAX_CHARACTERS = 100_000
-"""Of one part. What comes after them is not found."""
+"""The first characters of each part's text, which are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedText:
-    """`time`: when it began, in milliseconds; None where the part does not say."""
+    """`time`: when the part began, in milliseconds; None if the part does not say."""
 
     kind: Kind
     text: str
@@ -74,8 +74,8 @@ class SearchedText:
 
 
 def searched_text(body: str) -> SearchedText | None:
-    """Of a part that is stored in full. None where there is nothing to find: in files, in what the server wrote itself, in a
-    tool call that has not ended."""
+    """Of a part that is stored in full. None if nothing of it is searched: files, the server's own texts, tool calls that have
+    not ended."""
     part = parsed(body) or {}
     read = _READERS.get(part.get("type", ""))
     found = read(part) if read else None
@@ -83,7 +83,7 @@ def searched_text(body: str) -> SearchedText | None:
 
 
 def text_row(part: Mapping[str, Any], created: int) -> dict[str, Any] | None:
-    """A row of the index for a row of a part; `created` is its time where it has none of its own."""
+    """The index's row for a part's row. `created`: the time of a part that has none of its own."""
     found = searched_text(part["body"])
     if found is None:
         return None
@@ -92,7 +92,7 @@ def text_row(part: Mapping[str, Any], created: int) -> dict[str, Any] | None:
 
 
 def created_time(message_body: str) -> int:
-    """When a message was made, in milliseconds; 0 where it is damaged."""
+    """When a message was made, in milliseconds; 0 if it is damaged."""
     span = (parsed(message_body) or {}).get("time")
     created = span.get("created") if isinstance(span, dict) else None
     return int(created) if isinstance(created, int | float) else 0
@@ -140,7 +140,7 @@ def _strings(value: Any) -> Iterator[str]:
 _FIRST, _LAST = 0x3040, 0x9FFF
 """Kana and the ideographs in common use."""
 _HEADS, _TAILS = "ABCDEF", "GHIJKLMNOPQRSTUVWXYZ"
-"""A code begins with one of the first and goes on with three of the others, so none is found across two others."""
+"""A code begins with one of _HEADS and goes on with three of _TAILS, so no code occurs across two others."""
 
 
 class _Codes(dict[int, str | int]):
@@ -162,10 +162,9 @@ _CODES = _Codes()
 def encode(text: str) -> str:
     """What the search index holds of a text, and of a word that is looked for.
 
-    Both indexes, SQLite's trigrams and PostgreSQL's pg_trgm, know sequences of three characters; in Chinese and Japanese words of
-    one and two are usual, and pg_trgm knows letters beyond ASCII only where the database's locale does. So each of these
-    characters becomes four ASCII letters, in capitals, which folded text does not have: a word is found in a text if and only if
-    its code is."""
+    Both indexes, SQLite's trigrams and PostgreSQL's pg_trgm, know sequences of three characters. But Chinese and Japanese words
+    often have one or two, and pg_trgm knows letters beyond ASCII only if the database's locale does. So each of these characters
+    becomes four ASCII capitals, which folded text does not have: a word is found in a text if and only if its code is."""
     folded = fold(text)
     return folded if folded.isascii() else folded.translate(_CODES)
 
@@ -175,12 +174,12 @@ log = logging.getLogger(__name__)
 _MESSAGE_IDS = {"id", "session_id", "parent_id"}
 _PART_IDS = {"id", "session_id", "message_id"}
 _SUMS = {"cost", "tokens"}
-"""They are columns."""
+"""Fields that are columns."""
 _NOTHING_LIVE: Mapping[str, Part] = {}
 
 
 class DamagedSession(ServiceError):
-    """What is stored of it is no session."""
+    """The stored value is no session."""
 
     name = "StorageError"
 
@@ -261,7 +260,7 @@ def _live_body(part: Part) -> str | None:
 
 
 def session_values(stored: Iterable[Any]) -> list[dict[str, Any]]:
-    """The JSON of those that are not damaged."""
+    """The JSON of sessions that are not damaged."""
     found = []
     for row in stored:
         value = session_value(row)
@@ -281,7 +280,7 @@ def read_session(session_id: str, row: Any) -> Session:
 
 
 def read_sessions(stored: Iterable[Any]) -> list[Session]:
-    """Those that are not damaged."""
+    """The sessions that are not damaged."""
     found = []
     for value in session_values(stored):
         try:
@@ -292,13 +291,13 @@ def read_sessions(stored: Iterable[Any]) -> list[Session]:
 
 
 def message_value(session_id: str, message_id: str, parent_id: str | None, body: str) -> dict[str, Any] | None:
-    """The JSON of a message; None of a damaged one."""
+    """The JSON of a message; None for a damaged one."""
     ids = {"id": message_id, "sessionID": session_id}
     return _value(ids if parent_id is None else {**ids, "parentID": parent_id}, body)
 
 
 def part_value(session_id: str, message_id: str, part_id: str, body: str) -> dict[str, Any] | None:
-    """The JSON of a part; None of a damaged one."""
+    """The JSON of a part; None for a damaged one."""
     return _value({"id": part_id, "sessionID": session_id, "messageID": message_id}, body)
 
 
@@ -315,10 +314,10 @@ def _say_damaged(value: Mapping[str, Any]) -> None:
 
 
 def message_values(session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE) -> list[dict[str, Any]]:
-    """The JSON of each message with its parts, without damaged ones. `live` are streaming parts: they replace their rows, which
+    """The JSON of each message with its parts, without damaged ones. `live`: streaming parts, which replace their rows, as those
     may lag behind."""
     parts: dict[str, list[dict[str, Any]]] = {}
-    for message_id, part_id, _, body in stored.parts:  # by their names it would take twice as long
+    for message_id, part_id, _, body in stored.parts:  # by name it would take twice as long
         part = live[part_id].wire() if part_id in live else part_value(session_id, message_id, part_id, body)
         if part is not None:
             parts.setdefault(message_id, []).append(part)
@@ -330,7 +329,7 @@ def message_values(session_id: str, stored: StoredMessages, live: Mapping[str, P
 
 
 def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE) -> list[MessageWithParts]:
-    """The same as values. Validates all messages at once, which takes half the time of one by one."""
+    """As `message_values`, but as values. Validates all messages at once, which takes half the time of one by one."""
     values = message_values(session_id, stored, live)
     try:
         return MESSAGES.validate_python(values)
@@ -339,7 +338,7 @@ def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Pa
 
 
 def _sound(value: dict[str, Any]) -> list[MessageWithParts]:
-    """Without its damaged parts; nothing of a damaged message."""
+    """The message without its damaged parts; nothing if it is damaged itself."""
     try:
         return MESSAGES.validate_python([{**value, "parts": [part for part in value["parts"] if _is_sound(part)]}])
     except ValidationError:
@@ -357,7 +356,7 @@ def _is_sound(part: dict[str, Any]) -> bool:
 
 
 def read_prompt(session_id: str, message_id: str, body: str) -> UserMessage:
-    """Raises NotFound if it is damaged."""
+    """Raises NotFound if the prompt is damaged."""
     try:
         return UserMessage.model_validate(message_value(session_id, message_id, None, body))
     except ValidationError as error:

@@ -19,12 +19,12 @@ _JOINED, _CLUSTER = re.compile(JOINED), re.compile(f".{JOINED}*", re.DOTALL)
 
 
 def words_of(query: str) -> list[str]:
-    """Folded, each once."""
+    """The query's words, folded, each once."""
     return list(dict.fromkeys(fold(query).split()))
 
 
 async def find_parts(store: Store, words: Sequence[str], wanted: TextFilter) -> tuple[list[FoundPart], int | None]:
-    """Newest first, with the sequence that the next page comes `before`; None on the last one."""
+    """Newest first, with the cursor (`before`) of the next page; None on the last page."""
     asked = replace(wanted, words=tuple(encode(word) for word in words), limit=wanted.limit + 1)
     rows = await store.query(text_search.find_texts, asked)
     page = rows[: wanted.limit]
@@ -48,13 +48,13 @@ def _found(row: Any, words: Sequence[str]) -> FoundPart:
 
 
 BEFORE, LENGTH = 60, 240
-"""Characters: before the first word, and of the whole snippet."""
+"""Characters of a snippet: before the first word, and in all."""
 MAX_OCCURRENCES = 500
-"""That are looked at for the best place."""
+"""The number of occurrences among which the best place is looked for."""
 
 
 class FoldedText:
-    """A text with its folded form, and where each folded character comes from."""
+    """A text with its folded form, and the position that each folded character comes from."""
 
     def __init__(self, text: str) -> None:
         self.folded = fold(text)
@@ -73,7 +73,7 @@ class FoldedText:
         self.folded = "".join(pieces)
 
     def occurrences(self, words: list[str]) -> Iterator[tuple[int, int, str]]:
-        """[start, end) in the text, and the folded word that is found there."""
+        """Each occurrence: [start, end) in the text, and the folded word."""
         pattern = re.compile(f"(?=({'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))}))")
         for found in pattern.finditer(self.folded):
             start, end = found.span(1)
@@ -100,7 +100,7 @@ def snippet(text: str, words: Sequence[str]) -> tuple[str, list[tuple[int, int]]
 
 
 def _best(found: Sequence[Occurrence]) -> int:
-    """Where most of the words are near each other, the earliest of such places."""
+    """The earliest place where the most words are near each other."""
 
     def words_from(index: int) -> int:
         start = found[index][0]
@@ -111,7 +111,7 @@ def _best(found: Sequence[Occurrence]) -> int:
 
 
 def _start(text: str, first: int) -> int:
-    """At the beginning of a word, where there is one before `first`."""
+    """The snippet's start: the beginning of a word before `first`, if there is one."""
     if first <= BEFORE:
         return 0
     start = first - BEFORE
@@ -120,7 +120,7 @@ def _start(text: str, first: int) -> int:
 
 
 def _merged(found: Sequence[Occurrence], start: int, end: int) -> list[tuple[int, int]]:
-    """From `start` on, in order and without overlaps; what is cut off at the `end` is left out."""
+    """The ranges from `start` on, in order and without overlaps; without those that the `end` cuts off."""
     spans: list[tuple[int, int]] = []
     for at, until, _ in found:
         if at < start or until > end:

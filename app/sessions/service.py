@@ -56,7 +56,7 @@ class SessionService:
         self._live = live
 
     async def find_or_create(self, session_id: str, location: Location, wanted: CreateInput, owner: str = "") -> Session:
-        """With an id that the client has chosen: a session is created once, however often that is asked for."""
+        """With an id that the client has chosen, a session is created once, however often the request is sent."""
 
         def find_or_create(tx: SessionTx) -> Session:
             try:
@@ -67,7 +67,7 @@ class SessionService:
         return await self._create(session_id, location, owner, find_or_create)
 
     async def create(self, location: Location, wanted: CreateInput, owner: str = "") -> Session:
-        """A child belongs to whom its parent belongs to, another session to `owner`."""
+        """A child gets its parent's owner, another session `owner`."""
         return await self._create(ids.descending("session"), location, owner, lambda tx: _create(tx, location, wanted, owner))
 
     async def _create(self, session_id: str, location: Location, owner: str, create: Callable[[SessionTx], Session]) -> Session:
@@ -76,26 +76,26 @@ class SessionService:
         return await self._store.write(session_id, location.directory, create)
 
     async def require_visible(self, session_id: str, may_see: Callable[[str], bool]) -> None:
-        """`may_see` is told the session's owner. Raises NotFound."""
+        """`may_see` is given the session's owner. Raises NotFound."""
         owners = await self._store.query(session_rows.owners, [session_id])
         if session_id not in owners or not may_see(owners[session_id]):
             raise SessionNotFound(session_id)
 
     async def owned(self, session_ids: Iterable[str], owner: str) -> frozenset[str]:
-        """Those of the sessions that belong to a user."""
+        """The sessions among these that belong to a user."""
         owners = await self._store.query(session_rows.owners, list(session_ids))
         return frozenset(session_id for session_id, of in owners.items() if of == owner)
 
     async def page_of_all(self, wanted: SessionFilter, limit: int) -> Page:
-        """Of all projects, the newest updated first, each with its project. The cursor is the time that the sessions of the next
-        page were updated before."""
+        """Sessions of all projects, newest update first, each with its project. Cursor: sessions updated before this time are on
+        the next page."""
         found, projects, cursor = await self._store.query(_with_projects, wanted, limit)
         sessions = [{**session, "project": projects.get(session["projectID"])} for session in session_values(found)]
         return Page(orjson.dumps(sessions), cursor)
 
     async def update(self, location: Location, session_id: str, wanted: UpdateInput) -> Session:
         """Changes the title, the archive time, rules or metadata. New rules apply from a running turn's next step on, and
-        restrict the descendants too. The rules of a child session can only be restricted."""
+        restrict the descendants too. A child session's rules can only be made stricter."""
 
         def update(tx: SessionTx) -> Session:
             *descendants, session = tx.tree()
@@ -109,13 +109,13 @@ class SessionService:
         return await self._store.write(session_id, location.directory, update)
 
     async def switch_agent(self, location: Location, session_id: str, agent: str) -> None:
-        """For prompts to come that name none."""
+        """For later prompts that name no agent."""
         message_id, now = ids.ascending("message"), clock.now_ms()
         switched = SwitchedAgent(session_id=session_id, timestamp=now, message_id=message_id, agent=agent)
         await self._switch(location, session_id, EventSessionNextAgentSwitched(properties=switched), agent=agent)
 
     async def switch_model(self, location: Location, session_id: str, model: SessionModel) -> None:
-        """For prompts to come that name none."""
+        """For later prompts that name no model."""
         message_id, now = ids.ascending("message"), clock.now_ms()
         switched = SwitchedModel(session_id=session_id, timestamp=now, message_id=message_id, model=model)
         await self._switch(location, session_id, EventSessionNextModelSwitched(properties=switched), model=model)
@@ -128,8 +128,8 @@ class SessionService:
         await self._store.write(session_id, location.directory, switch)
 
     async def transfer(self, location: Location, session_id: str, owner: str) -> None:
-        """To another user, with all its descendants; the empty name: to nobody. Whoever had it is told that it is gone; its
-        events so far stay theirs, as what they have heard already. Raises NotFound, SessionBusy, BadRequest for a child."""
+        """Gives the session and its descendants to another user; the empty name: to nobody. To the former owner the sessions are
+        announced as deleted; their events so far stay that owner's. Raises NotFound, SessionBusy, BadRequest for a child."""
         if owner:
             self._store.note_owners()
         async with AsyncExitStack() as holds:
@@ -137,7 +137,7 @@ class SessionService:
             await self._store.write(session_id, location.directory, lambda tx: self._transfer(tx, owner))
 
     async def _hold_tree(self, session_id: str, holds: AsyncExitStack) -> None:
-        """A session and its descendants, those too that are made meanwhile."""
+        """Holds a session and its descendants, including those that are made meanwhile."""
         held: set[str] = set()
         while new := [each.id for each in await self._store.session_tree(session_id) if each.id not in held]:
             for each in new:
@@ -145,7 +145,7 @@ class SessionService:
             held.update(new)
 
     def _transfer(self, tx: SessionTx, owner: str) -> None:
-        """All of them or, where another server runs one, none."""
+        """Transfers all of the tree, or nothing if another server runs a session of it."""
         tree = tx.tree()
         session = tree[-1]
         if session.parent_id is not None:
@@ -164,7 +164,7 @@ class SessionService:
         check: Callable[[Connection], None] | None = None,
     ) -> list[Session]:
         """Deletes a session and its descendants in one transaction, announces children first, and returns them. The caller holds
-        all of them. Does nothing unless `allows` is true of them as they are then. `check` may refuse it in the transaction."""
+        all of them. Does nothing unless `allows` is true of them in the transaction, which `check` may refuse too."""
 
         def remove(tx: SessionTx) -> list[Session]:
             tree = tx.tree()
@@ -222,7 +222,7 @@ class SessionService:
     async def _edit(
         self, location: Location, session_id: str, message_id: str, edit: Callable[[SessionTx, Sequence[Part]], None]
     ) -> None:
-        """Holding the session. `edit` is given the parts that the message has."""
+        """Holds the session. `edit` is given the message's parts."""
 
         def change(tx: SessionTx) -> None:
             session, message = tx.session(), tx.message(message_id)
@@ -234,7 +234,7 @@ class SessionService:
                 raise MessageReverted(session_id, message_id)
             self._live.leases.require_free(tx.connection, session_id)
             if isinstance(message.info, AssistantMessage):
-                tx.put_diff_basis(UNKNOWN_BASIS)  # its snapshots and patches may be gone
+                tx.put_diff_basis(UNKNOWN_BASIS)  # the session's snapshots and patches may be gone
             edit(tx, message.parts)
 
         async with self._live.get(session_id).editing():
@@ -262,7 +262,7 @@ def _create(tx: SessionTx, location: Location, wanted: CreateInput, owner: str) 
 
 
 def _parent(tx: SessionTx, parent_id: str | None) -> Session | None:
-    """None also for a parent that does not exist: clients may name any id."""
+    """None also for an unknown parent: clients may name any id."""
     if parent_id is None:
         return None
     try:
@@ -276,7 +276,7 @@ def _rules(session: Session | None) -> Ruleset:
 
 
 def _edited(session: Session, wanted: UpdateInput, limits: Ruleset) -> Session:
-    """Changes and returns the session. `limits`: its parent's rules."""
+    """Changes and returns the session. `limits`: the parent's rules."""
     if wanted.title is not None:
         session.title = wanted.title
     if wanted.time and wanted.time.archived is not None:

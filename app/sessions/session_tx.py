@@ -1,5 +1,4 @@
-"""What a change of one session may do in its transaction, in the words of the domain: what it writes and, in the same order, what
-is announced of it."""
+"""What a change of one session may do in its transaction: what it writes and, in the same order, what it announces."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -56,27 +55,27 @@ class SessionAndPrompt(NamedTuple):
 
 class SessionTx:
     """Rows of messages and parts are made before (`rows.message_row`, `rows.part_row`): values may go on changing, and on
-    PostgreSQL the transaction holds the lock of every server's writer. `directory`: whose listeners hear of the change.
-    `tx`: for what is of no session."""
+    PostgreSQL the transaction holds the lock of every server's writer. `directory`: the one whose listeners receive the change.
+    `tx`: for changes of no session."""
 
     def __init__(self, tx: Tx, session_id: str, directory: str) -> None:
         self.tx = tx
         self.session_id = session_id
         self.directory = directory
         self._messages: dict[str, Row] = {}
-        """Those that this change stores."""
+        """The messages that this change stores."""
 
     @property
     def connection(self) -> Connection:
-        """For queries: with what was put so far."""
+        """For queries, which see what was put so far."""
         return self.tx.connection
 
     def of(self, session_id: str) -> "SessionTx":
-        """Another session in the same change."""
+        """For another session in the same change."""
         return SessionTx(self.tx, session_id, self.directory)
 
     def announce(self, event: AnnouncedEvent | RenderedEvent, *, owner: str | None = None) -> None:
-        """To `owner`, if not to whom the session belongs."""
+        """`owner`: who receives the event, if not the session's owner."""
         announced = Event.of(event, self.directory, self.session_id)
         self.tx.announce(announced if owner is None else announced.stored(owner, None))
 
@@ -100,7 +99,7 @@ class SessionTx:
         return SessionAndPrompt(rows.read_session(self.session_id, found), prompt, found.diff_basis)
 
     def session_and_waiting_prompts(self) -> tuple[Session, int]:
-        """And how many prompts its turn has yet to answer. Raises SessionNotFound."""
+        """Also the number of prompts that its turn has yet to answer. Raises SessionNotFound."""
         found = session_rows.session_and_waiting_prompts(self.connection, self.session_id)
         if found is None:
             raise SessionNotFound(self.session_id)
@@ -114,7 +113,7 @@ class SessionTx:
         return [rows.read_session(self.session_id, row) for row in found]
 
     def create(self, session: Session) -> None:
-        """The change is refused where there is one of that id."""
+        """The change is refused if there is a session of that id."""
         self.tx.put(self.tx.sql.add_session, rows.session_row(session))
         for event in (EventSessionCreated, EventSessionUpdated):
             self.announce(event.around_info(session.id, session.wire_json()), owner=session.owner or "")
@@ -128,16 +127,16 @@ class SessionTx:
         return session
 
     def update(self, session: Session) -> None:
-        """To be read in this transaction: what others change meanwhile would be lost."""
+        """`session` must have been read in this transaction, or changes of others meanwhile would be lost."""
         self.put_unannounced(session)
         self.announce(EventSessionUpdated.around_info(self.session_id, session.wire_json()))
 
     def put_unannounced(self, session: Session) -> None:
-        """Stores it without an event; a later change announces it."""
+        """Stores the session without an event; a later change announces it."""
         self.tx.put(self.tx.sql.put_session, rows.session_row(session))
 
     def transfer(self, session: Session, owner: str) -> None:
-        """For whom it was until now it is deleted; for the new owner it is created."""
+        """To the former owner the session is announced as deleted, to the new one as created."""
         self.announce(EventSessionDeleted.around_info(self.session_id, session.wire_json()), owner=session.owner or "")
         session = session.model_copy(update={"owner": owner or None})
         self.put_unannounced(session)
@@ -165,7 +164,7 @@ class SessionTx:
         self.announce(EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def replace_part(self, row: Row) -> None:
-        """By whatever a client makes of it: nothing of what it said before is found."""
+        """As a client changes it: nothing of the part's earlier text is found any more."""
         gone = {"of_session": self.session_id, "of_message": row["message_id"], "of_part": row["id"]}
         self.tx.execute(self.tx.sql.delete_part_text, gone)
         self.put_part(row)
@@ -193,7 +192,7 @@ class SessionTx:
         self.announce(EventMessagePartRemoved(properties=removed))
 
     def message(self, message_id: str) -> MessageWithParts | None:
-        """None also for a damaged one."""
+        """None also for a damaged message."""
         stored = message_rows.some_messages(self.connection, self.session_id, [message_id])
         return next(iter(rows.read_messages(self.session_id, stored)), None)
 
@@ -204,7 +203,7 @@ class SessionTx:
     # Prompts.
 
     def close_prompts(self) -> None:
-        """What was prompted up to the newest answer has been answered, or given up on."""
+        """The prompts up to the newest answer wait no more: each has been answered or given up."""
         self.tx.execute(self.tx.sql.close_prompts, {"of_session": self.session_id})
 
     def enqueue_prompt(self, row: Row) -> None:
@@ -213,7 +212,7 @@ class SessionTx:
         self.announce(EventPromptQueued(properties=queued))
 
     def dequeue_prompt(self, queued_id: str, message_id: str | None = None) -> None:
-        """Raises NotQueued when the prompt waits no more."""
+        """Raises NotQueued if the prompt does not wait any more."""
         if not work_rows.is_queued(self.connection, self.session_id, queued_id):
             raise NotQueued(queued_id)
         self.tx.execute(self.tx.sql.delete_queued_prompt, {"gone": queued_id})
@@ -223,11 +222,11 @@ class SessionTx:
     # Sums.
 
     def add_usage(self, usage: StepUsage) -> None:
-        """Into the ledger, together with the end of the step that took it."""
+        """Adds to the ledger in the commit that ends the step."""
         self.tx.put(self.tx.sql.add_step_usage, usage.row(self.session_id))
 
     def count_step(self, usage: StepUsage) -> None:
-        """Into the ledger and, once, the session's sums, together with the part that ends the step."""
+        """Adds to the ledger and, once, to the session's sums, in the commit of the part that ends the step."""
         step = {"of_session": self.session_id, "of_message": usage.message_id, "of_step": usage.id}
         self._add_to_session(self.tx.sql.count_in_session, {**step, **Sums.of(usage.cost, usage.tokens).added()})
         self.add_usage(usage)
@@ -243,15 +242,15 @@ class SessionTx:
         if shown is not None:
             self.announce(EventSessionUpdated.around_info(self.session_id, shown))
 
-    # What else a session has.
+    # Other values of a session.
 
     def put_status(self, status: SessionStatus) -> None:
-        """What other servers show, while this one holds the session."""
+        """The status that other servers show, while this one holds the session."""
         shown = {"lease_session": self.session_id, "new_status": status.wire_json().decode(), "new_directory": self.directory}
         self.tx.execute(self.tx.sql.put_lease_status, shown)
 
     def release(self, lease: Lease) -> None:
-        """Nobody holds the session from then on. Raises StaleLease."""
+        """From then on no server holds the session. Raises StaleLease."""
         self.tx.release(lease)
 
     def put_todos(self, todos: Sequence[Todo]) -> None:
@@ -259,7 +258,7 @@ class SessionTx:
         self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
 
     def put_diff(self, diffs: Sequence[FileDiff]) -> None:
-        """Stores a diff that does not come from the session's trees: the next turn computes it again, whatever they are."""
+        """Stores a diff that was not computed from the session's trees: the next turn computes it again in any case."""
         self.put_diff_json(rows.json_array([diff.wire_json() for diff in diffs]))
         self.put_diff_basis(UNKNOWN_BASIS)
 
@@ -302,7 +301,7 @@ class SessionTx:
     def put_history(
         self, messages: Sequence[Row], parts: Sequence[Row], todos: Sequence[Todo] = (), diffs: Sequence[FileDiff] = ()
     ) -> None:
-        """All that a new session begins with. Only the session's creation is announced: nobody has read the rest yet."""
+        """Puts what a new session begins with. Only the session's creation is announced, as nobody has read the rest yet."""
         self.tx.put(self.tx.sql.put_message, *messages)
         self._messages.update((message["id"], message) for message in messages)
         self._put_parts(parts)

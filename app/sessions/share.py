@@ -76,7 +76,7 @@ class Shares:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._rendering = asyncio.Semaphore(1)
-        """Visitors may be many, and need no login."""
+        """Bounds the work for visitors, who may be many and need no login."""
 
     async def share(self, location: Location, session_id: str, base: str) -> Session:
         """Creates a link below the URL `base`, or returns the existing one. Raises NotFound."""
@@ -147,11 +147,9 @@ def _render(stored: _Stored, live: Mapping[str, Part]) -> SharedBody:
     return SharedBody(body, f'"{hashlib.sha256(body).hexdigest()}"')
 
 
-# Filters a conversation for visitors of a share link. Pure.
-#
-# Removed are paths of files and projects on the server, system prompts, permissions, synthetic texts for the model, snapshots,
-# provider metadata and reverted messages. Texts, and the inputs and outputs of tool calls, are unchanged: a path in them is part
-# of the conversation.
+# Filters a conversation for visitors of a share link. Pure. Removes paths of files and projects on the server, system prompts,
+# permissions, synthetic texts for the model, snapshots, provider metadata and reverted messages. Keeps texts, and the inputs and
+# outputs of tool calls, unchanged: a path in them is part of the conversation.
 
 _SHOWN_METADATA = frozenset(
     {"output", "description", "exit", "diff", "todos", "answers", "matches", "count", "truncated", "preview", "summary"}

@@ -1,7 +1,8 @@
-"""Announces what terminal clients are to do. They hear of it by their event streams: those of the same user and directory alone.
+"""Steering: one client has the terminal clients of its user do something (`/tui/*`). The request is announced as an event, to the
+streams of the same user and directory; a program may fetch the request from a ControlQueue instead.
 
-It is for who listens now. The journal carries it to other servers, but no client is sent it later: a prompt that is submitted
-when a laptop wakes up is not what anybody asked for.
+Only clients that listen now receive it. The journal carries it to other servers, but no client is sent it later: nobody wants a
+prompt to be submitted when a laptop wakes up.
 """
 
 import asyncio
@@ -11,13 +12,14 @@ from typing import Final
 import orjson
 
 from app.events.bus.base import Event
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 from app.record.writer import Writer
 from app.schema.errors import ServiceError
 from app.schema.terminal import SteeringRequest
 
 LINGER_SECONDS = 60.0
-"""How long a queue is kept that nobody fetches from."""
+"""How long a queue is kept from which nobody fetches."""
 
 _PATHS = {
     "tui.prompt.append": "/tui/append-prompt",
@@ -36,10 +38,11 @@ class ControlEnded(ServiceError):
 
 
 class ControlQueue:
-    """Closes itself when nobody has fetched from it for `linger_seconds`."""
+    """The steering requests of one user and directory, for programs that fetch them one by one. Closes itself when nobody has
+    fetched for `linger_seconds`."""
 
     def __init__(self, listener: Listener, linger_seconds: float) -> None:
-        """`listener` hears steering alone, and bounds what may wait."""
+        """`listener` receives steering alone; its bounds are those of the queue."""
         self._listener = listener
         self._linger_seconds = linger_seconds
         self._requests: deque[bytes] = deque()
@@ -86,7 +89,7 @@ class ControlQueues:
         self._queues: dict[tuple[str, str], ControlQueue] = {}
 
     def of(self, directory: str, user: str) -> ControlQueue:
-        """For one fetch."""
+        """The queue to fetch from now, made if there is none. Do not keep it: it closes itself."""
         self._queues = {key: queue for key, queue in self._queues.items() if not queue.is_closed}
         queue = self._queues.get((directory, user))
         if queue is None:
@@ -106,7 +109,7 @@ class Steering:
         self.control = control
 
     async def announce(self, directory: str, user: str, request: SteeringRequest) -> None:
-        """`user`: whose clients obey, empty for those of whoever uses a server without users."""
+        """`user`: the one whose clients are steered; empty on a server without users."""
         event = Event(request.type, request.wire_json(), directory=directory, owner=user)
         await self._writer.commit(lambda tx: tx.announce(event))
 
@@ -136,5 +139,5 @@ _OLD_NAMES = {
 
 
 def current_name(command: str) -> str:
-    """Of a command by its old name, as `POST /tui/execute-command` takes it. Other names stay."""
+    """The present name of a command that `POST /tui/execute-command` may name in the old way; other names unchanged."""
     return _OLD_NAMES.get(command, command)

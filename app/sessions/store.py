@@ -1,4 +1,4 @@
-"""The one door to sessions, messages and parts: every change is committed here, then announced; every read comes from here."""
+"""The one way to sessions, messages and parts: every change is committed here, then announced; every read comes from here."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """In seconds."""
 
 MAX_READS = 5
-"""Of one page, for a session that does not stand still."""
+"""How often one page is read again while the session keeps changing."""
 
 _TODOS = TypeAdapter(list[Todo])
 
@@ -44,8 +44,8 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple):
-    """Sessions, or messages oldest first, as JSON; `cursor` reads the next page, of messages the one before, None when there is
-    none."""
+    """Sessions, or messages oldest first, as JSON. `cursor`: of the next page, of messages the one before; None on the last
+    page."""
 
     body: bytes
     cursor: int | None
@@ -71,7 +71,7 @@ class Store:
 
     @contextmanager
     def watching(self, session_id: str, watcher: PartWatcher) -> Iterator[None]:
-        """Call `watcher` with every part of a session as its turn puts it, until the block ends."""
+        """Calls `watcher` with every part of a session as its turn puts it, until the block ends."""
         watchers = self._watchers.setdefault(session_id, [])
         watchers.append(watcher)
         try:
@@ -84,8 +84,8 @@ class Store:
     # Changing.
 
     async def write(self, session_id: str, directory: str, work: Callable[[SessionTx], T]) -> T:
-        """Store and announce a change of a session. A caller that is cancelled meanwhile does not undo it. `directory` is the
-        workspace whose listeners hear of it."""
+        """Stores and announces a change of a session. A caller that is cancelled meanwhile does not undo it. `directory`: the
+        workspace whose listeners receive it."""
         return await asyncio.shield(self.post(session_id, directory, work))
 
     def post(
@@ -97,9 +97,9 @@ class Store:
         *,
         releases: bool = False,
     ) -> asyncio.Future[T]:
-        """Put in line behind all earlier changes; the future is done when it is stored and announced. It is refused if the lease
-        that this server holds now does not stand any more; one that `releases` it finds that out itself. `chain`: it fails if an
-        earlier change of it did."""
+        """Queues a change behind all earlier ones; the future is done when it is stored and announced. It is refused if the lease
+        that this server holds now is lost by then; a change that `releases` the lease checks that itself. `chain`: the change
+        fails if an earlier change of the chain did."""
         lease = None if releases else self._leases.get(session_id)
 
         def change(tx: Tx) -> T:
@@ -118,7 +118,7 @@ class Store:
         removed: Sequence[str] = (),
         chain: Chain | None = None,
     ) -> asyncio.Future[T]:
-        """The same for a change that puts `parts` in full, or removes some: what they streamed before is superseded."""
+        """As `post`, for a change that puts `parts` in full, or removes some, which replaces what they streamed before."""
         changed = [*(part.id for part in parts), *removed]
         done = self.post(session_id, directory, work, chain)
         self.live.put(changed, done, session_id)
@@ -136,8 +136,8 @@ class Store:
                 log.exception("a watcher of session %s failed", session_id)
 
     async def write_persistently(self, session_id: str, directory: str, work: Callable[[SessionTx], T]) -> T:
-        """For what files say already: while the database refuses it is tried again, for a few seconds. Raises StorageError, at
-        once where the outcome of a commit is unknown."""
+        """For a change that was made in files already: tried again for a few seconds while the database refuses it. Raises
+        StorageError, at once if the outcome of a commit is unknown."""
         for delay in RETRY_DELAYS:
             try:
                 return await self.write(session_id, directory, work)
@@ -149,13 +149,13 @@ class Store:
         return await self.write(session_id, directory, work)
 
     def lock(self, name: str) -> AbstractAsyncContextManager[object]:
-        """Held while something is done that one request alone may do, on whatever server."""
+        """Held by one request at a time, of all servers."""
         return self._database.locks.lock(f"session {name}")
 
     # The lease of a turn.
 
     def hold(self, lease: Lease) -> None:
-        """From now on this session's changes are refused unless the lease still stands."""
+        """From now on the session's changes are refused if the lease is lost."""
         self._leases[lease.session_id] = lease
 
     def release(self, session_id: str) -> None:
@@ -167,7 +167,7 @@ class Store:
     # Reading.
 
     async def query(self, query: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Run one of `app.record.repositories`."""
+        """Runs a query of `app.record.repositories`."""
         return await self._database.read(lambda connection: query(connection, *args, **kwargs))
 
     async def session_json(self, session_id: str) -> bytes:
@@ -180,22 +180,22 @@ class Store:
         return self._read_session(session_id, await self._stored(session_rows.stored_session, session_id))
 
     async def session_to_prompt(self, session_id: str) -> PromptedSession:
-        """Ids that are made from now on are newer than those of its messages, which another server may have made."""
+        """Also makes later ids newer than those of the session's messages, which another server may have made."""
         found = await self._stored(session_rows.session_to_prompt, session_id)
         ids.follow(*(newest for newest in (found.message, found.part) if newest is not None))
         return PromptedSession(self._read_session(session_id, found), found.newest_prompt)
 
     async def sessions_page(self, wanted: SessionFilter, limit: int | None = None, before: int | None = None) -> Page:
-        """The newest created first: all of them without a limit; `before` is the cursor of an earlier page."""
+        """Newest created first; all sessions without a limit. `before`: the cursor of an earlier page."""
         found, cursor = await self.query(session_rows.session_page, wanted, limit, before)
         return Page(orjson.dumps(rows.session_values(found)), cursor)
 
     async def sessions_beside(self, wanted: SessionFilter, at: PageBeside) -> list[Session]:
-        """Without damaged ones. Raises UnknownAnchor."""
+        """Without damaged sessions. Raises UnknownAnchor."""
         return rows.read_sessions(await self.query(session_rows.sessions_beside, wanted, at))
 
     async def sessions(self, session_ids: Sequence[str]) -> dict[str, Session]:
-        """Those that there are, without damaged ones."""
+        """Without unknown and damaged sessions."""
         found = rows.read_sessions(await self.query(session_rows.some_sessions, session_ids))
         return {session.id: session for session in found}
 
@@ -237,7 +237,7 @@ class Store:
         return self._read_session(session_id, session), messages
 
     async def live_messages(self, session_id: str) -> list[MessageWithParts]:
-        """What the model is to know: the messages from the newest finished compaction on, prompts without their diffs."""
+        """The messages that the model is sent: from the newest finished compaction on, prompts without their diffs."""
         return (await self.conversation(session_id)).messages
 
     async def conversation(self, session_id: str) -> Conversation:
@@ -252,13 +252,13 @@ class Store:
         return _TODOS.validate_json(body) if body else []
 
     async def answer_json(self, session_id: str, prompt_id: str | None = None) -> bytes | None:
-        """The newest answer in a session, or the newest to one prompt. Raises NotFound where there is no such session."""
+        """The newest answer in a session, or to one prompt. Raises NotFound for an unknown session."""
         query = partial(message_rows.newest_answer, prompt_id=prompt_id)
         _, stored = await self.as_announced(session_id, lambda: self._with_session(session_id, query))
         return self.only_json(session_id, stored)
 
     async def accepts_writes(self) -> bool:
-        """Whether the database can be written now. Writes something that changes nothing."""
+        """Whether the database can be written now. Tries by a write that changes nothing."""
         try:
             await self._database.write(lambda connection: bool(connection.execute(self._sql.advance_journal, {"count": 0})))
         except StorageError:
@@ -266,12 +266,12 @@ class Store:
         return True
 
     async def barrier(self) -> None:
-        """Write what is still in memory and wait until all is stored."""
+        """Writes what is still in memory and waits until all is stored."""
         self.live.write_all()
         await self._writer.barrier()
 
     def note_owners(self) -> None:
-        """From now on it is looked up whose session an event is of."""
+        """From now on the owner of each event's session is looked up."""
         self._writer.has_owners = True
 
     def _read_session(self, session_id: str, row: Any) -> Session:
@@ -281,7 +281,7 @@ class Store:
         return session
 
     def only_json(self, session_id: str, stored: StoredMessages) -> bytes | None:
-        """None where there is none, or a damaged one."""
+        """None without an answer, or for a damaged one."""
         messages = rows.message_values(session_id, stored, self.live.of(session_id))
         return orjson.dumps(messages[0]) if messages else None
 
@@ -313,8 +313,8 @@ class Store:
         return await self._database.read(read)
 
     async def as_announced(self, session_id: str, read: Callable[[], Awaitable[T]]) -> T:
-        """What `read` reads, again when something of the session was announced meanwhile: a client that has heard of it, and
-        takes the answer for the present state, would lose it."""
+        """Reads again if something of the session was announced meanwhile: a client that has received it, and takes the answer
+        for the present state, would lose it."""
         with self._publisher.counting(session_id):
             for _ in range(MAX_READS):
                 before = self._publisher.latest(session_id)
@@ -325,7 +325,7 @@ class Store:
 
 
 def _follow_newest(stored: StoredMessages) -> None:
-    """An answer to them has newer ids, whichever server made theirs."""
+    """Makes the ids of answers newer than those of the messages, whichever server made these."""
     for message in stored.messages[-1:]:
         newest = next((part.id for part in reversed(stored.parts) if part.message_id == message.id), message.id)
         ids.follow(message.id, newest)

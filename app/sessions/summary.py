@@ -1,4 +1,4 @@
-"""Diffs of a session and of a prompt, made of the snapshots of their steps; and the tasks that make them in the background."""
+"""Diffs of a session and of a prompt, made of the snapshots of their steps; and the background tasks that make them."""
 
 import asyncio
 import hashlib
@@ -27,7 +27,7 @@ from app.sessions.usage import StepUsage
 from app.util import clock
 from app.util.tasks import TaskSet
 
-# Background tasks of sessions that may outlive their turn, titles and diffs; and of directories: new worktrees.
+# Background tasks that may outlive their turn: of sessions titles and diffs, of directories new worktrees.
 
 log = logging.getLogger(__name__)
 
@@ -78,20 +78,20 @@ class TreeDiffs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _TreeSpan:
-    """The tree before the first step and after the last one; None without snapshots."""
+    """The tree before the first step and the tree after the last one; None without snapshots."""
 
     before: str | None
     after: str | None
 
     def __str__(self) -> str:
-        """Empty when nothing changed."""
+        """Empty if nothing changed."""
         return f"{self.before}..{self.after}" if self.before and self.after and self.before != self.after else ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
     """What the stored diffs were computed from, and the digest of the session's diff. `session`: its trees and patches, one tree
-    if nothing changed; `prompt`: the id of the newest prompt with a diff, and its trees. An empty text means an empty diff, None
+    if nothing changed. `prompt`: the id of the newest prompt with a diff, and its trees. An empty text means an empty diff, None
     that no diff is stored."""
 
     session: str | None = None
@@ -108,7 +108,7 @@ class _Basis:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """`current` is the present basis of the diffs; its digest is that of the stored diff. `touched`: the files in patches."""
+    """`current`: the present basis of the diffs, with the digest of the stored diff. `touched`: the files in patches."""
 
     stored: _Basis
     current: _Basis
@@ -132,7 +132,7 @@ class Summaries:
             return await self._update(location, trees, session_id, prompt_id)
 
     async def put_empty(self, location: Location, session_id: str, tree: str | None) -> str:
-        """Stores and announces the first diff of a session, whose only step left `tree` as it was. Returns its basis."""
+        """Stores and announces the first diff of a session, whose only step left `tree` unchanged. Returns the diff's basis."""
         basis = _Basis(tree or "", "", "").json()
 
         def put(tx: SessionTx) -> None:
@@ -164,8 +164,8 @@ class Summaries:
         return await self._store.write(session_id, location.directory, put)
 
     async def set_title(self, location: Location, session_id: str, prompt_id: str, title: str, usage: StepUsage) -> None:
-        """Sets the title of a session that has its default title, and of its first prompt's summary; counts what the title took.
-        Raises NotFound if either is deleted."""
+        """Sets the title of a session that has its default title, and of its first prompt's summary; counts the title's usage.
+        Raises NotFound if the session or the prompt is deleted."""
 
         def put(tx: SessionTx) -> None:
             session, prompt, _ = tx.session_and_prompt(prompt_id)
@@ -180,7 +180,7 @@ class Summaries:
 
 
 def _put_session_diff(tx: SessionTx, session: Session, diffs: Diffs, stored: str | None) -> str | None:
-    """Returns the digest of the session's diff; `stored` is that of the stored one."""
+    """Returns the digest of the session's diff. `stored`: the digest of the stored one."""
     if diffs is None:
         return stored
     _put_totals(tx, session, diffs)
@@ -192,7 +192,7 @@ def _put_session_diff(tx: SessionTx, session: Session, diffs: Diffs, stored: str
 
 
 def _put_totals(tx: SessionTx, session: Session, diffs: Sequence[FileDiff]) -> None:
-    """Changes the session."""
+    """Changes `session`."""
     summary = totals(diffs)
     if session.summary != summary:
         session.summary, session.time.updated = summary, clock.now_ms()
@@ -200,7 +200,7 @@ def _put_totals(tx: SessionTx, session: Session, diffs: Sequence[FileDiff]) -> N
 
 
 def _summary_of(prompt: UserMessage) -> UserSummary:
-    """An empty one is given to a prompt without any."""
+    """The prompt's summary; an empty one is added to a prompt without any."""
     prompt.summary = prompt.summary or UserSummary(diffs=[])
     return prompt.summary
 
@@ -214,8 +214,7 @@ def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
 async def _compute(
     trees: TreeDiffs | None, facts: _Facts, location: Location
 ) -> tuple[list[FileDiff] | None, list[FileDiff] | None]:
-    """Of the session and of the prompt, as far as their basis changed. Those of a first prompt and its session have the same
-    trees."""
+    """The diffs of the session and of the prompt, if their basis changed. A first prompt and its session have the same trees."""
     prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
     if facts.current.session == facts.stored.session:
         return None, prompt
@@ -244,7 +243,7 @@ def goes_up_to(diff_basis: str | None, tree: str | None) -> bool:
 
 
 def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
-    """A prompt without changes keeps the basis of an earlier one."""
+    """A prompt without changes keeps the basis of an earlier prompt."""
     if str(trees):
         return f"{prompt_id} {trees}"
     return "" if stored.prompt.startswith(f"{prompt_id} ") else stored.prompt

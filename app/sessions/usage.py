@@ -1,4 +1,4 @@
-"""What sessions take: what is counted of a step, the sums of a session, the ledger, and the limit on a project's space."""
+"""Usage: what is counted of a step, the sums of a session, the ledger, and the limit on a project's space."""
 
 import asyncio
 import math
@@ -22,14 +22,14 @@ from app.schema.part import CacheTokens, ModelRef, Part, StepFinishPart, Tokens
 from app.schema.session import GroupUsage, Session, UsageGroup, UsageReport, UsageTotal
 from app.util import clock
 
-# What the steps of a session took in sum, its `cost` and `tokens`: the sums over the step-finish parts that it has.
+# The sums of a session, its `cost` and `tokens`: over the step-finish parts that it has.
 
 _MOST_TOKENS, _MOST_DOLLARS = 10**12, 10**6
-"""Of what one part counts for: clients store parts of their own, and the sums must fit the columns and stay exact."""
+"""Bounds of what one part adds: clients store parts of their own, and the sums must fit the columns and stay exact."""
 
 
 class Sums(NamedTuple):
-    """Its fields are the columns of the session's row, in the order of SUMS."""
+    """The fields are columns of the session's row, in the order of SUMS."""
 
     cost: float = 0
     tokens_input: int = 0
@@ -44,11 +44,11 @@ class Sums(NamedTuple):
         return cls(_bounded(cost, _MOST_DOLLARS), *(_bounded(count, _MOST_TOKENS) for count in counts))
 
     def plus(self, other: "Sums", sign: int = 1) -> "Sums":
-        """With a `sign` of -1 minus the other."""
+        """With a `sign` of -1 the difference."""
         return Sums._make(value + sign * added for value, added in zip(self, other, strict=True))
 
     def added(self) -> dict[str, Any]:
-        """As parameters of what adds them to a session's."""
+        """As parameters of the statement that adds them to a session's sums."""
         return {f"add_{name}": value for name, value in self._asdict().items()}
 
     def of_session(self) -> dict[str, Any]:
@@ -83,12 +83,12 @@ def sums_of_messages(messages: Iterable[MessageWithParts]) -> Sums:
 
 
 def sums_of_bodies(bodies: Sequence[str]) -> Sums:
-    """Of the bodies of step-finish parts, which are JSON; one that says something else counts for nothing."""
+    """Over the bodies, as JSON, of step-finish parts. A body of another form counts for nothing."""
     return _total(Sums.of(step.cost, step.tokens) for step in _read(bodies))
 
 
 def _read(bodies: Sequence[str]) -> list[_StepFinish]:
-    """All at once, which takes a fifth of the time of one by one."""
+    """Validates all at once, which takes a fifth of the time of one by one."""
     try:
         return _STEPS.validate_json(f"[{','.join(bodies)}]")
     except ValidationError:
@@ -107,8 +107,8 @@ def _bounded(value: Any, most: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StepUsage:
-    """`id`: of what ends the step; it is counted once. `begins_turn` if nothing has answered the prompt before. `time`: when it
-    was used, in milliseconds, not when that is stored."""
+    """`id`: of the part that ends the step, which is counted once. `begins_turn`: nothing has answered the prompt before. `time`:
+    of the usage, not of the storing, in milliseconds."""
 
     id: str
     agent: str
@@ -122,7 +122,7 @@ class StepUsage:
 
     @classmethod
     def of(cls, message: AssistantMessage, end: StepFinishPart | None = None) -> "StepUsage":
-        """Without an `end`, of a step that was stopped: nobody says what it took, but its tool calls are counted."""
+        """Without an `end`, of a step that was stopped: its usage is unknown, but its tool calls are counted."""
         return cls(
             id=end.id if end else message.id,
             agent=message.agent,
@@ -216,7 +216,7 @@ class ProjectQuota:
     async def require_room(self, project_id: str) -> None:
         """Raises ProjectFull."""
         async with self._checking:
-            # A caller that waited here uses the result of the check it waited for.
+            # A caller that waited here uses the result of the check that it waited for.
             if time.monotonic() >= self._unchecked_until:
                 await self._check(project_id)
 

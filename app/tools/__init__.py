@@ -1,5 +1,5 @@
 """Tools that a model calls: one module per tool in `builtin/`, MCP servers in `mcp/`, Python plugins in `plugins/`.
 
-Begin at `base.py` (what a tool is) and `toolbox.py` (which tools an agent is offered). `app.turn` runs the calls. Whether a
-call is allowed is decided in `app.permissions`, below.
+Begin at `base.py` (what a tool is) and `toolbox.py` (which tools an agent is offered). `app.turn` runs the calls;
+`app.permissions`, below, decides whether a call is allowed.
 """

@@ -23,8 +23,8 @@ P = TypeVar("P", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ToolPermission:
-    """A permission that a tool call needs. `always`: the patterns that a reply of `always` allows. `subjects`: more facts about
-    the patterns than users are shown, so that another spelling of a command does not evade a rule."""
+    """A permission that a tool call needs. `always`: the patterns that a reply of `always` allows. `subjects`: facts about the
+    patterns beyond those shown to users, so that another spelling of a command does not evade a rule."""
 
     permission: str
     patterns: list[str]
@@ -42,7 +42,7 @@ class ToolResult:
     metadata: dict[str, Any] = field(default_factory=dict)
     attachments: list[FileContent] = field(default_factory=list)
     timeout: str | None = None
-    """Which timeout ended the call, where what it had done by then is its result."""
+    """The timeout that ended the call, if the output so far is its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SubagentRequest:
 
 @dataclass(frozen=True, slots=True)
 class FileFormatter:
-    """A program that rewrites the file. `run` returns the reason if it failed, None if not; `failed` is told each reason."""
+    """A program that rewrites the file. `run` returns the reason if it failed, None if not; `failed` is given each reason."""
 
     name: str
     run: Callable[[], Awaitable[str | None]]
@@ -65,7 +65,7 @@ class FileFormatter:
 
 @dataclass(frozen=True, slots=True)
 class LanguageQuestion:
-    """One of the operations of the tool `lsp`. `text`: of the file. `place`: line and character, from 0."""
+    """One of the operations of the tool `lsp`. `text`: the file's. `place`: line and character, from 0."""
 
     operation: str
     path: Path
@@ -74,7 +74,7 @@ class LanguageQuestion:
 
 
 EditorText = Callable[[Path], Awaitable[str | None]]
-"""What an editor says of a file; None where it does not answer, or does not have it."""
+"""Asks an editor for a file's text; None if it does not answer, or does not have the file open."""
 
 
 class ToolHost(Protocol):
@@ -85,7 +85,7 @@ class ToolHost(Protocol):
         ...
 
     async def approved_directories(self) -> list[Path]:
-        """Outside of the project: what replies of `always` have allowed."""
+        """The directories outside the project that replies of `always` have allowed."""
         ...
 
     async def update(self, *, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
@@ -116,23 +116,23 @@ class ToolHost(Protocol):
         ...
 
     async def editor(self) -> EditorText | None:
-        """Reads files in the editor that has the session open, if one does and lends them."""
+        """Reads files in the editor that has the session open, if there is one that lends them."""
         ...
 
     async def formatters(self, path: Path) -> Sequence[FileFormatter]:
-        """Those that the project uses for the file, in their order."""
+        """The formatters that the project uses for the file, in their order."""
         ...
 
     async def file_read(self, path: Path) -> None:
-        """Starts what may be asked about the file soon."""
+        """Starts language servers that may be asked about the file soon."""
         ...
 
     async def ask_language_servers(self, question: LanguageQuestion) -> list[Any] | None:
-        """What each says; None where there is none for the file."""
+        """The answer of each language server; None if there is none for the file."""
         ...
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
-        """What language servers find wrong with files that have these texts by now, and with others."""
+        """The errors that language servers find in these files with these texts, and in others."""
         ...
 
 
@@ -160,7 +160,7 @@ class ToolContext:
 
     @property
     def worktree(self) -> Path:
-        """`/` outside git."""
+        """The root of the checkout; `/` outside git."""
         return self.sandbox_workspace.worktree
 
 
@@ -169,7 +169,7 @@ class ToolError(Exception):
 
 
 class ToolTimeout(ToolError):
-    """What the tool waited for took too long."""
+    """Something that the tool waited for took too long."""
 
 
 @cache
@@ -185,13 +185,12 @@ def load_description(tool_id: str) -> str:
 
 class Tool(ABC, Generic[P]):
     """Has an `id`, a Pydantic model of the parameters (the model sees its JSON schema), a description in `descriptions/<id>.txt`,
-    and `execute`. The constructor takes what a tool needs beyond its call (settings, file times).
-    """
+    and `execute`. The constructor takes what a tool needs beyond its call (settings, file times)."""
 
     id: str
     parameters: type[P]
     edits_files = False
-    """Whether it changes the files that it names, or fails and changes nothing. It then asks the permission `edit`."""
+    """Whether the tool changes the files that it names, or fails and changes nothing. Such a tool asks the permission `edit`."""
 
     def __init_subclass__(cls) -> None:
         if cls.edits_files:

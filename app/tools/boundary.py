@@ -13,8 +13,7 @@ from app.util.project_files import DirectoryReplaced, HeldDirectory
 def locate(ctx: ToolContext, name: str) -> Path:
     """The absolute path with symlinks resolved, so that the checked file is the changed file. Names are relative to the session's
     directory. A path inside the project starts with the project's directory as configured, even if that contains a symlink.
-    Raises ToolError for what is another user's, and if the project is another directory by now.
-    """
+    Raises ToolError for what is another user's, and if the project is another directory by now."""
     if "\0" in name:
         raise ToolError(f"A file path cannot contain a NUL character: {name!r}")
     bases = _bases(ctx)
@@ -35,12 +34,12 @@ def _require_reachable(ctx: ToolContext, bases: Sequence[HeldDirectory], real: P
 
 
 def root_of(ctx: ToolContext, path: Path) -> HeldDirectory | Path:
-    """Beneath which directory `path`, which `locate` returned, is opened (app.tools.text_file)."""
+    """The directory beneath which `path`, which `locate` returned, is opened (app.tools.text_file)."""
     return next((base for base in _bases(ctx) if path.is_relative_to(base.path)), Path("/"))
 
 
 def _bases(ctx: ToolContext) -> tuple[HeldDirectory, ...]:
-    """From the outermost on: what lies within the checkout can be replaced by a link, as by a command that runs meanwhile."""
+    """From the outermost on: a command that runs meanwhile can replace what lies within the checkout by a link."""
     try:
         *top, directory = ctx.sandbox_workspace.directories()
     except OSError as error:
@@ -50,7 +49,7 @@ def _bases(ctx: ToolContext) -> tuple[HeldDirectory, ...]:
 
 
 def require_in_place(ctx: ToolContext, *paths: Path) -> None:
-    """Raises ToolError if a symbolic link leads one of `paths`, which `locate` returned, to another file by now: other calls run
+    """Raises ToolError if a symbolic link now leads one of `paths`, which `locate` returned, to another file: other calls run
     while the user is asked."""
     for path in paths:
         if locate(ctx, str(path)) != path:
@@ -64,8 +63,8 @@ def relative_name(ctx: ToolContext, path: Path) -> str:
 
 
 async def ask_if_outside(ctx: ToolContext, path: Path, *, is_directory: bool = False) -> None:
-    """Asks `external_directory` for a path outside the project: for its folder, but for what lies in `/`, which is asked for
-    alone. `is_directory`: the path itself is the directory to open."""
+    """Asks `external_directory` for the folder of a path outside the project; for a path directly in `/`, for that path alone.
+    `is_directory`: the path itself is the directory to open."""
     if ctx.bypass_directory_check or project_of(ctx).contains(path):
         return
     parent = path if is_directory else path.parent

@@ -1,5 +1,5 @@
-"""Changes to files by the tools: checked, shown to the user as a diff, permitted, written, formatted, and looked at by language
-servers."""
+"""Changes to files by the tools. Begin at FileEditor: it checks a change, asks permission with a diff, writes and formats. The
+diff algorithm stands before it; behind it, the errors of language servers as texts."""
 
 import asyncio
 from bisect import bisect_left
@@ -47,8 +47,7 @@ class Region(NamedTuple):
 
 def compare(path: str, before: str, after: str) -> FileDelta:
     """Takes less than a second for 5 MB on each side. Beyond 14,000 × 14,000 changed lines the diff is exact only around lines
-    that occur once, and coarser elsewhere.
-    """
+    that occur once, and coarser elsewhere."""
     old, new = with_newlines(before), with_newlines(after)
     regions = changed_regions(old, new)
     body = [line for hunk in _group(regions) for line in _hunk(old, new, hunk)]
@@ -198,15 +197,15 @@ def _trim_indent(body: list[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FormattedFile:
-    """`file`: as it is by now; None where no formatter is due. `errors`: why some failed, by their names."""
+    """`file`: as it is now; None if no formatter ran. `errors`: by formatter, why it failed."""
 
     file: TextFile | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
 async def format_file(ctx: ToolContext, path: Path, root: Root) -> FormattedFile:
-    """Holds the file's lock, as who calls it does. Not for what lies outside of the project: the user has opened that to the
-    model, not to the project's programs. Raises ToolError if what a formatter did cannot be undone."""
+    """The caller holds the file's lock. For files of the project only: a file outside is opened to the model, not to the
+    project's programs. Raises ToolError if the change of a formatter that failed cannot be undone."""
     due = await ctx.host.formatters(path) if project_of(ctx).contains(path) else ()
     if not due:
         return FormattedFile()
@@ -227,7 +226,7 @@ async def format_file(ctx: ToolContext, path: Path, root: Root) -> FormattedFile
 
 
 def format_metadata(errors: Mapping[str, str]) -> dict[str, Any]:
-    """Of a call: nothing where all went well."""
+    """The metadata of a call; empty if no formatter failed."""
     return {"formatErrors": dict(errors)} if errors else {}
 
 
@@ -245,7 +244,7 @@ def _require(path: Path, root: Root) -> TextFile:
 
 
 def _restored(path: Path, before: TextFile, root: Root) -> TextFile:
-    """The file as it was, whatever stands there by now."""
+    """Writes the file as it was before, over what is there now."""
     now = _read(path, root)
     if now is not None and now.data() == before.data():
         return now
@@ -263,7 +262,7 @@ class TextChange:
     data: bytes
     delta: FileDelta
     format_errors: Mapping[str, str] = field(default_factory=dict)
-    """Why formatters failed, by their names."""
+    """By formatter, why it failed."""
 
     @property
     def diff(self) -> str:
@@ -287,7 +286,7 @@ class TextChange:
         return format_metadata(self.format_errors)
 
     def formatted(self, formatted: FormattedFile) -> Self:
-        """With the text that formatters have made of it."""
+        """With the text that formatters have made of this one."""
         if formatted.file is None or formatted.file.text == self.after:
             return replace(self, format_errors=formatted.errors)
         before, after = self.original.text if self.original else "", formatted.file.text
@@ -302,8 +301,7 @@ class FileEditor:
 
     async def change(self, ctx: ToolContext, path: Path, derive: Callable[[str], str], requirement: Requirement) -> TextChange:
         """Writes `derive(text)` after asking the permission `edit`. `text` is empty for a new file. `derive` runs in a thread.
-        Holds the file's lock throughout, so that a parallel change starts from the result of this one.
-        """
+        Holds the file's lock throughout, so that a parallel change starts from the result of this one."""
         async with self._locks.hold(path):
             root = root_of(ctx, path)
             original = await asyncio.to_thread(text_file.read, path, root)
@@ -339,7 +337,7 @@ def plan_change(path: Path, original: TextFile | None, derive: Callable[[str], s
 
 
 def errors_in_file(path: Path, errors: Errors) -> str:
-    """With an empty line before it; empty where there is none."""
+    """Begins with an empty line; empty without errors."""
     return _section("LSP errors detected in this file, please fix:", path, errors.get(path))
 
 
@@ -355,7 +353,7 @@ def errors_of_patch(names: Mapping[Path, str], errors: Errors) -> str:
 
 
 def diagnostics(paths: Sequence[Path], errors: Errors) -> dict[str, list[Mapping[str, Any]]]:
-    """By path, as LSP has them: of the files that were written, and of the others that are told."""
+    """By path, in LSP's form: of the files that were written, and of others with errors."""
     others = [path for path in errors if path not in paths][:MAX_OTHER_FILES]
     return {str(path): errors[path].items[:MAX_ERRORS] for path in (*paths, *others) if path in errors and errors[path].total}
 

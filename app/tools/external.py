@@ -1,4 +1,4 @@
-"""Tools that are not of this server: those of plugins and `{tool,tools}/*.py` files, and those of MCP servers."""
+"""Tools from elsewhere: those of plugins and `{tool,tools}/*.py` files, and those of MCP servers."""
 
 import asyncio
 import hashlib
@@ -75,7 +75,7 @@ class CustomTool(Tool[BaseModel]):
         return self._checked(result)
 
     def _checked(self, result: Any) -> ToolResult:
-        """Raises ToolError for what cannot be stored."""
+        """Raises ToolError for a result that cannot be stored."""
         if not isinstance(result, str | CustomResult):
             raise ToolError(f"The tool {self.id} returned {type(result).__name__} and not text")
         given = result if isinstance(result, CustomResult) else CustomResult(result)

@@ -110,7 +110,7 @@ class _PatchParser:
                 raise self._unreadable(line, "expected a line that adds, deletes or updates a file")
 
     def _take(self, wanted: Callable[[str], bool]) -> Iterator[str]:
-        """The next lines, as long as they are wanted."""
+        """The next lines, as long as `wanted` is true of them."""
         while self._at < len(self._lines) and wanted(self._lines[self._at]):
             self._at += 1
             yield self._lines[self._at - 1]
@@ -165,8 +165,7 @@ class _PatchParser:
 
 def apply_chunks(content: str, chunks: Sequence[Chunk], name: str) -> str:
     """The updated text. Kept lines stay as they are in the file. Added lines take the file's line ending; a chunk of added lines
-    alone goes to the end of the file. Raises PatchError if a chunk is not found; `name` is the file's name in the error.
-    """
+    alone goes to the end of the file. Raises PatchError if a chunk is not found; `name` is the file's name in the error."""
     ending = "\r\n" if content.count("\r\n") * 2 > content.count("\n") else "\n"
     unterminated = content != "" and not content.endswith("\n")
     lines = with_newlines(content + ending if unterminated else content)

@@ -126,7 +126,7 @@ async def _end_confined(process: Process) -> None:
 
 
 def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
-    """The environment of a program, None for the server's, with the mark by which it is found again."""
+    """The program's environment (None: the server's) with the mark by which the program is found again."""
     return {**(os.environ if env is None else env), processes.VARIABLE: mark}
 
 
@@ -207,7 +207,7 @@ async def _wait_until_empty(group: int, seconds: float) -> None:
 
 
 def yield_processor(group: int) -> None:
-    """The server goes on answering beside commands that take all of the processor."""
+    """Lets the server go on answering while commands take all of the processor."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, group, CONFINED_NICENESS)
 

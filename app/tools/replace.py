@@ -44,8 +44,7 @@ def runs(lines: Sequence[str], wanted: Sequence[str], start: int = 0) -> Iterato
 
 def blocks(keys: Sequence[str], wanted: str, count: int, separator: str) -> Iterator[int]:
     """Every index at which `count` keys, joined by `separator`, equal `wanted`. Empty keys are not joined unless the separator is
-    a newline.
-    """
+    a newline."""
     pieces = [key + separator if key or separator == "\n" else "" for key in keys]
     joined = "".join(pieces)
     starts = list(accumulate(map(len, pieces), initial=0))
@@ -102,8 +101,7 @@ Strategy = Callable[[Lines, Lines], Iterator[str]]
 
 def replace(content: str, old: str, new: str, *, replace_all: bool = False) -> str:
     """`content` with `old` replaced by `new`. Line endings need not agree: the new text takes the file's (CRLF or LF). Raises
-    OldStringNotFound or OldStringAmbiguous.
-    """
+    OldStringNotFound or OldStringAmbiguous."""
     if "\r" in old and old in content:
         return _splice(content, find_spans(content, old, replace_all=replace_all), lambda _: new)
     view = _with_lf(content)
@@ -158,8 +156,7 @@ def line_trimmed(haystack: Lines, needle: Lines) -> Iterator[str]:
 
 def block_anchor(haystack: Lines, needle: Lines) -> Iterator[str]:
     """The block between the first and the last line of the needle, if the lines between agree. Of several blocks the one with
-    the most similar inner lines, above a threshold.
-    """
+    the most similar inner lines, above a threshold."""
     if len(needle) < _ANCHORED_LINES:
         return
     anchored = _anchored_blocks(haystack.trimmed, needle.trimmed)

@@ -43,8 +43,8 @@ Keep = Callable[[Path], bool]
 
 @dataclass(frozen=True, slots=True)
 class SearchPlace:
-    """Where rg runs: in `folder`, which lies beneath `root` and is named as results are. Where the sandbox is on it sees `shown`,
-    but for what the walls hide, and nothing else that can be written."""
+    """Where rg runs: in `folder`, beneath `root` and named as results are. In the sandbox rg sees `shown`, without what the walls
+    hide, and can write nothing."""
 
     folder: Path
     root: HeldDirectory
@@ -58,11 +58,11 @@ class SearchPlace:
         return self.root.real / self.folder.relative_to(self.root.path)
 
     def hidden(self) -> tuple[str, ...]:
-        """What the walls hide below the folder at this moment."""
+        """The paths that the walls hide below the folder at this moment."""
         return tuple(sorted(root for root in self.walls.hidden() if root.startswith(f"{self.real}/")))
 
     def judge(self) -> Callable[[str], bool]:
-        """Whether a file that was found, by its name relative to the folder, may be shown. In the sandbox rg sees no other."""
+        """Tells whether a file that was found, named relative to the folder, may be shown. In the sandbox rg sees no others."""
         if self.sandbox.is_on:
             return lambda name: True
         folder_is_open = cache(lambda folder: self.walls.admits(str(self.real / folder)))
@@ -100,7 +100,7 @@ class Found(Generic[T]):
     incomplete: bool = False
 
     def take(self, path: Path, item: T) -> bool:
-        """Whether more can be taken."""
+        """Takes the item; returns whether there is room for more."""
         if not self.keep(path):
             self.left_out += 1
         elif len(self.items) == self.limit:
@@ -255,7 +255,7 @@ class SearchScope:
 
     @property
     def name(self) -> str:
-        """Of the file that is searched, in the place's folder; `.` for the folder itself."""
+        """The file that is searched, relative to the place's folder; `.` for the folder itself."""
         return "." if self.path == self.place.folder else self.path.name
 
     def directory(self) -> SearchPlace:
@@ -265,7 +265,7 @@ class SearchScope:
 
 
 def _is_directory(ctx: ToolContext, path: Path) -> bool | None:
-    """None if there is nothing. Raises ToolError."""
+    """None if the path does not exist. Raises ToolError."""
     try:
         found = status_of(path, boundary.root_of(ctx, path))
     except OSError as error:
@@ -274,7 +274,7 @@ def _is_directory(ctx: ToolContext, path: Path) -> bool | None:
 
 
 def _place(ctx: ToolContext, folder: Path, sandbox: Sandbox) -> SearchPlace:
-    """Of a folder that was permitted. Raises ToolError if another one stands there by now."""
+    """The place of a folder that was permitted. Raises ToolError if another folder stands there by now."""
     workspace, root = ctx.sandbox_workspace, boundary.root_of(ctx, folder)
     shown = workspace.directories()
     if isinstance(root, HeldDirectory):

@@ -1,6 +1,6 @@
-"""The tool by which a model gives a structured answer: one that has the form of the JSON schema in its prompt's `format`.
+"""The tool by which a model gives a structured answer: an object that fits the JSON schema in its prompt's `format`.
 
-Patterns and formats of texts are shown to the model and not checked: a client's pattern could take for ever to match.
+Patterns and formats of texts are shown to the model and not checked: matching a client's pattern could take for ever.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class StructuredOutputTool(ExternalTool):
 
 
 def misfit(schema: Schema, answer: dict[str, Any]) -> str | None:
-    """Where an answer does not fit, None if it does."""
+    """Where an answer does not fit; None if it does."""
     from jsonschema.exceptions import best_match
 
     error = best_match(_validator(schema).iter_errors(answer))
@@ -105,7 +105,7 @@ def _validator(schema: Schema) -> Any:
     from referencing import Registry
 
     kind = _without_patterns(validator_for(schema, default=Draft202012Validator))
-    return kind(schema, registry=Registry())  # an empty one: nothing is fetched
+    return kind(schema, registry=Registry())  # an empty one, so nothing is fetched
 
 
 @cache

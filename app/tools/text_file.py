@@ -1,7 +1,7 @@
-"""Text files on disk: read without losing bytes, written atomically, locked among all servers of the database; which version of
-them a session has read.
+"""Text files on disk: read without losing bytes, written atomically, locked among all servers of the database; and which version
+of a file a session has read.
 
-Files are opened beneath a directory without following a symbolic link on the way, whoever puts one there meanwhile: each
+Files are opened beneath a directory without following a symbolic link on the way, even if one is put there meanwhile: each
 directory is opened from the one above, as openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS does in one call on newer kernels.
 `root` is a directory that is held open, or one that nobody replaces.
 """
@@ -38,8 +38,8 @@ R = TypeVar("R")
 
 @contextmanager
 def folder_of(path: Path, root: Root = ROOT, *, create: bool = False) -> Iterator[int]:
-    """A descriptor of the directory that holds `path`, which lies beneath `root` and is written without links and `..` from there
-    on. `create` makes the directories that are missing. Raises OSError: ELOOP for a link, DirectoryReplaced for the root."""
+    """A descriptor of the directory that holds `path`, which lies beneath `root` and has no links and no `..` from there on.
+    `create` makes missing directories. Raises OSError: ELOOP for a link, DirectoryReplaced for the root."""
     descriptor = root.opened() if isinstance(root, HeldDirectory) else os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         for name in path.relative_to(_path(root)).parts[:-1]:
@@ -119,8 +119,7 @@ class _SeenVersion:
 
 class FileTimes:
     """Keeps the newest `capacity` (session, file) pairs; the session has to read a dropped file again. `check_disabled` is
-    OPENCODE_DISABLE_FILETIME_CHECK. Methods access the disk only if no stamp is given.
-    """
+    OPENCODE_DISABLE_FILETIME_CHECK. Methods access the disk only if no stamp is given."""
 
     def __init__(self, *, check_disabled: bool = False, capacity: int = _CAPACITY) -> None:
         self._check_disabled = check_disabled
@@ -189,8 +188,7 @@ def read(path: Path, root: Root = ROOT) -> TextFile | None:
 
 def encode(text: str, before: TextFile | None) -> bytes:
     """The bytes that replace `before`, with its byte order mark. Raises ToolError if the change touches bytes that are not UTF-8,
-    for which the model sees a placeholder, or adds characters that UTF-8 cannot encode.
-    """
+    for which the model sees a placeholder, or adds characters that UTF-8 cannot encode."""
     if _undecodable(text) != (_undecodable(before.text) if before else []):
         raise ToolError(
             "The change covers or adds bytes that are not valid UTF-8, which this tool would damage. "
@@ -202,8 +200,7 @@ def encode(text: str, before: TextFile | None) -> bytes:
 
 def write(path: Path, data: bytes, new_mode: int | None = None, root: Root = ROOT) -> Stamp:
     """Replaces or creates a file atomically, and creates missing directories. An existing file keeps its mode; a new one gets
-    `new_mode`, or the default of the umask.
-    """
+    `new_mode`, or the default of the umask."""
     try:
         status = status_of(path, root)
         if status is not None:

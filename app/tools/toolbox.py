@@ -110,7 +110,7 @@ class Toolbox:
         return _not_hidden(own, agent)
 
     def external(self, tools: Iterable[Tool[Any]], agent: Agent) -> dict[str, Tool[Any]]:
-        """Those of plugins and MCP servers that an agent may use. None replaces a tool of the server."""
+        """The tools of plugins and MCP servers that an agent may use. None replaces a tool of the server."""
         return _not_hidden({tool.id: tool for tool in tools if tool.id not in self._names}, agent)
 
 

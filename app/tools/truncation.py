@@ -38,7 +38,7 @@ class OutputStore:
         self._max_bytes = max_bytes
 
     def within(self, limits: ToolOutputConfig) -> "OutputStore":
-        """The same with the limits of a configuration, where it has some."""
+        """The same store with a configuration's limits, if it has some."""
         return OutputStore(
             self.directory,
             max_lines=limits.max_lines or self._max_lines,
@@ -84,7 +84,7 @@ class OutputStore:
         return path
 
     def _remove_before(self, limit: float) -> int:
-        """Another server of this data directory may remove the same ones meanwhile."""
+        """Another server of this data directory may remove the same files meanwhile."""
         removed = 0
         for path in self.directory.glob("tool_*") if self.directory.is_dir() else ():
             with suppress(FileNotFoundError):
@@ -99,7 +99,7 @@ def _private_opener(name: str, flags: int) -> int:
 
 
 def _beginning(data: bytes, max_lines: int, max_bytes: int) -> str:
-    """Whole lines within both limits, of a first line that is too long as much as fits; and how much is missing."""
+    """Whole lines within both limits, or as much of a first line as fits; and how much is missing."""
     lines = data.split(b"\n")
     kept = list(islice(_within(lines, max_bytes), max_lines))
     preview = b"\n".join(kept) if any(kept) else data[:max_bytes].decode("utf-8", "ignore").encode()

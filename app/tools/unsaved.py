@@ -1,4 +1,4 @@
-"""What an editor that has the session open says of a file of the project, where that is not what is stored."""
+"""The text of a project's file in an editor that has the session open, if that differs from the stored text."""
 
 import asyncio
 import time
@@ -12,22 +12,22 @@ from app.tools.text_file import Root, Stamp
 from app.util.project_files import HeldDirectory
 
 TICK_SECONDS = 0.02
-"""Longer than a kernel's clock takes to go on: a directory that changes again within it may keep its time."""
+"""Longer than a tick of a kernel's clock: a directory that changes again within one may keep its time."""
 
 _Way = list[tuple[int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class UnsavedText:
-    """`stamp`: of the file that is stored; None where there is none."""
+    """`stamp`: the stored file's; None if there is no file."""
 
     text: str
     stamp: Stamp | None
 
 
 async def find(ctx: ToolContext, path: Path) -> UnsavedText | None:
-    """`path`: which `locate` returned, and which the session may read. None where the editor says what is stored, where none is
-    there or answers in time, and for what is no text of ours to compare."""
+    """`path`: returned by `locate`, and readable for the session. None if the editor has the stored text, if no editor is there
+    or answers in time, and for files that are no text."""
     editor = await ctx.host.editor()
     if editor is None or not project_of(ctx).contains(path):
         return None
@@ -49,7 +49,8 @@ async def find(ctx: ToolContext, path: Path) -> UnsavedText | None:
 
 
 async def require_saved(ctx: ToolContext, path: Path) -> None:
-    """Raises ToolError: what is written to the file would not be what the user sees, nor be kept when they save."""
+    """Raises ToolError if an editor has unsaved text: the written file would not be what the user sees, and saving would undo
+    it."""
     if await find(ctx, path) is not None:
         raise ToolError(
             f"{path} is open in the user's editor with changes that are not saved, so it was left alone. "
@@ -62,12 +63,12 @@ def _is_text(text: str) -> bool:
 
 
 def _lines(text: str) -> str:
-    """Editors keep the ends of lines, and whether the last one has one, beside the text."""
+    """Editors keep line endings, and whether the last line has one, beside the text."""
     return text.removeprefix("\ufeff").replace("\r\n", "\n").rstrip("\n")
 
 
 async def _settled_way(path: Path, root: Root) -> _Way:
-    """What tells a change of it from then on. Raises OSError."""
+    """The way, once it is old enough that any later change of it shows. Raises OSError."""
     way = await asyncio.to_thread(_way, path, root)
     if max(changed for _, _, changed in way) > time.time_ns() - TICK_SECONDS * 1e9:
         await asyncio.sleep(TICK_SECONDS)
@@ -76,7 +77,7 @@ async def _settled_way(path: Path, root: Root) -> _Way:
 
 def _way(path: Path, root: Root) -> _Way:
     """The directories down to the file. An editor follows links that a command puts there meanwhile, with rights that the command
-    does not have: then one of these has changed, and what the editor has read is not used. Raises OSError."""
+    does not have; then one of these directories has changed, and the editor's text is not used. Raises OSError."""
     top = root.path if isinstance(root, HeldDirectory) else root
     found = []
     for parent in path.parents:

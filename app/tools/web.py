@@ -41,8 +41,7 @@ async def resolve(host: str, port: int) -> list[Address]:
 
 def is_public(address: Address) -> bool:
     """False for loopback, private, shared (CGNAT), link-local (cloud metadata), multicast, reserved and unspecified addresses.
-    For an IPv6 address that contains an IPv4 address, the latter decides.
-    """
+    For an IPv6 address that contains an IPv4 address, the latter decides."""
     embedded = _embedded_ipv4(address)
     if embedded is not None:
         return is_public(embedded)
@@ -62,7 +61,7 @@ def _embedded_ipv4(address: Address) -> IPv4Address | None:
 
 
 class AddressDenied(Exception):
-    """The message says why no request may be sent there, or why none can be."""
+    """The message says why no request may be sent to the address, or why none can be."""
 
 
 class PinnedRequests:
@@ -131,7 +130,7 @@ class PinnedRequests:
         if not found:
             raise AddressDenied(f"The host {url.host} has no address")
         if not self._allow_private and not all(map(self._is_public, found)):
-            # Not which: who asks may not know the addresses of a network's own names.
+            # The message names no address: a user may not learn the addresses of a network's own names.
             raise AddressDenied(f"The address of {url.host} is not a public address; requests to it are not allowed")
         return found
 
@@ -149,7 +148,7 @@ class FetchFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """`url` is where the last redirect led to."""
+    """`url`: where the last redirect led."""
 
     url: str
     content_type: str

@@ -1,6 +1,6 @@
 """A session as one document, in the shape of `opencode export`: `{info, messages: [{info, parts}]}`.
 
-Beside these two, and ignored by OpenCode: `todo`, `diff`, and the session's descendants in `children`.
+Further keys, which OpenCode ignores: `todo`, `diff`, and the session's descendants in `children`.
 """
 
 import re
@@ -83,7 +83,7 @@ def _move_variant(info: dict[str, Any]) -> None:
 
 
 def _unknown_error(error: dict[str, Any]) -> Any:
-    """An error that is not known here keeps its name in the message."""
+    """An unknown error keeps its name in the message."""
     data = error.get("data")
     message = data.get("message") if isinstance(data, dict) else None
     return {"name": "UnknownError", "data": {"message": f"{error['name']}: {message}" if message else error["name"]}}
@@ -96,7 +96,7 @@ def _rewrite_summary(owner: dict[str, Any]) -> None:
 
 
 def _rewrite_diffs(diffs: Any) -> None:
-    """Newer versions write a patch in the place of both texts; theirs has all lines of the file."""
+    """Newer versions write a patch instead of both texts; their patch has all lines of the file."""
     for diff in _dicts(diffs):
         if "before" not in diff and "after" not in diff:
             diff["before"], diff["after"] = _texts(str(diff.get("patch") or ""))
@@ -142,19 +142,19 @@ _SESSION: TypeAdapter[Session] = TypeAdapter(Session)
 _TODOS: TypeAdapter[list[Todo]] = TypeAdapter(list[Todo])
 _DIFFS: TypeAdapter[list[FileDiff]] = TypeAdapter(list[FileDiff])
 _TAGS = ("type", "status", "role", "name")
-"""What tells the members of a union apart; pydantic names the member in the path of an error."""
+"""The fields that distinguish the members of a union; pydantic names the member in the path of an error."""
 
 
 class InvalidDocument(BadRequest):
-    """`path` leads to what is wrong."""
+    """`path` leads to the invalid value."""
 
     def __init__(self, path: FieldPath, message: str) -> None:
         super().__init__(f"{_dotted(path)}: {message}" if path else message, list(path))
 
 
 def read_document(body: bytes, max_part_bytes: int, *, new_ids: bool = False) -> SessionDocument:
-    """Checks a document's JSON. With `new_ids` sessions, messages and parts get other ids than it names. Raises InvalidDocument,
-    and TooLarge for the whole or for a part."""
+    """Checks a document's JSON. With `new_ids` sessions, messages and parts get other ids than in the document. Raises
+    InvalidDocument, and TooLarge for the whole or for a part."""
     value = _load(body)
     if new_ids:
         with suppress(AttributeError, KeyError, TypeError):  # it has another form, which the check names
@@ -202,7 +202,7 @@ def _read_history(value: Any, at: FieldPath, max_part_bytes: int) -> SessionHist
 
 
 def _list_of(value: dict[str, Any], name: str, at: FieldPath, *, needed: bool = True) -> list[Any]:
-    """One that is not `needed` may be left out."""
+    """A list that is not `needed` may be left out."""
     found = value.get(name, None if needed else [])
     if not isinstance(found, list):
         raise InvalidDocument((*at, name), "Input should be a list")
@@ -298,8 +298,8 @@ def _dotted(path: FieldPath) -> str:
 
 
 def with_new_ids(document: dict[str, Any]) -> dict[str, Any]:
-    """A document with new ids, wherever they are named. Ids of messages and parts are those of the session they are named
-    in, else of any other of the document."""
+    """A document with new ids, wherever they are named. Ids of messages and parts are looked up in the session that names them,
+    else in all of the document."""
     histories = [document, *_as_list(document.get("children", []))]
     sessions = {each["info"]["id"]: ids.descending("session") for each in histories}
     inner = [_new_inner_ids(_as_list(each["messages"])) for each in histories]
@@ -309,14 +309,14 @@ def with_new_ids(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """Raises TypeError for anything else, also for what can be walked as a list can."""
+    """Raises TypeError for any other value, even an iterable one."""
     if not isinstance(value, list):
         raise TypeError
     return value
 
 
 def _new_inner_ids(messages: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Of messages and parts, in their order."""
+    """By the old id, of messages and parts, in order."""
     new = {}
     for message in messages:
         new[message["info"]["id"]] = ids.ascending("message")
@@ -341,7 +341,7 @@ def _renamed(history: dict[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _with_new_task(part: dict[str, Any], new: Mapping[str, str]) -> dict[str, Any]:
-    """The task tool names the subagent's session in its text, for the model to go on with."""
+    """The task tool names the subagent's session in its text, so that the model can continue it."""
     if part["type"] != "tool" or part["tool"] != "task":
         return part
     state = part["state"]
@@ -354,7 +354,7 @@ def _with_new_task(part: dict[str, Any], new: Mapping[str, str]) -> dict[str, An
 
 
 def _replaced(value: Any, new: Mapping[str, str]) -> Any:
-    """With each text that is one of the ids, and nothing else, replaced."""
+    """Replaces each text that is exactly one of the ids."""
     if isinstance(value, str):
         return new.get(value, value)
     if isinstance(value, dict):

@@ -58,7 +58,7 @@ class ExportedFile:
 
 class Exports:
     def __init__(self, store: Store, directory: Path) -> None:
-        """`directory` is where temporary files may be made."""
+        """`directory`: where temporary files may be made."""
         self._store = store
         self._directory = directory
 
@@ -97,7 +97,7 @@ def _sessions(connection: Connection, session_id: str, children: bool) -> list[S
 
 
 def _parents_first(root: Session, others: list[Session]) -> list[Session]:
-    """The oldest of each parent's children first."""
+    """The children of each parent oldest first."""
     ordered, of_generation = [], {root.id}
     while generation := [each for each in reversed(others) if each.parent_id in of_generation]:
         ordered.extend(generation)

@@ -1,5 +1,5 @@
-"""Reads a document from where a user has it; takes one that a client sends: checks it, decides what of it holds here; and stores
-sessions of documents, each document in one transaction and by the same rows as every other change."""
+"""Reads a document from a path or address; takes one that a client sends: checks it, and decides which of its references hold
+here; and stores sessions of documents, each document in one transaction and by the same rows as every other change."""
 
 import asyncio
 import re
@@ -79,7 +79,7 @@ async def _fetched(url: str, requests: PinnedRequests, max_bytes: int) -> bytes:
 
 
 def _document_of_shared(body: bytes, url: str) -> bytes:
-    """A conversation as visitors of a share link see it has no directory and no project: the import gives it both."""
+    """The conversation of a share link has no directory and no project: the import gives it both."""
     try:
         shared: dict[str, Any] = orjson.loads(body)
         info = {"projectID": "", "directory": "", **shared.pop("session")}
@@ -92,7 +92,7 @@ UNFINISHED = MessageAbortedError(data=MessageData(message="This answer was unfin
 
 
 def finished_session(session: Session) -> Session:
-    """Nothing runs in it."""
+    """The session without anything that runs."""
     return session.model_copy(update={"time": session.time.model_copy(update={"compacting": None})})
 
 
@@ -129,8 +129,8 @@ class SessionChanged(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where imported sessions belong: `location` names their directory and project, `owner` the user (empty: nobody). A directory
-    that is not on this machine has the path that the source says, if it says one."""
+    """Where imported sessions belong: `location` has their directory and project, `owner` the user (empty: none). A directory
+    that is not on this machine has the source's path, if the source has one."""
 
     location: Location
     owner: str = ""
@@ -148,20 +148,19 @@ def _nothing(_tx: Tx) -> None:
 
 
 class Importer:
-    """Whoever calls it has checked the document, and decided about `parentID`, `share` and `revert`: they are stored as they
-    are."""
+    """Callers have checked the document, and decided about `parentID`, `share` and `revert`, which are stored unchanged."""
 
     def __init__(self, store: Store, quota: ProjectQuota) -> None:
         self._store = store
         self._quota = quota
 
     async def stored(self, session_ids: Collection[str]) -> frozenset[str]:
-        """Those of the sessions that are stored already, whosever they are."""
+        """The sessions among these that are stored already, whoever owns them."""
         return frozenset(await self._store.query(session_rows.owners, session_ids))
 
     async def store(self, document: SessionDocument, destination: Destination, beside: Beside = _nothing) -> list[str]:
-        """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. All is stored or nothing,
-        and what is written `beside` too. Raises SessionExists and ProjectFull."""
+        """Keeps all ids and times, and returns the sessions' ids. The sessions are idle afterwards. Stores all or nothing,
+        including what `beside` writes. Raises SessionExists and ProjectFull."""
         await self._quota.require_room(destination.location.project_id)
         if destination.owner:
             self._store.note_owners()
@@ -191,8 +190,8 @@ class Importer:
         destination: Destination,
         beside: Beside = _nothing,
     ) -> None:
-        """Replaces a session that nobody uses by a later state of it. `stored` is what it is replaced from. Raises
-        SessionChanged and ProjectFull."""
+        """Replaces a session that nobody uses by a later state of it. `stored`: the state to replace. Raises SessionChanged and
+        ProjectFull."""
         location = destination.location
         await self._quota.require_room(location.project_id)
         state = await self._store.query(session_rows.session_state, stored.info.id)
@@ -237,7 +236,7 @@ def _placed(info: Session, messages: Sequence[MessageWithParts], destination: De
 
 
 def _remove_lost(tx: SessionTx, before: Sequence[MessageWithParts], after: Sequence[MessageWithParts]) -> None:
-    """The messages and parts that are no longer there."""
+    """Removes the messages and parts that `after` does not have."""
     parts = {message.info.id: {part.id for part in message.parts} for message in after}
     for message in before:
         if message.info.id not in parts:
@@ -249,7 +248,7 @@ def _remove_lost(tx: SessionTx, before: Sequence[MessageWithParts], after: Seque
 
 
 def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Of its messages and of their parts."""
+    """The rows of the messages and of the parts."""
     messages: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
     for message in map(finished_message, history.messages):
@@ -259,7 +258,7 @@ def _rows(history: SessionHistory) -> tuple[list[dict[str, Any]], list[dict[str,
 
 
 class ImportedSessions(Wire):
-    """The session as it is stored, and what of the document was left out."""
+    """The session as it is stored, and notes about what was left out of the document."""
 
     info: Session
     sessions: Annotated[list[SessionID], Field(description="Ids of the session and its descendants, in the document's order")]
@@ -275,8 +274,8 @@ class Imports:
     async def take(
         self, body: bytes, destination: Destination, snapshots: Snapshots | None, *, new_ids: bool = False
     ) -> ImportedSessions:
-        """`body`: the document's JSON. `snapshots`: those of the destination, None where there are none. Raises InvalidDocument,
-        TooLarge, SessionExists, ProjectFull; nothing is stored then."""
+        """`body`: the document's JSON. `snapshots`: of the destination, None if it has none. Raises InvalidDocument, TooLarge,
+        SessionExists, ProjectFull; nothing is stored then."""
         document = await asyncio.to_thread(read_document, body, self._max_part_bytes, new_ids=new_ids)
         notes = _leave_links(document)
         for history in document.histories():
@@ -288,8 +287,8 @@ class Imports:
 
 
 def _leave_links(document: SessionDocument) -> list[str]:
-    """A parent outside the document, and share links, belong to where the document comes from. A child has no more rights than
-    its parent, whatever the document says. Returns notes."""
+    """A parent outside the document, and share links, belong to the document's source. A child has no more rights than its
+    parent, whatever the document says. Returns notes."""
     notes = []
     if document.info.parent_id is not None:
         notes.append(f"{document.info.id}: its parent {document.info.parent_id} is not in the document; it has none here")
@@ -310,7 +309,7 @@ async def _revert_here(
     revert: Revert | None, message_ids: set[str], snapshots: Snapshots | None
 ) -> tuple[Revert | None, str | None]:
     """The revert that is in force after the import, and a note. Without its snapshot it still hides its messages, and unrevert
-    shows them again and touches no file."""
+    shows them again but touches no file."""
     if revert is None:
         return None, None
     if revert.message_id not in message_ids:

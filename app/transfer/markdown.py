@@ -1,4 +1,4 @@
-"""Sessions as Markdown, for people. Pure. Texts, calls and files stand in fences: nothing in them ends the block."""
+"""Sessions as Markdown, for people. Pure. Texts, calls and files are in fences, so that no content ends its block."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -102,13 +102,13 @@ def _result(state: ToolState) -> str | None:
 
 
 def _file(part: FilePart) -> str:
-    """Without the contents of one that is part of the message."""
+    """Without the content of a file that is part of the message."""
     where = "" if part.url.startswith("data:") else f": {_inline(part.url)}"
     return f"File {_inline(part.filename or 'without a name')} ({_inline(part.mime)}){where}"
 
 
 def fenced(text: str, language: str = "text") -> str:
-    """In a fence that is longer than any in it."""
+    """In a fence that is longer than any fence in the text."""
     longest = max((len(run) for run in _TICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"

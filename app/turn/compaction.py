@@ -53,7 +53,7 @@ async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
 
 async def after_overflow(ctx: TurnContext, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
     """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the message,
-    once in a turn. Otherwise stores the error and returns False."""
+    once in a turn; afterwards stores the error and returns False."""
     if ctx.has_overflowed or not window.compacts_automatically(ctx.instance):
         await ends.put_error(ctx.store, message, to_message_error(overflow))
         return False
@@ -91,7 +91,7 @@ async def request(
 
 
 async def run(ctx: TurnContext, user: UserMessage, history: Sequence[MessageWithParts], *, auto: bool) -> bool:
-    """Answers a request for a summary. Stores an error and returns False on failure; the history then stays as it is."""
+    """Answers a request for a summary. Stores an error and returns False on failure, and leaves the history as it is."""
     agent = ctx.instance.agents["compaction"]
     model = ctx.model(agent.model or user.model)
     message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=model.id), summary=True)
@@ -200,7 +200,7 @@ KEPT_TURNS = 2
 
 
 def prune_limits(usable_tokens: int | None) -> tuple[int, int]:
-    """How much is kept, and how much must be gained. `usable_tokens`: the tokens that a request may have; None if unknown."""
+    """How many tokens are kept, and how many must be freed. `usable_tokens`: as many as a request may have; None if unknown."""
     if usable_tokens is None or usable_tokens >= SMALL_WINDOW:
         return PROTECTED_TOKENS, MINIMUM_TOKENS
     return int(usable_tokens * PROTECTED_PART), int(usable_tokens * MINIMUM_PART)

@@ -46,7 +46,7 @@ class AskModel:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """An answer is open because an earlier server stopped, or died, in it."""
+    """An answer is open because an earlier server stopped, or died, while writing it."""
 
     message: MessageWithParts
 
@@ -99,8 +99,8 @@ def last_finished(history: Sequence[MessageWithParts]) -> AssistantMessage | Non
 
 
 def is_final(answer: AssistantMessage, prompt: UserMessage | None) -> bool:
-    """Whether no other message of the turn follows it, unless a prompt has joined. A stored error is an answer
-    too. `prompt`: what it answers; where it wants a structured answer, no other one will do."""
+    """Whether the turn ends with this answer, unless a prompt has joined. A stored error is an answer too. `prompt`: the one that
+    it answers, which may demand a structured answer."""
     if answer.error is not None or answer.structured is not None:
         return True
     is_whole = answer.finish is not None and answer.finish not in _GOES_ON
@@ -158,8 +158,8 @@ def _is_invalid(step: MessageWithParts) -> bool:
     return bool(tools) and all(part.tool == "invalid" for part in tools)
 
 
-# Structured answers: where a prompt's `format` is a JSON schema the model must call the tool for its answer. A call that does not
-# fit the schema, and an answer of text alone, are attempts that failed; after some the turn gives up.
+# Structured answers: if a prompt's `format` is a JSON schema the model must call the tool for its answer. A call that does not
+# fit the schema, and an answer of text alone, are failed attempts; after some of them the turn gives up.
 
 DEFAULT_RETRIES = 2
 

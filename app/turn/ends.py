@@ -1,4 +1,4 @@
-"""How turns end without a whole answer: the errors that are stored with messages, answers that are closed, deadlines."""
+"""How turns end without a complete answer: the errors that are stored with messages, answers that are closed, deadlines."""
 
 import asyncio
 import logging
@@ -45,12 +45,12 @@ class TurnFailure(Exception):
 
 
 def aborted() -> MessageAbortedError:
-    """In OpenCode's own word: clients show an answer as stopped, not as failed, when its text is just that."""
+    """With OpenCode's own word as its text: clients show such an answer as stopped, not as failed."""
     return MessageAbortedError(data=MessageData(message="Aborted"))
 
 
 def deadline_passed() -> MessageAbortedError:
-    """An abort, so that every client knows it."""
+    """An abort, because every client knows aborts."""
     return MessageAbortedError(data=MessageData(message="The deadline of the prompt passed before its answer was complete."))
 
 
@@ -83,7 +83,7 @@ def to_message_error(error: BaseException) -> MessageError:
 
 
 def of_turn(session_id: str, error: Exception) -> MessageError:
-    """Translates an exception that ended a turn to a stored error. Logs the traceback of one that is no ServiceError."""
+    """Translates an exception that ended a turn to a stored error. Logs the traceback unless it is a ServiceError."""
     if isinstance(error, ServiceError):
         return to_message_error(TurnFailure(error.message))
     log.error("the turn of %s failed", session_id, exc_info=error)
@@ -148,8 +148,8 @@ async def mark_interrupted(store: Store, message: MessageWithParts, error: Messa
 
 
 async def mark_for_resumption(store: Store, message: MessageWithParts, waiting: Collection[str] = ()) -> None:
-    """Closes the open parts but those that wait for the user. The answer stays open for the turn that goes on with it; half a
-    summary is removed, because it is written anew."""
+    """Closes the open parts except those that wait for the user. The answer stays open for the turn that resumes it; an
+    unfinished summary is removed, because it is written anew."""
     info = message.info
     assert isinstance(info, AssistantMessage)
     if not info.summary:
@@ -204,7 +204,7 @@ class Deadline:
 
     @asynccontextmanager
     async def limit(self) -> AsyncIterator[None]:
-        """Cancels the block when the deadline passes, and raises TimeoutError then. Once."""
+        """Cancels the block when the deadline passes, and raises TimeoutError then; once."""
         async with self._timeout:
             self._is_active = True
             try:
@@ -213,13 +213,13 @@ class Deadline:
                 self._is_active = False
 
     def follow(self, history: Sequence[MessageWithParts]) -> None:
-        """Prompts may have joined the turn, through another server too."""
+        """Takes the deadlines of prompts that have joined the turn, through another server too."""
         if self._is_active and not self.has_passed():
             at = earliest(history)
             self._timeout.reschedule(None if at is None else _loop_time(at))
 
     def tighten(self, at: int) -> None:
-        """A prompt joins in the middle of a step. `at` in epoch milliseconds."""
+        """Takes the deadline of a prompt that joins during a step. `at` in epoch milliseconds."""
         present, wanted = self._timeout.when(), _loop_time(at)
         if self._is_active and not self.has_passed() and (present is None or wanted < present):
             self._timeout.reschedule(wanted)
@@ -228,7 +228,7 @@ class Deadline:
         return self._timeout.expired()
 
     def error(self) -> MessageError:
-        """Of what was cancelled: by the deadline, or else by an abort."""
+        """The error of what was cancelled: by the deadline, or else by an abort."""
         return deadline_passed() if self.has_passed() else aborted()
 
 
@@ -237,7 +237,7 @@ def _loop_time(milliseconds: int) -> float:
 
 
 def earliest(history: Sequence[MessageWithParts]) -> int | None:
-    """Of the prompts since the last final answer, in epoch milliseconds."""
+    """The earliest deadline of the prompts since the last final answer, in epoch milliseconds."""
     deadlines: list[int] = []
     for message in reversed(history):
         if isinstance(message.info, AssistantMessage) and is_final(message.info, _prompt(history, message.info.parent_id)):
@@ -248,6 +248,6 @@ def earliest(history: Sequence[MessageWithParts]) -> int | None:
 
 
 def _prompt(history: Sequence[MessageWithParts], message_id: str) -> UserMessage | None:
-    """It stands shortly before its newest answer."""
+    """A prompt stands shortly before its newest answer."""
     infos = (message.info for message in reversed(history))
     return next((info for info in infos if isinstance(info, UserMessage) and info.id == message_id), None)

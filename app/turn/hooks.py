@@ -1,4 +1,4 @@
-"""The plugins' hooks, one function each, as the turn calls them. Does nothing and copies nothing without such a hook.
+"""The plugins' hooks, one function each, as the turn calls them. Without such a hook a function does and copies nothing.
 
 A hook receives and changes JSON with the API's names. The result is validated here before it is used.
 """
@@ -56,7 +56,7 @@ def _field(name: str, kind: type[T]) -> Callable[[Json], T]:
     return lambda output: adapter.validate_python(output[name])
 
 
-# What comes in.
+# Hooks on prompts.
 
 
 async def chat_message(instance: Instance, prompt: PromptInput, message: MessageWithParts) -> MessageWithParts:
@@ -102,7 +102,7 @@ async def command_parts(hooks: HookRunner, session_id: str, wanted: CommandInput
     return prompt.model_copy(update={"parts": changed}) if changed is not None else prompt
 
 
-# What the model is asked.
+# Hooks on requests to the model.
 
 
 async def messages(hooks: HookRunner, history: Sequence[MessageWithParts]) -> Sequence[MessageWithParts]:
@@ -165,11 +165,11 @@ async def compacting(hooks: HookRunner, session_id: str) -> Compacting:
     return await hooks.change(name, {"sessionID": session_id}, output, Compacting.model_validate) or Compacting()
 
 
-# What comes of it.
+# Hooks on the model's output.
 
 
 async def text_complete(hooks: HookRunner, part: TextPart) -> str | None:
-    """The text to store instead of a finished one; None if it stays the same."""
+    """The text to store instead of a finished one; None if the hook does not change it."""
     name = "experimental.text.complete"
     if name not in hooks.named:
         return None

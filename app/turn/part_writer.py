@@ -40,8 +40,8 @@ ABORTED = "Tool execution aborted"
 
 
 class PartWriter:
-    """Enqueues writes without waiting. They form a chain: after one that fails, none is stored or announced. `stored`, which
-    waits for them, and `raise_failure`, which does not, raise that failure until `finish_open_parts` writes the lost values
+    """Enqueues writes without waiting. They form a chain: behind one that fails, none is stored or announced. `stored`, which
+    waits for them, and `raise_failure`, which does not wait, raise that failure until `finish_open_parts` writes the lost values
     again."""
 
     def __init__(self, store: Store, directory: str, message: AssistantMessage) -> None:
@@ -58,7 +58,7 @@ class PartWriter:
         """By id, the values that are not stored yet, with their newest write."""
         self._withdrawn: list[Part] = []
         self._is_counted = False
-        """Whether the ledger has the step."""
+        """Whether the step is in the ledger."""
 
     @property
     def tools(self) -> list[ToolPart]:
@@ -80,7 +80,7 @@ class PartWriter:
     async def stored(self) -> None:
         """Waits until everything enqueued so far is stored. Raises StorageError."""
         if self._newest_write is not None:
-            await self._newest_write  # of a chain, which is stored in its order
+            await self._newest_write  # of a chain, which is stored in order
         self.raise_failure()
 
     def raise_failure(self) -> None:
@@ -155,8 +155,8 @@ class PartWriter:
         return part
 
     def end_block(self, block: str, metadata: Metadata | None, text: str | None = None) -> TextPart | ReasoningPart:
-        """Returns the finished part. It is a copy, because frames of the streaming part may still be unsent. `text` stands for
-        what was streamed.
+        """Returns the finished part: a copy, because frames of the streaming part may still be unsent. `text` replaces what was
+        streamed.
 
         A reasoning block without text and metadata, which some models send, is not stored."""
         streamed = _text_of(self.open.pop(block))
@@ -238,7 +238,7 @@ class PartWriter:
     def patch(self, tree: str, files: list[str]) -> None:
         self.put(PatchPart(**self._ids(), hash=tree, files=files))
 
-    # What goes wrong.
+    # Failures.
 
     def withdraw_attempt(self) -> None:
         """Removes the parts of a failed attempt, because the retry starts from the beginning."""
@@ -265,7 +265,7 @@ class PartWriter:
         return remove
 
     def finish_open_parts(self) -> None:
-        """Ends open text with its present content and running tools as aborted. Writes values again that could not be stored."""
+        """Ends open text with its present content, and running tools as aborted. Writes values again that could not be stored."""
         unfinished = [_ended(part) for part in self._join_texts() if part.text]
         self.open.clear()
         if self.chain.failure is None:

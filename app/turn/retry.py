@@ -22,7 +22,7 @@ class RetryAfter:
 
 
 def decide_retry(failure: ProviderFailure, attempt: int, elapsed_ms: int, now_ms: int) -> RetryAfter | None:
-    """None: it is not sent again. `attempt` counts the failures so far, from 1; `elapsed_ms` since the first request."""
+    """None: the request is not sent again. `attempt` counts the failures so far, from 1; `elapsed_ms` since the first request."""
     reason = retryable_reason(failure)
     if reason is None or attempt >= MAX_ATTEMPTS:
         return None

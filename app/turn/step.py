@@ -46,7 +46,7 @@ LAST_SNAPSHOT_TIMEOUT_SECONDS = 0.7
 
 
 class Step:
-    """One assistant message. Everything that it does to its message is stored by the writer of its calls."""
+    """One assistant message. The writer of its calls stores all changes of the message."""
 
     def __init__(self, ctx: TurnContext, calls: ToolCalls) -> None:
         self._ctx = ctx
@@ -56,9 +56,9 @@ class Step:
         self.message = calls.writer.message
         self._tree: str | None = None
         self._finish: Finish | None = None
-        """How the newest attempt ended; None if its stream ended without a word."""
+        """How the newest attempt ended; None if its stream ended without a finish reason."""
         self.trees: StepTrees | None = None
-        """Of a step that is closed and did not fail."""
+        """The trees of a step that is closed and did not fail."""
         self.overflow: ContextOverflow | None = None
         """The conversation is longer than the model's window: only the open message is stored."""
         self.used_tokens = 0
@@ -66,7 +66,7 @@ class Step:
 
     @property
     def is_stopped(self) -> bool:
-        """By an error, or by the user's rejection of what a tool asked for: nothing follows it in its turn."""
+        """Stopped by an error, or because the user rejected what a tool asked for: the turn ends with this step."""
         return self.message.error is not None or self._calls.blocked
 
     async def run(self, request: Callable[[], Awaitable[ModelRequest]]) -> None:
@@ -126,7 +126,7 @@ class Step:
             raise
         self._ctx.record.rejected = self._calls.blocked
 
-    # Asking.
+    # Requesting.
 
     async def _ask(self, request: ModelRequest) -> None:
         """Sends the request, with retries."""
@@ -160,7 +160,7 @@ class Step:
             await self.read(stream)
 
     async def read(self, stream: AsyncIterator[StreamEvent]) -> None:
-        """Raises what kept an earlier part from being stored."""
+        """Raises the error that kept an earlier part from being stored."""
         writer, live = self._writer, self._ctx.store.live
         async for event in stream:
             if writer.chain.failure is not None:

@@ -123,9 +123,9 @@ class Titles:
 
 
 async def _read(events: AsyncIterator[StreamEvent], model: Model) -> tuple[str, StepUsage]:
-    """What the model said, and what that goes into the ledger with: no message of the session has it.
+    """The model's text, and the usage for the ledger, which no message of the session has.
 
-    Keeps no events: of millions of tiny ones each would take more than its text."""
+    Keeps no events: each of millions of tiny ones would take more memory than its text."""
     text, used = StringIO(), Usage()
     async for event in events:
         if isinstance(event, TextDelta):
@@ -139,7 +139,7 @@ async def _read(events: AsyncIterator[StreamEvent], model: Model) -> tuple[str, 
 
 def title_context(session: Session, history: Sequence[MessageWithParts]) -> list[MessageWithParts] | None:
     """The messages that the title is generated from, up to the first user prompt whose answer did not fail. None for a session
-    with a title, for a child session, and without a prompt."""
+    with a title, a child session, and a session without a prompt."""
     if session.parent_id is not None or not is_default_title(session.title):
         return None
     failed = {m.info.parent_id for m in history if isinstance(m.info, AssistantMessage) and m.info.error is not None}

@@ -47,11 +47,11 @@ log = logging.getLogger(__name__)
 
 INVALID = "invalid"
 _BOUNDED = (INVALID, STRUCTURED_OUTPUT)
-"""Calls that the turn itself gives up on after some tries."""
+"""The turn itself gives up after some of these calls."""
 
 
 class ToolRun:
-    """One call of a step, as its tool and a subagent that it starts see it."""
+    """One call of a step, as its tool sees it, and a subagent that the tool starts."""
 
     def __init__(self, calls: "ToolCalls", part: ToolPart) -> None:
         self._calls = calls
@@ -147,7 +147,7 @@ class ToolRun:
         return await servers.answers(question.operation, question.path, question.text, question.place)
 
     async def errors_in(self, files: Mapping[Path, str]) -> Mapping[Path, FileErrors]:
-        """By the paths that were given; not of files that are kept from the user."""
+        """By the given paths, without files that the user may not see."""
         instance = self.instance
         texts = {path: json_text(text) for path, text in files.items()}
         found = await instance.extensions.language_servers.check(texts)
@@ -318,7 +318,7 @@ class ToolCalls:
         )
 
     async def _bounded(self, result: ToolResult) -> ToolResult:
-        """With its output truncated for the model; the whole output is kept in a file."""
+        """The result with its output truncated for the model; the whole output is kept in a file."""
         if "truncated" in result.metadata:
             return result
         outputs = self.ctx.services.outputs.within(self.ctx.instance.config.tool_output)
@@ -356,7 +356,7 @@ def is_looping(calls: Sequence[ToolPart], tool: str, arguments: dict[str, Any]) 
 
 
 def require_readable(instance: Instance, needed: ToolPermission) -> None:
-    """A user's permission opens what is theirs. Raises ToolError."""
+    """Even a granted permission does not reach another user's directories. Raises ToolError."""
     named = [needed.metadata["filepath"]] if "filepath" in needed.metadata else needed.patterns
     for path in named:
         if instance.hides(path.removesuffix("/*") or "/"):

@@ -74,7 +74,7 @@ class Turn:
             goes_on = await self._act(decide.next_action(ctx.history), ctx.history)
 
     async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
-        """Whether the turn goes on, also without another prompt."""
+        """Returns whether the turn goes on, even without another prompt."""
         self._steps += 1
         self._ctx.record.begin_step()
         match decision:
@@ -137,7 +137,7 @@ class Turn:
             bypass_agent_check=_names_agent(prompt),
         )
         step = Step(ctx, calls)
-        # A task of its own: an event of the stream resumes the step, and not all of the turn around it.
+        # A task of its own: an event of the stream then resumes the step alone, not all frames of the turn around it.
         await asyncio.create_task(step.run(lambda: self._request(user, agent, model, history, calls.specs())), name="step")
         return step
 
@@ -164,8 +164,8 @@ class Turn:
         return not (step.is_stopped or decide.is_final(message, prompt))
 
     async def _tools(self, user: UserMessage, agent: Agent, model: Model, answer: AssistantMessage) -> dict[str, Tool[Any]]:
-        """The tools of a request: the toolbox and the MCP servers' tools, without those that the prompt switches off; and the one
-        for the structured `answer`."""
+        """The tools of a request: the toolbox, the plugins' and the MCP servers' tools, without those that the prompt switches
+        off; and the tool for the structured `answer`."""
         mcp, tools = self._ctx.instance.extensions.mcp, self._chosen_tools(agent, model)
         if offers := await mcp.offers():
             tools = tools | self._ctx.services.toolbox.external(mcp_tools(mcp, offers), agent)
@@ -176,7 +176,7 @@ class Turn:
         return offered
 
     def _chosen_tools(self, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
-        """Of the server and of plugins. Chosen once for an instance, as nothing changes that they are chosen by."""
+        """Tools of the server and of plugins. Chosen once for an instance, which never changes."""
         instance, toolbox = self._ctx.instance, self._ctx.services.toolbox
         key = (agent.name, model.provider_id, model.id)
         if key not in instance.chosen_tools:
@@ -227,7 +227,7 @@ class Turn:
     # Beside the loop.
 
     async def _prune(self) -> None:
-        """What fails must not end the turn."""
+        """A failure must not end the turn."""
         if self._last_request is None:
             return
         try:
@@ -255,7 +255,7 @@ def _structure_reminder(history: Sequence[MessageWithParts], prompt: UserMessage
 
 
 def _names_agent(prompt: MessageWithParts) -> bool:
-    """Then the user has asked for the subagent: it needs no permission."""
+    """Whether the user has asked for the subagent, which then needs no permission."""
     return any(isinstance(part, AgentPart) for part in prompt.parts)
 
 

@@ -1,4 +1,4 @@
-"""What all of a turn share: services, directory and session, what the turn has read of it, and factories for messages."""
+"""What the parts of a turn share: services, directory and session, the conversation as last read, and factories for messages."""
 
 import asyncio
 import logging
@@ -44,12 +44,12 @@ BYTES_PER_SECOND = 200_000
 
 
 StepTrees = tuple[str | None, str | None]
-"""The worktree's snapshots before and after a step; None where there is none."""
+"""The worktree's snapshots before and after a step; None for a missing one."""
 
 
 class TurnDiffs:
-    """One update runs at a time, in a task that may outlive the turn. Requests that arrive during it, or during the pause after
-    it, share the next one."""
+    """One update runs at a time, in a task that may outlive the turn. Requests during an update, or during the pause after it,
+    share the next one."""
 
     def __init__(self, summaries: Summaries, tasks: SessionTasks, instance: Instance, session_id: str) -> None:
         self._summaries = summaries
@@ -60,18 +60,18 @@ class TurnDiffs:
         self._finishing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.basis: str | None = None
-        """That of the stored diffs, as the newest step found it."""
+        """The stored diffs' basis, as the newest step found it."""
 
     async def begin(self, trees: StepTrees) -> None:
-        """Call when the session's first step closes: a diff of nothing goes into the commit of its end."""
+        """To be called when the session's first step closes: an empty diff is stored in the commit of its end."""
         before, after = trees
         if before == after:
             put = self._summaries.put_empty(self._instance.location, self._session_id, after)
             self.basis = await _logged(put)
 
     def request(self, prompt_id: str, trees: StepTrees | None = None) -> None:
-        """Call at the end of a step of the prompt, with its trees if they are known. Returns at once: where the step changed
-        nothing that the diffs do not have, without an update."""
+        """To be called at the end of a step of the prompt, with the step's trees if they are known. Returns at once. Starts no
+        update if the stored diffs have all that the step changed."""
         if trees is not None and trees[0] == trees[1] and goes_up_to(self.basis, trees[1]):
             return
         self._requested[prompt_id] = None
@@ -151,7 +151,8 @@ class TurnServices:
 
 @dataclass
 class TurnContext:
-    """`joined` is set when a prompt has come since the turn has last read the conversation. `session`, `history`: as it has."""
+    """`joined` is set when a prompt has come since the turn has last read. `session`, `history`: as the turn has last read
+    them."""
 
     services: TurnServices
     run_subagent: RunSubagent
@@ -161,14 +162,14 @@ class TurnContext:
     record: TurnRecord = field(default_factory=TurnRecord)
     deadline: Deadline = field(default_factory=Deadline)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """When its answer is stored."""
+    """Set when the turn's answer is stored."""
     session: Session = field(init=False)
     history: Sequence[MessageWithParts] = ()
     title: asyncio.Task[None] | None = None
     has_overflowed: bool = False
     """The provider has rejected the conversation as too long."""
     fruitless_compactions: int = 0
-    """In a row."""
+    """The number of the latest compactions in a row that did not help."""
     diffs: TurnDiffs = field(init=False)
 
     def __post_init__(self) -> None:
@@ -179,7 +180,7 @@ class TurnContext:
         self.diffs = TurnDiffs(self.services.summaries, self.services.tasks, self.instance, self.session_id)
 
     async def read(self) -> None:
-        """The conversation as it is now."""
+        """Reads the conversation as it is now."""
         self.joined.clear()
         self.session, self.history, self.diffs.basis = await self.store.conversation(self.session_id)
 
@@ -191,7 +192,7 @@ class TurnContext:
         self.live.set_status(self.directory, status)
 
     def is_first_step(self) -> bool:
-        """Whether the session has no diff yet, nor steps that it could be made of."""
+        """Whether the session has neither a diff nor steps of which one could be made."""
         return self.session.summary is None and all(isinstance(message.info, UserMessage) for message in self.history)
 
     def start_title(self) -> None:
@@ -211,7 +212,7 @@ class TurnContext:
         await self.put_error(message, to_message_error(TurnFailure(reason)))
 
     async def put_error(self, message: AssistantMessage, error: MessageError) -> None:
-        """Completes the message with what ends the turn."""
+        """Completes the message with the error that ends the turn."""
         self.record.failure = error
         await put_error(self.store, message, error)
 
@@ -220,8 +221,8 @@ class TurnContext:
     def write_message(
         self, message: AssistantMessage | UserMessage, parts: Sequence[Part] = (), *, waits: bool = False
     ) -> Awaitable[None]:
-        """Writes a message and its first parts in one commit. Await the result if later reads must see it. `waits`: for an
-        answer."""
+        """Writes a message and its first parts in one commit. Await the result if later reads must see it. `waits`: the message
+        is a prompt that needs an answer."""
         info, part_rows = message_row(message, waits=waits), list(map(part_row, parts))
 
         def write(tx: SessionTx) -> None:
@@ -248,7 +249,7 @@ class TurnContext:
         )
 
     def new_user(self, agent: str, model: ModelRef, *, continues: UserMessage | None = None) -> UserMessage:
-        """A user message made by the server. It asks for what the prompt that it `continues` asks for."""
+        """A user message made by the server, with the deadline and format of the prompt that it `continues`."""
         return UserMessage(
             id=ids.ascending("message"),
             session_id=self.session_id,

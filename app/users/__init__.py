@@ -1,5 +1,5 @@
-"""The people who use one server: who they are and how they log in (`login.py`), whose sessions they see, where they work, which
-keys and how much they may use (`accounts.py`).
+"""The users of one server: who they are and how they log in (`login.py`), whose sessions they see, where they work, which keys
+and how much they may use (`accounts.py`).
 
-Begin at `users.py`, which has what is decided of a request. Without users everybody is the operator, who may do everything.
+Begin at `users.py`. Without users everybody is the operator, who may do everything.
 """

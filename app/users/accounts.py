@@ -1,6 +1,5 @@
-"""With whose keys a user's sessions call models, and what these calls may take a day (UTC). Keys are encrypted in the database
-with the server's secret. Budgets are checked before each call: those that run already may go beyond them.
-"""
+"""Whose keys a user's sessions call models with, and how much these calls may take a day (UTC). Keys are encrypted in the
+database with the server's secret. Budgets are checked before each call: running calls may exceed them."""
 
 import logging
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ class UserKeys:
         self._secret = secret
 
     async def for_user(self, name: str) -> dict[str, Auth]:
-        """By provider, without those of another secret: their users have to store them again."""
+        """By provider, without keys of another secret, which their users have to store again."""
         rows = await self._database.read(lambda connection: account_rows.user_keys(connection, name))
         if not rows:
             return {}
@@ -56,7 +55,8 @@ class UserKeys:
         await self._database.write(lambda connection: connection.execute(statement, [row]))
 
     async def encrypt_anew(self) -> int:
-        """All keys, with the first of the server's secrets; how many there are. Raises InvalidToken, and changes nothing then."""
+        """Encrypts all keys with the first of the server's secrets; returns their number. Raises InvalidToken, having changed
+        nothing."""
 
         def encrypt(connection: Any) -> int:
             box, rows = self._secret.box(), account_rows.user_keys(connection)
@@ -125,7 +125,7 @@ def _reached(limits: DayLimits, cost: float, tokens: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ModelAccount:
-    """`keys` of the user; where there is none of a provider, and `shares_server_keys`, the server's."""
+    """`keys`: the user's; if they have none of a provider, and `shares_server_keys`, the server's key is used."""
 
     principal: Principal
     keys: Mapping[str, Auth]
@@ -142,7 +142,7 @@ class ModelAccounts:
         self._shared_keys = shared_keys
 
     async def for_user(self, name: str) -> ModelAccount:
-        """Of a user who is not stored, as one of an identity provider may be: a member's."""
+        """A user who is not stored, as of an identity provider, gets a member's account."""
         user = await self._users.get(name)
         principal = user.principal() if user else Principal(name, Role.MEMBER)
         shares = principal.role is Role.ADMIN if self._shared_keys is None else self._shared_keys

@@ -35,26 +35,26 @@ log = logging.getLogger(__name__)
 
 
 REDIS_SECONDS = 1.0
-"""For an answer, and for a connection."""
+"""How long Redis may take for an answer, and for a connection."""
 FAILURES = 10
 WINDOW_SECONDS = 60.0
 LIMIT = f"{FAILURES}/minute"
-"""Of failed logins of an address."""
+"""For failed logins of an address."""
 
 
 class RateLimits:
-    """A window begins with the first hit. Without an answer of Redis this server counts for itself."""
+    """A window begins with the first hit. If Redis does not answer, this server counts alone."""
 
     def __init__(self, redis_url: str | None = None) -> None:
         self._redis_url = redis_url
         self._failures = FailureLog(log, "counting in Redis for rate limits")
 
     async def hit(self, limit: str, *key: str) -> int:
-        """Counts one more against `limit` (`30/minute`). Returns 0, or in how many seconds there is room again."""
+        """Counts one more against `limit` (`30/minute`). Returns 0, or the seconds until there is room again."""
         return await self._with_redis(limit, key, hits=True)
 
     async def wait(self, limit: str, *key: str) -> int:
-        """The same without counting."""
+        """As `hit`, without counting."""
         return await self._with_redis(limit, key, hits=False)
 
     async def _with_redis(self, limit: str, key: tuple[str, ...], *, hits: bool) -> int:
@@ -146,18 +146,18 @@ class AcceptedLogin:
 
 
 ANYBODY = AcceptedLogin(ANYONE)
-"""Where no login is asked for."""
+"""For a server that needs no login."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginDenied:
-    """`retry_after`: seconds for which the address is not listened to, 0 when it may try again at once."""
+    """`retry_after`: seconds for which the address is refused, 0 if it may try again at once."""
 
     retry_after: int = 0
 
 
 class Login:
-    """A login is asked for when there is a password, a token, a user or an identity provider. It stays so while the server runs,
+    """A login is needed if there is a password, a token, a user or an identity provider. It stays needed while the server runs,
     whatever becomes of the tokens' file: a server that was closed does not open by itself."""
 
     def __init__(
@@ -179,22 +179,22 @@ class Login:
         self._required = password is not None or oidc is not None
         self.event_tokens = event_tokens or MemoryEventTokens()
         self.connect_tickets = OneTimeTokens[tuple[str, Principal]](TICKET_SECONDS * 1000)
-        """Each opens the terminal of an id, with somebody's login."""
+        """Each opens the terminal of an id, with its user's login."""
 
     def is_required(self) -> bool:
         self._required = self._required or self._tokens.in_use()
         return self._required
 
     async def admit(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
-        """`check`; a request without a login may bring a token for one event stream. Raises StorageError."""
+        """As `check`, but a request without a login may have a token for one event stream. Raises StorageError."""
         checked = await self.check(scope, authorization)
         if isinstance(checked, LoginDenied) and not _parts(authorization)[0] and (principal := await self._redeemed(scope)):
             return AcceptedLogin("event token", principal)
         return checked
 
     async def admit_connection(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied | None:
-        """Of a WebSocket: by its ticket, which is tried where there is one, or `check`. None for a ticket that holds no more, or
-        is for another terminal."""
+        """For a WebSocket: by its ticket, if it has one, else as `check`. None for a ticket that has expired, or is for another
+        terminal."""
         tickets = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
         if tickets is None:
             return await self.check(scope, authorization)
@@ -205,8 +205,8 @@ class Login:
         return AcceptedLogin("connect ticket", principal)
 
     async def check(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied:
-        """`scope` is the request's (ASGI). A token that holds is let in even from an address that failed too often: it cannot be
-        guessed, and whoever shares an address with a guesser is not locked out."""
+        """`scope`: the request's (ASGI). A valid token is let in even from an address that failed too often: it cannot be
+        guessed, and others at a guesser's address are not locked out."""
         if not self.is_required():
             return ANYBODY
         scheme, credentials = _parts(authorization)
@@ -214,7 +214,7 @@ class Login:
             return LoginDenied()
         checked = await self._checked(scope, scheme, credentials)
         if isinstance(checked, LoginDenied):
-            level = logging.DEBUG if checked.retry_after else logging.WARNING  # as often as they come, they are one event
+            level = logging.DEBUG if checked.retry_after else logging.WARNING  # many of them are one event
             _log_refused(scope, f"its {scheme[:20]} credentials do not hold", level)
         return checked
 
@@ -227,8 +227,8 @@ class Login:
         return await self._by_password(scheme, credentials, _address(scope))
 
     async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
-        """Of the login that a stream was opened with, and whom it was of. Where neither the database nor the file
-        of tokens can be read now, it holds."""
+        """Whether the login that a stream was opened with is still valid for its principal. If neither the database nor the file
+        of tokens can be read now, it is."""
         scheme, credentials = _parts(authorization)
         try:
             if scheme == "bearer" and self.is_required():
@@ -248,7 +248,7 @@ class Login:
         return found.principal if isinstance(found, AcceptedLogin) else None
 
     async def _by_identity_provider(self, oidc: OidcLogins, token: str) -> AcceptedLogin | LoginDenied:
-        """One that does not hold is no guess at a password, and is not counted as one: many users may share an address."""
+        """An invalid token is no guess at a password, and does not count as one: many users may share an address."""
         principal = await oidc.principal(token)
         return AcceptedLogin(f"user {principal.name}", principal) if principal else LoginDenied()
 
@@ -304,7 +304,7 @@ def _decoded(credentials: str) -> bytes:
 
 
 def _log_refused(scope: Mapping[str, Any], reason: str, level: int = logging.WARNING) -> None:
-    """Without what was given: it may be nearly right. A WebSocket has no method."""
+    """Without the given password, which may be nearly right. A WebSocket has no method."""
     wanted = f"{scope.get('method', 'WebSocket')} {scope['path']}"
     log.log(level, "%s", one_line(f"a login of {_address(scope) or 'an unknown address'} was refused for {wanted}: {reason}"))
 

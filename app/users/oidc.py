@@ -1,8 +1,7 @@
-"""Bearer tokens of an identity provider (OpenID Connect): who its JSON Web Tokens say somebody is.
+"""Bearer tokens of an identity provider (OpenID Connect): the users of its JSON Web Tokens.
 
-Signatures are checked against the provider's published keys, which are fetched again when they are old, or when a token names one
-that is not known: not more often than each REFETCH_SECONDS, whatever tokens are sent. PyJWT does the cryptography; it is
-imported with the first token.
+Signatures are checked against the provider's published keys, which are fetched again when they are old, or when a token names an
+unknown one, but at most every REFETCH_SECONDS. PyJWT does the cryptography; it is imported with the first token.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Asymmetric ones alone: with the others, the public key would be enough to make a token."""
+"""Only asymmetric ones: with the others, the public key would be enough to make a token."""
 LEEWAY_SECONDS = 60
 KEYS_SECONDS = 600.0
 REFETCH_SECONDS = 10.0
@@ -35,7 +34,7 @@ TIMEOUT_SECONDS = 10.0
 MAX_BYTES = 1_000_000
 """Of what the provider publishes."""
 PREFIX = "oidc:"
-"""Before the names of the provider's users, so that none of them is taken for a user of `opensession user`."""
+"""Before the names of the provider's users, so that none is taken for a user of `opensession user`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class ProviderKeys:
         return is_wanted and now - self._tried_at > self._refetch_seconds
 
     async def _refresh(self) -> None:
-        """Keeps the keys that there are where the provider does not answer."""
+        """Keeps the present keys if the provider does not answer."""
         self._tried_at = time.monotonic()
         try:
             self._keys = await self._fetch()
@@ -105,12 +104,12 @@ async def _json(client: "httpx2.AsyncClient", url: str) -> dict[str, Any]:
 
 
 def _signing_keys(published: dict[str, Any]) -> "dict[str | None, PyJWK]":
-    """Without those that are for something else, or of an unknown kind."""
+    """Without keys for other uses, or of an unknown kind."""
     from jwt import PyJWKSet, PyJWKSetError
 
     try:
         keys = PyJWKSet.from_dict(published).keys
-    except PyJWKSetError:  # none that can be used: the provider has withdrawn them
+    except PyJWKSetError:  # no usable one: the provider has withdrawn them
         return {}
     return {key.key_id: key for key in keys if key.algorithm_name in ALGORITHMS and key.public_key_use in (None, "sig")}
 
@@ -122,8 +121,8 @@ class OidcLogins:
         self._keys = keys or ProviderKeys(settings.issuer)
 
     async def principal(self, token: str) -> Principal | None:
-        """None for a token that does not hold, or that says no role of ours. Roots and limits are those of `opensession user add
-        oidc:SUBJECT`, if there is one; so is the role where no claim says it."""
+        """None for an invalid token, or one without a role of ours. Roots and limits are those of `opensession user add
+        oidc:SUBJECT`, if there is one; so is the role if no claim has it."""
         claims = await self._claims(token)
         if claims is None:
             return None
@@ -175,7 +174,7 @@ def _checked(token: str, key: "PyJWK", settings: OidcSettings) -> dict[str, Any]
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """`realm_access.roles` is a claim within another, unless there is one of just that name."""
+    """`realm_access.roles` is a claim within another, unless there is a claim of just that name."""
     if name in claims:
         return claims[name]
     value: Any = claims

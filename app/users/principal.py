@@ -20,7 +20,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """`name` owns what the principal creates. `roots`: directories without symlinks; none: those of the server."""
+    """`name` owns what the principal creates. `roots`: resolved directories; none: those of the server."""
 
     name: str
     role: Role
@@ -41,7 +41,7 @@ class Principal:
 
     @property
     def visible_owner(self) -> str | None:
-        """Whose sessions the principal sees; None for everybody's."""
+        """The owner whose sessions the principal sees; None for all."""
         return None if self.may_see_all else self.name
 
     def may_see(self, owner: str) -> bool:
@@ -49,7 +49,7 @@ class Principal:
 
 
 OPERATOR = Principal("", Role.ADMIN)
-"""Whoever uses a server without users, has its password, or a token that belongs to no user."""
+"""For a server without users, its password, and tokens that belong to no user."""
 
 
 def highest_role(names: Iterable[object]) -> Role | None:
@@ -58,7 +58,7 @@ def highest_role(names: Iterable[object]) -> Role | None:
 
 
 def is_within(path: str, roots: Iterable[str]) -> bool:
-    """Of a path without symlinks."""
+    """`path` is resolved."""
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
@@ -68,8 +68,8 @@ def roots_of(principal: Principal, server_roots: Iterable[str], user_roots: Iter
 
 
 def may_enter(principal: Principal, path: str, server_roots: Iterable[str], user_roots: Iterable[str]) -> bool:
-    """Whether a path without symlinks is one that the principal may work in. A member without roots works where the server
-    does, but for what is another user's."""
+    """Whether the principal may work at a resolved path. A member without roots works where the server does, except in other
+    users' roots."""
     if not is_within(path, roots_of(principal, server_roots, user_roots)):
         return False
     return principal.may_see_all or bool(principal.roots) or not is_within(path, user_roots)

@@ -1,4 +1,4 @@
-"""The server's own secret, of which users' keys are encrypted and event ids are sealed; and the tokens that clients have."""
+"""The server's own secret, of which users' keys are encrypted and event ids are sealed; and the tokens of clients."""
 
 import base64
 import binascii
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from app.record.writer import Tx, Writer
 
 
-# The server's own secret, of which users' keys are encrypted and event ids are sealed.
-#
-# OPENSESSION_SECRET_KEY, or a random one that is made on first use in `secret.json` in the data directory, which only its owner
-# can read. Of several keys (in the setting separated by commas) the first encrypts; all of them decrypt, so that they can be
-# rotated.
+# The server's own secret, of which users' keys are encrypted and event ids are sealed: OPENSESSION_SECRET_KEY, or a random one
+# that is made on first use in `secret.json` in the data directory, which only its owner can read. Of several keys (in the setting
+# separated by commas) the first encrypts and all decrypt, so that they can be rotated.
 
 
 class ServerSecret:
@@ -47,7 +45,7 @@ class ServerSecret:
         return not self._setting
 
     def all_keys(self) -> Sequence[bytes]:
-        """Of 32 bytes each; the first is the one in force."""
+        """Of 32 bytes each; the first one encrypts."""
         if not self.is_in_file:
             return self._keys
         stamp = self._file.stamp()
@@ -67,7 +65,7 @@ class ServerSecret:
         return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in self.all_keys()])
 
     def add_key(self) -> None:
-        """A new one, which encrypts from now on."""
+        """Adds a key, which encrypts from now on."""
         with self._file.updating() as content:
             content["keys"] = [secrets.token_urlsafe(32), *content.get("keys", [])]
 
@@ -80,11 +78,10 @@ def _hashed(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
 
 
-# Event ids for users who do not hear of everybody's sessions: the journal's numbers would tell how much others do.
-#
-# An id is one block of AES: the sequence; random bits, so that two ids of one place in the journal differ, or zeros for the id
-# that an event of the journal keeps; and a mark of the user, so that only the user who was given an id can resume from it.
-# Whoever makes one up resumes at a random place of their own events.
+# Event ids for users who do not receive all sessions' events: the journal's numbers would show how much others do. An id is one
+# block of AES: the sequence; random bits, so that two ids of one position in the journal differ, or zeros for the id that an
+# event of the journal keeps; and a mark of the user, so that only the user who was given an id can resume from it. Whoever makes
+# one up resumes at a random position of their own events.
 
 _BLOCK = struct.Struct(">Q4s4s")
 _PURPOSE = b"event ids"
@@ -138,8 +135,8 @@ TOKEN_PREFIX = "ost_"
 
 @dataclass(frozen=True, slots=True)
 class TokenEntry:
-    """`created` and `expires` in epoch milliseconds; without `expires` it holds until it is revoked. `user`: None for a token of
-    the operator."""
+    """`created` and `expires` in epoch milliseconds; without `expires` it is valid until it is revoked. `user`: None for a token
+    of the operator."""
 
     name: str
     hash: str
@@ -157,7 +154,7 @@ class TokenNameTaken(Exception):
 
 
 class TokenStore:
-    """Reads the file again when another process has replaced it, so that what is created or revoked counts at once."""
+    """Reads the file again when another process has replaced it, so that a token that is created or revoked counts at once."""
 
     def __init__(self, data_dir: Path) -> None:
         self._file = PrivateJson(data_dir / "tokens.json")
@@ -208,7 +205,7 @@ class TokenStore:
                 del content[name]
 
     def find(self, token: str) -> TokenEntry | None:
-        """A token that holds. All are compared, in constant time."""
+        """A valid token. Compares all, in constant time."""
         given = _hash(token)
         matching = [entry for entry in self.entries() if hmac.compare_digest(entry.hash, given) and entry.holds()]
         return matching[0] if matching else None
@@ -219,7 +216,7 @@ def _hash(token: str) -> str:
 
 
 def _entries(content: dict[str, Any]) -> list[TokenEntry]:
-    """Ignores entries in any other form than this module writes."""
+    """Ignores entries of another form than this module writes."""
     return [
         TokenEntry(
             name, fields["hash"], fields["created"], fields.get("expires"), fields.get("user"), bool(fields.get("readOnly"))
@@ -230,7 +227,7 @@ def _entries(content: dict[str, Any]) -> list[TokenEntry]:
 
 
 # Tokens that open one thing each, an event stream or a terminal: a browser's EventSource and WebSocket can send no header, and
-# what stands in an address gets into logs.
+# addresses get into logs.
 
 T = TypeVar("T")
 
@@ -239,15 +236,15 @@ MOST = 1_000
 
 
 class OneTimeTokens(Generic[T]):
-    """Of one server. Of too many that wait, the oldest goes."""
+    """The tokens of one server. If too many wait, the oldest is dropped."""
 
     def __init__(self, lifetime_ms: int) -> None:
         self._lifetime_ms = lifetime_ms
         self._issued: OrderedDict[str, tuple[int, T]] = OrderedDict()
-        """When each expires, and what it opens."""
+        """By the token, when it expires, and what it opens."""
 
     def issue(self, opened: T) -> tuple[str, int]:
-        """A token, and when it expires (epoch milliseconds)."""
+        """A token, and its expiry (epoch milliseconds)."""
         token, expires = secrets.token_urlsafe(32), clock.now_ms() + self._lifetime_ms
         self._issued[token] = expires, opened
         if len(self._issued) > MOST:
@@ -255,13 +252,13 @@ class OneTimeTokens(Generic[T]):
         return token, expires
 
     def redeem(self, token: str) -> T | None:
-        """What it opens. Only once."""
+        """What the token opens; only once."""
         expires, opened = self._issued.pop(token, (0, None))
         return opened if expires > clock.now_ms() else None
 
 
 class MemoryEventTokens:
-    """Each opens one stream of a principal. Takes no time that tells more than whether there is such a token."""
+    """Each opens one stream of a principal. Its time tells only whether there is such a token."""
 
     def __init__(self) -> None:
         self._tokens = OneTimeTokens[Principal](LIFETIME_MS)
@@ -274,7 +271,7 @@ class MemoryEventTokens:
 
 
 class StoredEventTokens:
-    """Of all servers of a database, by its clock. It has the hashes alone."""
+    """The tokens of all servers of a database, by its clock. Stores only their hashes."""
 
     def __init__(self, writer: "Writer") -> None:
         self._writer = writer

@@ -14,12 +14,12 @@ from app.users.principal import Principal, Role
 from app.util import clock
 
 FRESH_SECONDS = 1.0
-"""How long a server may go on with the users that it has read: a change made elsewhere counts by then."""
+"""How long a server uses the users that it has read: then a change made elsewhere counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """`created` in epoch milliseconds; `max_cost` (dollars) and `max_tokens` are for a day, None: the server's settings."""
+    """`created` in epoch milliseconds. `max_cost` (dollars) and `max_tokens` are for a day, None: the server's settings."""
 
     name: str
     role: Role
@@ -42,7 +42,7 @@ class NoSuchUser(Exception):
 
 class Users:
     def __init__(self, database: Database, *, expected: bool = False) -> None:
-        """`expected`: users may come that are not stored, of an identity provider."""
+        """`expected`: there may be users of an identity provider, who are not stored."""
         self._expected = expected
         self._database = database
         self._sql = statements(database.dialect)
@@ -50,7 +50,7 @@ class Users:
         self._read_at = float("-inf")
 
     async def all(self) -> Mapping[str, User]:
-        """By name, as they were a second ago at most."""
+        """By name, at most a second old."""
         if time.monotonic() - self._read_at > FRESH_SECONDS:
             began = time.monotonic()
             rows = await self._database.read(account_rows.users)
@@ -61,11 +61,11 @@ class Users:
         return (await self.all()).get(name)
 
     def exist(self) -> bool:
-        """Whether this server has users, as they were last read."""
+        """Whether this server has users, as last read."""
         return self._expected or bool(self._users)
 
     def roots(self) -> list[str]:
-        """Of all users, as they were last read."""
+        """The roots of all users, as last read."""
         return [root for user in self._users.values() for root in user.roots]
 
     async def add(self, user: User) -> None:
@@ -73,7 +73,7 @@ class Users:
         await self._put(user, is_new=True)
 
     async def change(self, user: User) -> None:
-        """All but the name. Raises NoSuchUser."""
+        """Changes all but the name. Raises NoSuchUser."""
         await self._put(user, is_new=False)
 
     async def _put(self, user: User, *, is_new: bool) -> None:
@@ -89,7 +89,7 @@ class Users:
         self._read_at = float("-inf")
 
     async def remove(self, name: str) -> bool:
-        """With the user's keys and webhooks. Their sessions stay, and are seen by admins. False if there is no such user."""
+        """Also removes the user's keys and webhooks. Their sessions stay, and are seen by admins. False for an unknown user."""
 
         def remove(connection: Any) -> bool:
             connection.execute(self._sql.delete_user_keys, [{"gone": name}])

@@ -1,8 +1,8 @@
 """How much another server may send in one answer (a model provider, an MCP server, a page that a configuration names), and how
 many values a JSON text may have, and how deep: a small text can take gigabytes, and a deep one cannot be rendered.
 
-Bytes are counted as they come over the network, whichever client reads them. Clients ask for answers that are not compressed
-(IDENTITY): half a megabyte can unpack to a gigabyte, and is unpacked before anybody can count.
+Bytes are counted as they come over the network, whichever client reads them. Clients ask for uncompressed answers (IDENTITY):
+half a megabyte can unpack to a gigabyte, before anybody can count.
 """
 
 import json
@@ -19,7 +19,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 def has_more_values(body: bytes, most: int) -> bool:
-    """Every value but the first follows a comma or an opening bracket. What strings hold is counted out only if that matters."""
+    """Every value but the first follows a comma or an opening bracket. Those in strings are counted out only if that matters."""
     if _separators(body, 0, len(body)) <= most:
         return False
     values = start = 0
@@ -49,7 +49,7 @@ def _values(container: Any) -> Iterable[Any]:
 
 
 def plain_json(value: Any, deepest: int = DEEPEST) -> Any:
-    """A copy, which whoever gave the value can change no more. Raises ValueError for what cannot be written as JSON: an object
+    """A copy that later changes of the original do not touch. Raises ValueError for a value that cannot be JSON: an object
     without a form there, half of a surrogate pair, a value that contains itself, or one nested too deep."""
     plain = json.loads(to_json(value, inf_nan_mode="null"))
     if is_deeper(plain, deepest):
@@ -60,9 +60,9 @@ def plain_json(value: Any, deepest: int = DEEPEST) -> Any:
 MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
-"""Of the body of an answer that is an error; the rest is not read."""
+"""Of an error's body; the rest is not read."""
 MAX_VALUES = 100_000
-"""JSON values of one event or body: megabytes of tiny ones take gigabytes when they are read."""
+"""JSON values in one event or body: megabytes of tiny ones take gigabytes when they are read."""
 IDENTITY = {"Accept-Encoding": "identity"}
 LINE_ENDS = (b"\n\n", b"\n\r\n")
 """An empty line: the end of an event."""
@@ -74,7 +74,7 @@ class AnswerPassedLimit(Exception):
 
 class BodyBytes:
     def __init__(self, most: int = 0) -> None:
-        """`most`: in place of MAX_BODY_BYTES."""
+        """`most`: instead of MAX_BODY_BYTES."""
         self._most = most or MAX_BODY_BYTES
         self._count = 0
 
@@ -107,14 +107,14 @@ def _end_of_events(text: bytearray, sought: int) -> int:
 
 
 def require_identity(headers: Mapping[str, str]) -> None:
-    """Raises AnswerPassedLimit for an answer that is compressed although none such was asked for."""
+    """Raises AnswerPassedLimit for an answer that is compressed although it should not be."""
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise AnswerPassedLimit(f"The answer is compressed ({encoding[:40]}), which was not asked for")
 
 
 def require_few_values(text: bytes) -> None:
-    """Of JSON. Raises AnswerPassedLimit."""
+    """`text`: JSON. Raises AnswerPassedLimit."""
     if len(text) > MAX_VALUES and has_more_values(text, MAX_VALUES):
         raise AnswerPassedLimit(f"It has more than {MAX_VALUES} values")
 

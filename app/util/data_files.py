@@ -1,4 +1,4 @@
-"""Files of a data directory: JSON objects that only their owner can read, and locks that tell which servers of it are alive."""
+"""Files of a data directory: JSON objects that only their owner can read, and locks that show which of its servers are alive."""
 
 import fcntl
 import os
@@ -23,8 +23,8 @@ class PrivateJson:
         self._path_text = str(path)
 
     def stamp(self) -> PrivateFileStamp | None:
-        """Differs after the file is replaced; None without a file. The file is opened, because a network file system
-        shows that another machine has replaced it at once then, and up to a minute later to a mere look-up."""
+        """Differs after the file is replaced; None without a file. Opens the file, because a network file system then shows at
+        once that another machine has replaced it, but to a mere stat up to a minute later."""
         if not os.access(self._path_text, os.F_OK):  # usually there is no file, and an exception costs ten times as much
             return None
         try:
@@ -91,10 +91,9 @@ class PrivateJson:
             return None
 
 
-# Tells which servers of a data directory are alive: each server locks a file of its own until it ends; and whether two servers
-# see the same one: a file in it holds a name that was drawn when it was first used.
-#
-# The kernel releases the lock of a killed process. Containers that share the directory share the locks, but not process ids.
+# Locks that show which servers of a data directory are alive: each server locks a file of its own until it ends. And a file with
+# a random name, by which two servers find out whether they have the same directory. The kernel releases the lock of a killed
+# process. Containers that share the directory share the locks, but not process ids.
 
 
 class ServerLocks:
@@ -113,7 +112,7 @@ class ServerLocks:
         self._own = (path, descriptor)
 
     def is_held(self, server: str) -> bool | None:
-        """None if there is no such file."""
+        """None if the server has no file."""
         return _is_locked(self._path(server))
 
     def any_is_held(self) -> bool:
@@ -139,7 +138,7 @@ class ServerLocks:
 
 @contextmanager
 def lock_directory(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Whether it is ours until the block ends, or the process does: another process may hold it."""
+    """Yields whether this process holds the directory, until the block or the process ends; another process may hold it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield _try_lock(descriptor, wait)
@@ -161,7 +160,7 @@ def _is_locked(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        # Shared, so that two servers that check at the same time do not take each other for the owner.
+        # A shared lock, so that two servers that check at the same time do not take each other for the owner.
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False
@@ -174,7 +173,7 @@ _VOLUME = "volume"
 
 
 def volume_id(data_dir: Path) -> str:
-    """The name of this directory. Of servers that draw one at the same moment all get the one that is kept. Raises OSError."""
+    """The directory's random name. Of servers that draw one at the same moment all get the one that is kept. Raises OSError."""
     path = data_dir / _VOLUME
     if not path.exists():
         _draw(path)
@@ -182,7 +181,7 @@ def volume_id(data_dir: Path) -> str:
 
 
 def _draw(path: Path) -> None:
-    """The file appears with its content: a link fails where another server was first."""
+    """The file appears with its content: a link fails if another server was first."""
     drawn = path.with_name(f"{_VOLUME}.{secrets.token_hex(4)}")
     drawn.write_text(secrets.token_hex(8))
     try:

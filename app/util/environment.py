@@ -1,6 +1,5 @@
-"""What surrounds the server: the variables that its programs get, the XDG directories, the system's certificates.
-OPENCODE_TEST_HOME replaces the home directory in tests.
-"""
+"""The server's surroundings: the variables that its programs get, the XDG directories, the system's certificates.
+OPENCODE_TEST_HOME replaces the home directory in tests."""
 
 import os
 import ssl
@@ -18,8 +17,8 @@ def minimal(inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def is_servers_own(name: str) -> bool:
-    """Whether a variable is a setting of this server, as its password and its secrets are: nobody else gets it, and it is
-    nobody's key. The server reads its settings in capitals and in small letters."""
+    """Whether a variable is a setting of this server, as its password and its secrets are: no program gets it, and it is no
+    provider's key. The server reads its settings in capitals and in small letters."""
     return name.upper().startswith(_SERVERS_OWN)
 
 

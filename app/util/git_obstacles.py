@@ -1,6 +1,6 @@
-"""What keeps git from ending: it opens its own files without a look at what they are, and waits for a FIFO for ever.
+"""What keeps git from ending: it opens its own files without checking their types, and waits for a FIFO for ever.
 
-A look costs a twentieth of a millisecond. What is put there between it and git's start is left to git's time limit.
+A look costs a twentieth of a millisecond. For a file that is put there between it and git's start there is git's time limit.
 """
 
 import math
@@ -30,7 +30,7 @@ _MOST_NAMED = 1000
 
 
 def obstacle(directory: Path) -> FileRefused | None:
-    """What git would find around a directory before it does anything, and must not open."""
+    """A file around a directory that git would open first, and must not."""
     for place in (str(directory), *map(str, directory.parents)):
         git_dir = _git_dir(place)
         found = next(_refused([f"{place}/HEAD"], math.inf), None) or (
@@ -42,17 +42,17 @@ def obstacle(directory: Path) -> FileRefused | None:
 
 
 def repository_obstacle(checkout: Path, git_dir: Path) -> FileRefused | None:
-    """The same where the repository is known."""
+    """As `obstacle`, in a known repository."""
     return next(_of_repository(str(checkout), str(git_dir)), None)
 
 
 def checkout_obstacle(checkout: Path | str) -> FileRefused | None:
-    """The same for git with a git directory of the server's own."""
+    """As `obstacle`, for git with a git directory of the server's own."""
     return next(_refused(f"{checkout}/{name}" for name in _OF_CHECKOUT), None)
 
 
 def reference_obstacle(git_dir: Path) -> FileRefused | None:
-    """The same below `refs`, which may hold thousands of files."""
+    """As `obstacle`, below `refs`, which may have thousands of files."""
     left, folders = MAX_ENTRIES, [f"{git_dir}/refs"]
     while folders and left > 0:
         folder = folders.pop()

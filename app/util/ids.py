@@ -1,8 +1,8 @@
 """Identifiers in OpenCode's format: `<prefix>_` + 12 hex digits of time + 14 base62 characters.
 
 The 48 bits of time wrap every 795 days (last on 2026-08-14), so ids do not define an order: messages and parts are ordered by
-the store's sequence. Between two wraps, ascending ids of one process do ascend, which is what clients sort by; those that follow
-an id of another process, whose clock may be ahead, once that was shown to `follow`.
+the store's sequence. Between two wraps, ascending ids of one process do ascend, which is what clients sort by. Ids made after
+`follow(id)` are newer than that id, even if another process with a clock ahead made it.
 """
 
 import re
@@ -46,7 +46,7 @@ def _next_tick() -> int:
 
 
 def _reserved(count: int) -> int:
-    """The first of so many."""
+    """Reserves `count` ticks; returns the first."""
     global _last_tick
     with _lock:
         first = max(clock.now_ms() * 4096 + 1, _last_tick + 1)
@@ -55,8 +55,8 @@ def _reserved(count: int) -> int:
 
 
 def follow(*made: str) -> None:
-    """Ascending ids that are made from now on are newer than these. Those of another form, or more than a day ahead, are a
-    client's own: they are no reason to leave the clock behind."""
+    """Makes ascending ids from now on newer than these. Ids of another form, or more than a day ahead, are a client's own and
+    change nothing."""
     global _last_tick
     with _lock:
         now = max(clock.now_ms() * 4096, _last_tick)
@@ -65,12 +65,12 @@ def follow(*made: str) -> None:
 
 
 def reserve(count: int) -> tuple[int, str]:
-    """For so many ascending ids, which the database makes: the number of the first one, and letters for all of them."""
+    """For `count` ascending ids, which the database makes: the number of the first one, and the random letters of all."""
     return _reserved(count), _random()
 
 
 def _random() -> str:
-    """Drawn for many ids at once: each system call would let another thread in."""
+    """Random letters for one id. They are drawn for many ids at once: each system call would let another thread in."""
     while True:
         try:
             return _drawn.pop()

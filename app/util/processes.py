@@ -1,7 +1,7 @@
-"""Programs that the server has started: which are whose, and reading their pipes.
+"""Programs that the server has started: which server runs which, and reading their pipes.
 
-Processes are told apart by a variable in their environment, which what they start inherits: also what left its process group
-(`setsid`) or lost its parent. Where there is no /proc nothing is found.
+A variable in their environment marks them, which their child processes inherit, even those that left the process group (`setsid`)
+or lost their parent. Without /proc none is found.
 """
 
 import asyncio
@@ -68,13 +68,13 @@ _this_process = this_process()
 
 
 def new() -> str:
-    """For one program: which server runs it, and a number."""
+    """A mark for one program: which server runs it, and a number."""
     return f"{_this_process}:{next(_numbers)}"
 
 
 def end(wanted: Callable[[str], bool]) -> int:
-    """End every process whose mark is `wanted`, and whatever shares a session with one; returns how many there were. Blocks for
-    up to a second."""
+    """Ends every process whose mark is `wanted`, and whatever is in the same process session (setsid); returns how many there
+    were. Blocks for up to a second."""
     found = _found(wanted)
     if not found:
         return 0
@@ -92,7 +92,7 @@ def end(wanted: Callable[[str], bool]) -> int:
 
 
 def end_abandoned() -> int:
-    """End what servers left running that are gone."""
+    """Ends what servers that are gone left running."""
     return end(lambda mark: is_gone(mark) is True)
 
 
@@ -143,10 +143,8 @@ def _signal(pids: set[int], number: int) -> None:
             continue
 
 
-# Reads a pipe in the event loop.
-#
-# uvloop's `connect_read_pipe` is not used: it closes the descriptor twice, and the second time it may close a file that another
-# thread has opened meanwhile, such as the database.
+# Reads a pipe in the event loop. uvloop's `connect_read_pipe` is not used: it closes the descriptor twice, and the second time it
+# may close a file that another thread has opened meanwhile, such as the database.
 
 _CHUNK = 65536
 

@@ -1,8 +1,8 @@
-"""The one reader of what a project brings: ordinary files up to a size, folders up to a number of entries.
+"""The one reader of a project's files: ordinary files up to a size, folders up to a number of entries.
 
 A clone, a command in the sandbox or a member may have put anything where a file is expected: a FIFO that nobody writes to, a
-device without an end, a link to another's file. So a name is looked up without opening what it leads to; what was found is
-judged, and that very file is opened, whatever the name leads to by then. Nothing here waits for anybody.
+device without an end, a link to another's file. So a name is looked up without opening its target; the target is judged, and that
+very file is opened, whatever the name leads to by then. Nothing here waits for anybody.
 """
 
 import errno
@@ -22,24 +22,24 @@ MAX_BYTES = 2**20
 MAX_ALL_BYTES = 16 * MAX_BYTES
 """Of all files that one reader reads."""
 MAX_ENTRIES = 10_000
-"""Of all folders that one reader lists."""
+"""In all folders that one reader lists."""
 MAX_DEPTH = 50
 MAX_NOTED = 100
 
 Within = Callable[[str], bool]
-"""Says of a path without symlinks whether it may be read."""
+"""Whether a resolved path may be read."""
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOOK_UP = getattr(os, "O_PATH", _READ) | os.O_CLOEXEC
-"""On Linux nothing is opened by it: even to open a device can have an effect."""
+"""On Linux this opens nothing: even opening a device can have an effect."""
 _PIECE = 2**16
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _LAYERS = ("opencode.json", "opencode.jsonc", ".opencode", ".claude/skills")
-"""What counts of a configuration in the directories above a project."""
+"""The configuration in the directories above a project."""
 
 
 class FileRefused(OSError):
-    """It is there and is not read: `reason` says why."""
+    """The file exists and is not read: `reason` says why."""
 
     def __init__(self, path: str | Path, reason: str) -> None:
         super().__init__(f"{path} {reason}")
@@ -55,9 +55,9 @@ class FolderEntry:
 
 @dataclass(frozen=True)
 class ProjectBounds:
-    """Where the files of a project may lie, all paths without symlinks. `directory`: as it was when it was opened. `checkout`:
-    `/` outside git. `closed`: directories of which nothing is read, such as other users' roots, if the project is not in them.
-    `trusted`: it may name files anywhere, as the user themselves."""
+    """Where the files of a project may lie; all paths are resolved. `directory`: as it was when it was opened. `checkout`: `/`
+    outside git. `closed`: directories of which nothing is read, such as other users' roots, if the project is not in them.
+    `trusted`: the project may name files anywhere, as the user may."""
 
     directory: str
     checkout: str
@@ -66,7 +66,7 @@ class ProjectBounds:
 
     @classmethod
     def of(cls, directory: Path | str, checkout: Path | str) -> "ProjectBounds":
-        """Where they are now."""
+        """Bounds of the present places."""
         return cls(os.path.realpath(directory), os.path.realpath(checkout))
 
     def hold(self, real: str) -> bool:
@@ -87,8 +87,8 @@ class ProjectBounds:
 
 @dataclass(eq=False)
 class BoundedReader:
-    """Reads files and folders of one kind, and notes which of them were refused. `entries_left` and `bytes_left`: how much it
-    still lists and reads."""
+    """Reads files and folders of one kind, and notes which were refused. `entries_left` and `bytes_left`: how much it still lists
+    and reads."""
 
     within: Within
     refused: list[FileRefused] = field(default_factory=list)
@@ -108,7 +108,7 @@ class BoundedReader:
         return data.decode("utf-8-sig")
 
     def entries(self, folder: str | Path) -> Sequence[FolderEntry]:
-        """Sorted; none of a folder that is missing or refused. Raises OSError."""
+        """Sorted; none for a folder that is missing or refused. Raises OSError."""
         try:
             found = list_folder(folder, self.within, self.entries_left)
         except FileRefused as refused:
@@ -123,12 +123,12 @@ class BoundedReader:
 
 
 def anywhere(real: str) -> bool:
-    """For what the user or the operator has put there: dotfiles are links more often than not."""
+    """For files of the user or the operator: dotfiles are often links."""
     return True
 
 
 def read_bytes(path: str | Path, within: Within, limit: int = MAX_BYTES) -> bytes | None:
-    """None where there is no file. Raises FileRefused, and OSError for what cannot be read."""
+    """None if there is no file. Raises FileRefused, and OSError for a file that cannot be read."""
     try:
         with _opened(path, within, stat.S_ISREG, _READ) as descriptor:
             return _read_all(descriptor, path, limit)
@@ -146,8 +146,8 @@ def open_folder(path: str | Path, within: Within) -> Iterator[int]:
 
 
 def list_folder(folder: str | Path, within: Within, most: int = MAX_ENTRIES) -> list[FolderEntry]:
-    """Sorted by name; empty where there is no folder. A link to a directory counts as one: what it leads to is judged when it is
-    listed itself. Raises FileRefused, OSError."""
+    """Sorted by name; empty without a folder. A link to a directory counts as one: its target is judged when it is listed itself.
+    Raises FileRefused, OSError."""
     try:
         with open_folder(folder, within) as descriptor, os.scandir(descriptor) as found:
             return sorted(_at_most(most, found, folder), key=lambda entry: entry.name)
@@ -167,13 +167,13 @@ def path_of(descriptor: int) -> str:
 
 
 def is_below(path: str, top: str) -> bool:
-    """Or `top` itself; both without symlinks."""
+    """Whether `path` is `top` or below; both are resolved."""
     return path == top or path.startswith(top.rstrip("/") + "/")
 
 
 @lru_cache(maxsize=1000)
 def warn_once(log: Logger, message: str) -> None:
-    """What is read before each step is not worth a line each time."""
+    """For reads before each step, which are not worth a line each time."""
     log.warning("%s", message)
 
 
@@ -195,7 +195,7 @@ def _opened(path: str | Path, within: Within, is_wanted: Callable[[int], bool], 
 
 
 def _read_all(descriptor: int, path: str | Path, limit: int) -> bytes:
-    """It may grow meanwhile, and what lies in /proc has no size at all."""
+    """The file may grow meanwhile, and a file in /proc has no size at all."""
     data = bytearray()
     if os.fstat(descriptor).st_size <= limit:
         while len(data) <= limit and (piece := os.read(descriptor, min(_PIECE, limit + 1 - len(data)))):
@@ -219,10 +219,10 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-# A directory that is held open: a path may lead elsewhere later, as when a command puts a link in its place.
+# A directory that is held open: its path may lead elsewhere later, as when a command puts a link in its place.
 
 Identity = tuple[int, int]
-"""Device and inode. They name the directory for as long as something holds it open."""
+"""Device and inode. They identify the directory as long as it is held open."""
 
 _FLAGS = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
@@ -231,12 +231,11 @@ class DirectoryReplaced(OSError):
     """Something else stands where a directory in use was."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError if it is no directory."""
         super().__init__(errno.ESTALE, "another directory stands there than when the work began", str(path))
 
 
 class HeldDirectory:
-    """`path` as it was named; `real` is where it was when it was opened, without symlinks."""
+    """`path`: as it was named. `real`: where it was when it was opened, resolved."""
 
     __slots__ = ("__weakref__", "_descriptor", "identity", "path", "real")
 
@@ -265,27 +264,27 @@ class HeldDirectory:
         return f"HeldDirectory({str(self.path)!r})"
 
     def is_in_place(self) -> bool:
-        """Whether both its names still lead to it."""
+        """Whether both its names still lead to the directory."""
         try:
             return identity_of(self.path) == identity_of(self.real) == self.identity
         except OSError:
             return False
 
     def opened(self) -> int:
-        """A descriptor of its own for the caller, which closes it. Raises DirectoryReplaced."""
+        """A descriptor for the caller, who closes it. Raises DirectoryReplaced."""
         if not self.is_in_place():
             raise DirectoryReplaced(self.path)
         return os.dup(self._descriptor)
 
 
 def identity_of(file: int | Path) -> Identity:
-    """Links followed. Raises OSError."""
+    """Follows links. Raises OSError."""
     found = os.stat(file)  # noqa: PTH116  a descriptor, too
     return found.st_dev, found.st_ino
 
 
 def located(path: Path) -> tuple[Path, Identity]:
-    """Where a file or directory is, without symlinks, and what it is, of one moment. Raises OSError."""
+    """The resolved path of a file or directory, and its identity at the same moment. Raises OSError."""
     descriptor = os.open(path, os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
     try:
         return Path(path_of(descriptor)), identity_of(descriptor)
@@ -299,8 +298,8 @@ _MAGIC = frozenset("*?[")
 
 
 def matches(reader: BoundedReader, folder: str, pattern: str) -> list[str]:
-    """Paths below `folder` that match, hidden ones too, sorted; `**` stands for any number of folders. Whether one is a file, and
-    may be read, is for who reads it."""
+    """Paths below `folder` that match, hidden ones too, sorted; `**` stands for any number of folders. Callers check whether a
+    path is a file, and may be read."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     return sorted(set(_matches(reader, folder.rstrip("/"), parts, 0)))
 
@@ -328,7 +327,7 @@ def _any_depth(reader: BoundedReader, folder: str, parts: Sequence[str], depth: 
             yield f"{folder}/{entry.name}"
 
 
-# Programs that a project is worked on with: its own, or those of `PATH`, and the files that say which it uses.
+# Programs for work on a project: its own, or those of `PATH`, and the files that say which it uses.
 
 _OWN = ("node_modules/.bin", ".venv/bin", "venv/bin")
 
@@ -342,8 +341,8 @@ def above(path: Path, top: Path) -> Iterator[Path]:
 
 
 def find_program(name: str, directory: Path, top: Path, search_path: str | None, *, is_configured: bool = False) -> str | None:
-    """The program's absolute path: that of the project before that of `search_path`. A name with a `/` starts at `directory`. One
-    that is configured is not looked for in the project, whose the variables are not that are configured with it."""
+    """The program's absolute path: the project's before that of `search_path`. A name with a `/` starts at `directory`. A
+    configured one is not looked for in the project, which did not write the variables configured with it."""
     if "/" in name:
         program = directory / name
         return str(program) if os.access(program, os.X_OK) else None
@@ -352,7 +351,7 @@ def find_program(name: str, directory: Path, top: Path, search_path: str | None,
 
 
 def text_of(path: Path, top: Path) -> str:
-    """Empty for what is no file of the project, and no short one."""
+    """Empty for a path that is no short file of the project."""
     try:
         return (read_bytes(path, lambda real: is_below(real, str(top))) or b"").decode(errors="replace")
     except OSError:
@@ -360,7 +359,7 @@ def text_of(path: Path, top: Path) -> str:
 
 
 def has_file(folder: Path, pattern: str, top: Path) -> bool:
-    """Whether there is one whose name matches; `*` for any letters."""
+    """Whether a file's name matches; `*` stands for any letters."""
     if "*" not in pattern:
         return (folder / pattern).exists()
     try:

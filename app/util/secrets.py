@@ -1,6 +1,4 @@
-"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And what clients may write into
-the log.
-"""
+"""Secret redaction: finds the secret values of a tree by their keys and places, and masks them. And clients' lines in the log."""
 
 import logging
 import re
@@ -11,7 +9,7 @@ from urllib.parse import unquote_plus
 
 MASK = "********"
 SHORTEST = 6
-"""Characters. A shorter value is no real secret, and would be found in any text."""
+"""In characters. A shorter value is no real secret, and would be found in any text."""
 
 _SECRET_NAME = re.compile(
     r"(?<!cache)(?<!cache[-_])key$|(api|access|private)[-_]?key|secret|passw|passphrase|token(?!iz|[-_]?limit)|authorization|auth$"
@@ -43,7 +41,7 @@ def _masked_text(text: str) -> str:
 
 
 def all_masked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Of HTTP headers, or of variables: their names tell nothing of what they hold."""
+    """For HTTP headers, or variables, whose names do not show which are secret."""
     return {name: MASK if value else value for name, value in values.items()}
 
 
@@ -61,7 +59,7 @@ def _is_secret(name: str, value: Any) -> bool:
 
 
 def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
-    """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name. `headers`: it is one of headers."""
+    """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name. `headers`: all are of headers."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             secret = isinstance(inner, str) and (headers or _SECRET_NAME.search(name))
@@ -74,7 +72,7 @@ def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
 
 
 def words_of_secrets(command: Sequence[str]) -> Iterator[str]:
-    """Of `--token X` and `--token=X` the X, and of `NAME=X`."""
+    """The X in `--token X`, `--token=X` and `NAME=X`."""
     for before, word in pairwise(command):
         name, equals, value = word.partition("=")
         if equals or (before.startswith("-") and _SECRET_NAME.search(before)):
@@ -112,5 +110,5 @@ def client_log(service: str, level: str, message: str, extra: dict[str, Any] | N
 
 
 def one_line(text: str) -> str:
-    """What a client sent, of bounded length and with line breaks escaped, so that it cannot forge entries."""
+    """A client's text, of bounded length and with line breaks escaped, so that it cannot forge entries."""
     return text.replace("\n", "\\n").replace("\r", "\\r")[:_LONGEST]

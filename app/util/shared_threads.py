@@ -1,4 +1,4 @@
-"""Threads that users and directories have a share of: work that hangs in the files of one leaves the others theirs."""
+"""Threads of which users and directories have shares: work that hangs in one's files leaves the others theirs."""
 
 import threading
 from collections import Counter, defaultdict, deque
@@ -14,37 +14,37 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LAST_WORK_SECONDS = 2.0
-"""How long the end of a server waits for work that is under way. What hangs is left behind."""
+"""How long a server's end waits for running work. Work that hangs is left behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """For whom, and in whose files; empty where nobody or nothing in particular."""
+    """The user of a work, and the directory of its files; empty if there is none."""
 
     user: str = ""
     directory: str = ""
 
     def shares(self, per_user: int, per_directory: int) -> dict[tuple[str, str], int]:
-        """What a thread counts against, with the most of each."""
+        """What a thread counts against, with the limit of each."""
         shares = {("user", self.user): per_user, ("directory", self.directory): per_directory}
         return {share: most for share, most in shares.items() if share[1]}
 
 
 NOBODY = Owner()
 WORKING_FOR: ContextVar[Owner] = ContextVar("WORKING_FOR", default=NOBODY)
-"""Tasks inherit it, so that a turn works for whoever sent its prompt."""
+"""Tasks inherit it, so that a turn works for the user who sent its prompt."""
 
 
 def work_in(directory: str) -> None:
-    """From here on this task works in its files."""
+    """From here on this task works in the directory's files."""
     owner = WORKING_FOR.get()
     if owner.directory != directory:
         WORKING_FOR.set(Owner(owner.user, directory))
 
 
 class SharedThreads(ThreadPoolExecutor):
-    """Work beyond its owner's share waits for their earlier work. Other loops may go on with it after `shutdown`. Its threads
-    keep no process alive: those of the library are joined at its end, for ever if one hangs. Loops take no other class."""
+    """Work beyond its owner's share waits for earlier work of that owner. Other loops may use the threads after `shutdown`. The
+    threads keep no process alive: the library joins its own at the end, for ever if one hangs. Loops accept no other class."""
 
     def __init__(self, most: int, per_user: int, per_directory: int, name: str) -> None:
         super().__init__(most, name)
@@ -73,7 +73,7 @@ class SharedThreads(ThreadPoolExecutor):
                 self._guard.wait_for(lambda: self._begun == 0, LAST_WORK_SECONDS)
 
     def _begin_all(self) -> None:
-        """All that waits and has a share left."""
+        """Begins all waiting work that has a share left."""
         for owner in [*self._queues]:
             while self._queues[owner] and self._has_share(owner):
                 self._begin(owner, self._queues[owner].popleft())
@@ -102,7 +102,7 @@ class SharedThreads(ThreadPoolExecutor):
         with self._guard:
             self._begun -= 1
             self._used.subtract(owner.shares(*self._shares).keys())
-            self._used += Counter()  # without what is 0
+            self._used += Counter()  # removes zeros
             self._begin_all()
             self._guard.notify_all()
 
@@ -120,4 +120,4 @@ def _run(future: Future[Any], call: Callable[[], Any]) -> None:
 
 
 THREADS = SharedThreads(256, per_user=16, per_directory=6, name="shared")
-"""For `asyncio.to_thread`, in a server. Some of what hangs there, in a pipe that a project has for a file, never ends."""
+"""For `asyncio.to_thread`, in a server. Some work never ends, as with a pipe that a project has for a file."""

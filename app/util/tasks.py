@@ -1,6 +1,5 @@
-"""Background tasks, and what must be done again and again. The event loop keeps only weak references to tasks, so something must
-hold them.
-"""
+"""Background tasks, and work that is repeated. The event loop keeps only weak references to tasks, so something must hold
+them."""
 
 import asyncio
 import logging
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 class FailureLog:
     def __init__(self, log: logging.Logger, what: str) -> None:
-        """`what` is the subject of "… failed"."""
+        """`what`: the subject of "… failed"."""
         self._log = log
         self._what = what
         self.count = 0
@@ -34,15 +33,15 @@ T = TypeVar("T")
 
 
 def forget_failure(task: asyncio.Task[Any]) -> None:
-    """For a task that others await: each raises its failure. Where all of them have been cancelled nobody needs it, and asyncio
-    is not to log that it was never retrieved."""
+    """For a task that others await, each of which raises its failure. If all of them were cancelled nobody needs the failure, and
+    asyncio must not log that it was never retrieved."""
     if not task.cancelled():
         task.exception()
 
 
 async def every(seconds: float, work: Callable[[], Awaitable[Any]], what: str, *, longest: float = 0) -> None:
-    """Does `work` again and again, until it is cancelled. Where that fails, the log says that `what` failed, and it is tried
-    again the next time; with each failure in a row the pause doubles, up to `longest`."""
+    """Repeats `work` until it is cancelled. After a failure, logs that `what` failed, and tries again the next time; with each
+    failure in a row the pause doubles, up to `longest`."""
     failures, pause = FailureLog(log, what), seconds
     while True:
         await asyncio.sleep(pause)
@@ -77,21 +76,21 @@ class TaskSet:
             await asyncio.wait(self._tasks)
 
     async def cancel(self) -> None:
-        """Ends them, and returns when all have ended."""
+        """Cancels them, and returns when all have ended."""
         while self._tasks:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks)
 
 
-# What must be done every few seconds though the event loop stands still meanwhile: it is done in a thread of its own.
+# Work that must be done every few seconds even if the event loop stands still: in a thread of its own.
 
 HANGS_AFTER_SECONDS = 60.0
-"""A loop that has stood still for longer is given up on, as a dead server is: what it holds must not be held for good."""
+"""A loop that has stood still for longer is given up, as a dead server is: its sessions must not be held for good."""
 
 
 class LoopHeartbeat:
-    """`beat` is called in the thread, and `on_loop` on the loop each time when that gets to it. Neither raises anything."""
+    """`beat` is called in the thread, and `on_loop` on the loop when it gets to that. Neither raises anything."""
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class LoopHeartbeat:
         self._hangs_after = hangs_after
         self._ends = threading.Event()
         self._seen = time.monotonic()
-        """When the loop last ran."""
+        """When the loop ran last."""
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

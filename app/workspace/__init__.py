@@ -1,6 +1,6 @@
 """Directories in use: configuration, agents, models, tools, MCP servers and snapshots, opened and closed together.
 
-Begin at `workspaces.py` (which directories may be used) and `instance.py` (what a turn works with). `agents.py` says who answers,
-with the texts in `prompts/`; `browse/` and `vcs/` are what clients see of the files, `terminals/` what users type into, `lsp/`
-and `formatters.py` what follows an edit.
+Begin at `workspaces.py` (which directories may be used) and `instance.py` (what a turn works with). `agents.py` has the agents,
+with the texts in `prompts/`; `browse/` and `vcs/` show clients the files, `terminals/` has what users type into, `lsp/` and
+`formatters.py` what follows an edit.
 """

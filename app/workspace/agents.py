@@ -20,7 +20,7 @@ _DESCRIPTIONS = {
     "explore": "Finds its way through a codebase fast: which files, where a name is used, how a part works. Reads only. "
     "Say how thorough it should be: quick, medium or very thorough.",
 }
-"""Of the agents that users and models choose from; the others are hidden."""
+"""The descriptions of the agents that users and models choose from; the others are hidden."""
 _SUBAGENTS = {"general", "explore"}
 _WITH_PROMPT = {"explore", "compaction", "title", "summary"}
 
@@ -125,8 +125,8 @@ def _configured(base: Agent | None, name: str, config: AgentConfig, defaults: Ru
 
 
 def _with_tool_output(agent: Agent, tool_output_dir: Path) -> Agent:
-    """Keeps the tool-output directory allowed if the configuration asks for or denies external directories, unless it names
-    it."""
+    """Keeps the tool-output directory allowed if the configuration denies external directories or has them asked for, unless it
+    names this one."""
     rules = _tool_output(tool_output_dir)
     named = {rule.pattern for rule in rules}
     if any(

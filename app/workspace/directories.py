@@ -1,4 +1,4 @@
-"""Does here what clients have asked of other servers of the database about directories that are open here."""
+"""Follows what clients have asked of other servers of the database about directories that are open here."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ class DirectoryFollower:
         self._tasks = TaskSet()
 
     async def start(self) -> None:
-        """Nothing to follow where no other server can be."""
+        """Does nothing if there can be no other server."""
         if self._states.is_shared:
             await self._states.changes()
             what = "following what other servers are asked"
@@ -59,7 +59,7 @@ class DirectoryFollower:
             log.exception("what another server was asked about %s was not done here", state.directory or "all directories")
 
     async def _forget(self, directory: str) -> None:
-        """The streams of one directory end behind the event that tells of it."""
+        """The streams of one directory end behind the event of its disposal."""
         await self._terminals.end_all(None if directory == EVERYWHERE else directory)
         if directory == EVERYWHERE:
             for each in self._instances.workspaces.open_directories():
@@ -115,7 +115,7 @@ class DirectoryBusy(ServiceError):
 
 
 class BusyDirectories:
-    """On all servers of the database."""
+    """Directories in which a session works, on any server of the database."""
 
     def __init__(self, live: LiveSessions) -> None:
         self._live = live

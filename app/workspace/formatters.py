@@ -1,5 +1,5 @@
-"""The formatters of one directory: the well-known ones with OpenCode's conditions, as its configuration changes them. Whether one
-is used is asked anew for each file: a project changes."""
+"""The formatters of one directory: the well-known ones with OpenCode's conditions, as its configuration changes them. Whether a
+formatter is used is evaluated anew for each file, because a project changes."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ _WEB = """
 """
 FORMAT_SECONDS = 10.0
 PAUSE_SECONDS = 60.0
-"""That one is left out after it took too long."""
+"""How long a formatter is left out after it took too long."""
 _MAX_REASON = 500
 log = logging.getLogger(__name__)
 FormatterChoice = bool | Mapping[str, FormatterConfig] | None
@@ -34,7 +34,7 @@ FormatterChoice = bool | Mapping[str, FormatterConfig] | None
 
 @dataclass(frozen=True, slots=True)
 class FormattedProject:
-    """Where a project says which formatters it uses: from the directory up to the checkout's top."""
+    """The files that say which formatters a project uses: from the directory up to the checkout's top."""
 
     directory: Path
     top: Path
@@ -54,7 +54,7 @@ class FormattedProject:
 
 
 def _dependencies(text: str) -> set[str]:
-    """Of a package.json, or what is like one."""
+    """The dependencies in a package.json, or a similar file."""
     try:
         package: Any = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -79,8 +79,8 @@ def _uses_black(project: FormattedProject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FormatterKind:
-    """`command`: its words, `$FILE` for the file. `is_used`: whether the project has chosen it. `unless`: those that come before
-    it, whatever is configured of them. `trial`: words that its program must take without an error."""
+    """`command`: its words, with `$FILE` for the file. `is_used`: whether the project has chosen it. `unless`: formatters that
+    come first, whatever their configuration. `trial`: words that its program must accept without an error."""
 
     name: str
     command: tuple[str, ...]
@@ -90,7 +90,7 @@ class FormatterKind:
     trial: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     is_configured: bool = False
-    """It is run whatever the project says, and where its program is not found, too: that it fails is told."""
+    """Run whatever the project says, even if its program is not found, so that the failure is reported."""
 
     def formats(self, path: Path) -> bool:
         return path.name.endswith(self.extensions)
@@ -152,7 +152,7 @@ WELL_KNOWN = (
 
 
 def configured(config: bool | Mapping[str, FormatterConfig] | None, flags: Flags) -> list[FormatterKind]:
-    """What there may be to run. `false`: nothing. oxfmt is used where its flag is set."""
+    """The formatters that may be run; none for `false`. oxfmt only with its flag."""
     if config is False:
         return []
     kinds = {kind.name: kind for kind in WELL_KNOWN}
@@ -177,7 +177,7 @@ def _changed(kind: FormatterKind, entry: FormatterConfig) -> FormatterKind:
 
 @dataclass(frozen=True, slots=True)
 class FormatterRun:
-    """A formatter that a file is due to. `trial`: a command that has to succeed first."""
+    """A formatter to run on a file. `trial`: a command that has to succeed first."""
 
     name: str
     command: Sequence[str]
@@ -186,7 +186,7 @@ class FormatterRun:
 
 
 class Formatters:
-    """`environment` is what programs see of this process's variables."""
+    """`environment`: the variables of this process that programs see."""
 
     def __init__(
         self,
@@ -210,20 +210,20 @@ class Formatters:
         return configured(self._config, self._flags)
 
     async def due(self, path: Path) -> list[FormatterRun]:
-        """Those of a file of the project, in their order."""
+        """The formatters to run on this file, in order; only those that work."""
         kinds = [kind for kind in self._kinds if kind.formats(path)]
         found = await asyncio.to_thread(self._due, kinds, path) if kinds else []
         return [formatter for formatter in found if await self._works(formatter)]
 
     async def _works(self, formatter: FormatterRun) -> bool:
-        """Tried once."""
+        """Tries a formatter once."""
         if formatter.trial and formatter.name not in self._tried:
             trial = replace(formatter, command=formatter.trial)
             self._tried[formatter.name] = await self.run(trial, self._workspace) is None
         return self._tried.get(formatter.name, True)
 
     async def run(self, formatter: FormatterRun, workspace: SandboxWorkspace) -> str | None:
-        """In the sandbox of whose file it is. The reason if it failed, None if not."""
+        """In the sandbox of the file's workspace. The reason if it failed, None if not."""
         if time.monotonic() < self._slow_until.get(formatter.name, 0):
             return f"it took more than {FORMAT_SECONDS:g} seconds and is left out for a minute"
         said = Transcript()
@@ -240,13 +240,13 @@ class Formatters:
         return None if ended.code == 0 else f"exit code {ended.code}: {_last(said.text())}"
 
     def failed(self, formatter: FormatterRun, reason: str) -> None:
-        """Once for each in the log."""
+        """Logs each formatter's failure once."""
         if formatter.name not in self._logged:
             self._logged.add(formatter.name)
             log.warning("the formatter %s of %s failed; said once: %s", formatter.name, self._workspace.directory, reason)
 
     async def statuses(self) -> list[FormatterStatus]:
-        """Runs nothing: what has not been tried yet counts as working."""
+        """Runs nothing: a formatter that has not been tried yet counts as working."""
         return await asyncio.to_thread(lambda: [self._status(kind) for kind in self._kinds])
 
     def _status(self, kind: FormatterKind) -> FormatterStatus:
@@ -267,7 +267,7 @@ class Formatters:
         ]
 
     def _command(self, kind: FormatterKind) -> list[str] | None:
-        """None where the project does not use it, or the program is not there."""
+        """None if the project does not use the formatter, or its program is not found."""
         *tops, directory = self._workspace.real_directories()
         top = tops[0] if tops else directory  # outside git
         if not kind.is_configured and not kind.is_used(FormattedProject(directory, top)):

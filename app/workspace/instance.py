@@ -33,19 +33,19 @@ log = logging.getLogger(__name__)
 
 class Resources:
     """MCP servers, language servers and connections to providers, open from the first `acquire` to the last `release`. A
-    directory holds those of its current instance, a turn those that it began with. A later `acquire` opens them again. `closing`
-    holds the closing tasks."""
+    directory holds those of its current instance, a turn those that it began with. A later `acquire` opens them again. `closing`:
+    the tasks that close them."""
 
     def __init__(self, providers: Providers, mcp: McpServers, language_servers: LanguageServers, closing: TaskSet) -> None:
         self._providers = [providers]
         self._outdated: list[Providers] = []
-        """Replaced, and maybe in use by a turn that began before."""
+        """Replaced providers, which a turn that began before may use."""
         self._programs = (mcp, language_servers)
         self._users = self._turns = 0
         self._closing = closing
 
     def add(self, providers: Providers, replaced: Providers | None = None) -> None:
-        """Of a user of the same directory; closed with the others. What they replace is closed when no turn runs."""
+        """Adds the providers of a user of the directory, to be closed with the others; the `replaced` ones when no turn runs."""
         self._providers.append(providers)
         if replaced is not None:
             self._providers.remove(replaced)
@@ -54,7 +54,7 @@ class Resources:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """For a turn."""
+        """To be held by a turn."""
         self.acquire()
         self._turns += 1
         try:
@@ -92,7 +92,7 @@ class Resources:
 
 
 class Trees:
-    """Snapshots for a turn: one that cannot be taken is logged and missing, the turn goes on."""
+    """Snapshots for a turn: a failed snapshot is logged and missing, and the turn goes on."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -127,7 +127,7 @@ class InstanceModels:
 
 @dataclass(frozen=True)
 class InstanceExtensions:
-    """What a directory's configuration adds to the server."""
+    """The parts of the server that a directory's configuration adds."""
 
     mcp: McpServers
     language_servers: LanguageServers
@@ -136,7 +136,7 @@ class InstanceExtensions:
     skills: Sequence[Skill] = ()
     hooks: HookRunner = field(default_factory=HookRunner)
     tools: Sequence[Tool[Any]] = ()
-    """Of plugins and of the configuration's folders."""
+    """The tools of plugins and of the configuration's folders."""
     plugins: Sequence[ExtensionStatus] = ()
 
 
@@ -149,22 +149,21 @@ class Instance:
     models: InstanceModels
     extensions: InstanceExtensions
     resources: Resources
-    """Of the providers and MCP servers: whoever works with the instance for longer than a request has them in use."""
+    """The connections of providers and MCP servers: to be acquired by work with the instance that is longer than a request."""
     sandbox_workspace: SandboxWorkspace
-    """What programs that work for it see."""
+    """What programs that work for the instance see."""
     trees: Trees | None = None
-    """None where there is no undo (`location.no_undo`)."""
+    """None without undo (`location.no_undo`)."""
     snapshots: Snapshots | None = None
-    """The same with all that revert needs of them."""
+    """The snapshots in full, for reverts."""
     may_read: Callable[[str], bool] | None = None
-    """Whether a file, its path without symlinks, is open to the user whose sessions these are; None: whatever permissions
-    allow."""
+    """Whether a file, its path resolved, is open to the user of these sessions; None: whatever permissions allow."""
     bounds: ProjectBounds | None = None
-    """Where the project's own files lie; None: where they lie now."""
+    """Where the project's own files may lie; None: wherever they lie now."""
     chosen_tools: dict[tuple[str, str, str], dict[str, Tool[Any]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What turns have chosen from the toolbox for an agent, a provider and a model."""
+    """The tools that turns have chosen from the toolbox, by agent, provider and model."""
 
     def hides(self, path: Path | str) -> bool:
         return self.may_read is not None and not self.may_read(os.path.realpath(path))

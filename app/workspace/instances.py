@@ -44,13 +44,13 @@ class _CachedInstance:
     auth: dict[str, Auth]
     instance: Instance
     owned: dict[str, tuple[ModelAccount, Instance]] = field(default_factory=dict)
-    """The same with the models of users, by their names."""
+    """The instances with the models of users, by their names."""
 
 
 @dataclass(frozen=True)
 class ModelSources:
-    """What the models of a directory are put together from: the catalogue, the server's keys, users' keys. `scripted` makes the
-    scripted provider of every directory."""
+    """The sources of a directory's models: the catalogue, the server's keys, users' keys. `scripted` makes the scripted provider
+    of every directory."""
 
     known: Catalogue
     auth: AuthStore
@@ -60,7 +60,7 @@ class ModelSources:
     max_part_bytes: int = MAX_ANSWER_BYTES
 
     def providers(self, connected: Connected, account: ModelAccount | None = None) -> Providers:
-        """`account`: of the user whose calls they make."""
+        """`account`: of the user who makes the calls."""
         return Providers(
             connected, scripted=self.scripted, account=account, observer=self.observer, max_part_bytes=self.max_part_bytes
         )
@@ -93,7 +93,8 @@ class Instances:
         self._loading = TaskSet()
 
     async def get(self, directory: str | None = None, owner: str = "") -> Instance:
-        """As configuration and keys are now, those of the user `owner`. Raises what Workspaces.get and Workspace.config raise."""
+        """With the present configuration, and the keys of the user `owner`. Raises what Workspaces.get and Workspace.config
+        raise."""
         cached = await self._get(directory)
         if not owner:
             return cached.instance
@@ -132,8 +133,8 @@ class Instances:
         return replace(base, models=models, may_read=walls.admits, sandbox_workspace=replace(base.sandbox_workspace, walls=walls))
 
     def walls_of(self, principal: Principal) -> Walls:
-        """Of the server's own files nobody's sessions see more than the kept outputs of tools: their names cannot be guessed, and
-        the directory of all of them is not listed."""
+        """Of the server's own files all sessions may see only the kept outputs of tools: their names cannot be guessed, and the
+        directory of all of them is not listed."""
         outputs = os.path.realpath(self._tool_output_dir)
 
         def admits(real: str) -> bool:
@@ -150,18 +151,18 @@ class Instances:
         self.plugins.close_all()
 
     async def close_one(self, directory: str) -> None:
-        """Close a directory's instance. Its connections and processes are closed, unless a turn still uses them."""
+        """Closes a directory's instance. Its connections and processes are closed, unless a turn still uses them."""
         self.plugins.close(directory)
         self._replace(directory, None)
         await self._closing.wait()
 
     def open_mcp(self, directory: str) -> McpServers | None:
-        """Those of a directory in use."""
+        """The MCP servers of a directory in use."""
         cached = self._cached.get(directory)
         return cached.instance.extensions.mcp if cached else None
 
     async def _mcp(self, sandbox: SandboxWorkspace, config: Config) -> McpServers:
-        """Not started. What clients have chosen since the directory's last disposal holds, also where it is opened only now."""
+        """Not started. Clients' choices since the directory's last disposal hold, even if it is opened only now."""
         directory = str(sandbox.directory)
         before = self.open_mcp(directory)
         made = before or McpServers(sandbox, self._mcp_settings)
@@ -171,7 +172,7 @@ class Instances:
         return made
 
     def _language_servers(self, sandbox: SandboxWorkspace, config: Config) -> LanguageServers:
-        """Those that the directory has, where they still serve."""
+        """The directory's present language servers, if the configuration has not changed them."""
         cached = self._cached.get(str(sandbox.directory))
         before = cached.instance.extensions.language_servers if cached else None
         if before is not None and before.serves(sandbox, config.lsp):
@@ -197,7 +198,7 @@ class Instances:
         return [cached.instance.snapshots for cached in self._cached.values() if cached.instance.snapshots]
 
     async def forget(self, directory: str) -> None:
-        """Its next user opens it anew."""
+        """The directory's next use opens it anew."""
         self.workspaces.forget(directory)
         await self.close_one(directory)
 
@@ -209,7 +210,7 @@ class Instances:
         return ProviderSettings.of(instance.config.layer(), os.environ)
 
     def _replace(self, directory: str, cached: _CachedInstance | None) -> None:
-        """The new one's resources are acquired first: what both have stays open."""
+        """Acquires the new instance's resources first, so that those of both stay open."""
         before = self._cached.pop(directory, None)
         if cached is not None:
             cached.instance.resources.acquire()
@@ -222,7 +223,7 @@ class Instances:
         config = plugins.config
         settings, known = ProviderSettings.of_loaded(loaded, config), self._models.known
         connected = connect(known, settings, ServerKeys(loaded.environ, auth))
-        # A project that is not trusted takes no variable from everybody's commands by calling it a key.
+        # A project that is not trusted must not hide variables from everybody's commands by calling them keys.
         operators = assemble(known, settings.operators, loaded.environ, auth) if settings.operators else connected
         self._hide(key_variables(operators.values(), os.environ))
         providers = self._models.providers(connected)
@@ -248,7 +249,7 @@ class Instances:
 
 
 def _unnamed_models(config: Config, agents: Mapping[str, Agent], connected: Connected) -> Iterator[Model]:
-    """Those of prompts that name none: the agents' and the default one."""
+    """The models of prompts that name none: the agents' and the default one."""
     refs = [agent.model for agent in agents.values() if agent.model]
     if connected:
         refs.append(default_model(connected, config.model, config.provider or None))

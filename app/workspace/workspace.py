@@ -69,13 +69,13 @@ class Head:
 
 
 def _branch_in(head: str) -> str:
-    """Of the text of the file: `ref: refs/heads/main`, or the commit's hash when it is detached."""
+    """The branch in the text of the file: `ref: refs/heads/main`, or the commit's hash if HEAD is detached."""
     _, is_reference, name = head.strip().partition("ref: ")
     return name.removeprefix("refs/heads/") if is_reference else ""
 
 
 CONFIGURATION = "configuration"
-"""A directory's state with this name: its configuration was changed."""
+"""The state with this name says that the directory's configuration was changed."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class WorkspaceSettings:
     states: DirectoryStates
     sandbox: Sandbox
     trusts_projects: Callable[[], bool] = lambda: True
-    """False on a server with users: who writes a project's configuration is not who runs the server."""
+    """False on a server with users, where a project's configuration may be written by others than the operator."""
 
 
 class Workspace:
-    """`walls`: what its programs do not reach, whoever's they are. `bounds`: where its files may lie."""
+    """`walls`: what programs started here never reach, whichever user starts them. `bounds`: where its files may lie."""
 
     def __init__(
         self, settings: WorkspaceSettings, directory: HeldDirectory, found: ProjectInfo, walls: Walls, bounds: ProjectBounds
@@ -116,7 +116,7 @@ class Workspace:
         self.last_used = time.monotonic()
 
     def is_in_place(self) -> bool:
-        """Whether its directories are those that were opened."""
+        """Whether the workspace's directories are those that were opened."""
         return all(one.is_in_place() for one in self.held)
 
     def sandboxed(self, config: Config) -> SandboxWorkspace:
@@ -125,11 +125,11 @@ class Workspace:
 
     @property
     def directories(self) -> tuple[HeldDirectory, ...]:
-        """The top of the checkout and the directory, which is the last."""
+        """First the top of the checkout, last the directory."""
         return self.held[:2]
 
     def search_place(self, walls: Walls) -> SearchPlace:
-        """`walls`: of who searches."""
+        """`walls`: of the user who searches."""
         *_, directory = self.directories
         return SearchPlace(directory.path, directory, self.directories, self._settings.sandbox, walls)
 
@@ -139,7 +139,7 @@ class Workspace:
 
     @property
     def bounds(self) -> ProjectBounds:
-        """Where its files may lie: what has become a link since the directory was opened leads nowhere."""
+        """Where the workspace's files may lie: a directory that has become a link since it was opened leads nowhere."""
         return replace(self._bounds, trusted=self._settings.trusts_projects())
 
     async def config(self) -> LoadedConfig:
@@ -153,7 +153,7 @@ class Workspace:
             return self._config
 
     def _is_stale(self, config: LoadedConfig) -> bool:
-        """Also after the server got its first user, or lost its last."""
+        """True also after the server got its first user, or lost its last."""
         return config.is_stale() or (config.split is None) is not self._settings.trusts_projects()
 
     async def patch_config(self, update: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class Workspace:
         self._config = None
 
     async def snapshots(self, config: Config) -> Snapshots | str:
-        """Or why there are none: what completes "no undo here: …"."""
+        """Or the reason why there are none, which completes "no undo here: …"."""
         if config.snapshot is False:
             return "snapshots are switched off in the configuration (snapshot: false)"
         if self._snapshots is None:

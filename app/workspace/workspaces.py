@@ -30,7 +30,7 @@ class WorktreePlaces:
         return Path(self._top) / project_id
 
     def origin(self, real: str) -> str | None:
-        """The checkout that the worktree was made of which holds a path without symlinks; None for any other path."""
+        """The checkout of which the worktree at or above a resolved path was made; None for any other path."""
         if not real.startswith(self._top + "/"):
             return None
         project_id, _, below = real[len(self._top) + 1 :].partition("/")
@@ -45,11 +45,11 @@ class WorktreePlaces:
         file.write_text(origin, "utf-8", "surrogateescape")
 
     def forget(self, worktree: Path) -> None:
-        """It can be opened no more."""
+        """The worktree cannot be opened any more."""
         self._file(worktree.parent.name, worktree.name).unlink(missing_ok=True)
 
     def remove(self, worktree: Path) -> None:
-        """With all that is left in it."""
+        """Removes the worktree with all its files."""
         self.forget(worktree)
         shutil.rmtree(worktree, ignore_errors=True)
 
@@ -93,34 +93,35 @@ class Workspaces:
         return workspace
 
     async def start(self) -> None:
-        """The checkout around the server's own directory may be used too, be it before that directory is."""
+        """The checkout around the server's own directory may be used too, even before that directory is used."""
         walls = self.walls_of(self.home)
-        self._add_root(await checkout_of(Path(self.home), self._settings.sandbox, self._may_keep_git(walls), walls))
+        self._add_root(await checkout_of(Path(self.home), self._settings.sandbox, self._may_use_git_outside(walls), walls))
 
     def _add_root(self, checkout: Path | None) -> None:
         if checkout is not None and str(checkout) not in ("/", *self.roots):
             self.roots.append(str(checkout))
 
     def allows(self, real: str) -> bool:
-        """Whether a path, given without symlinks, is in a tree that clients may use: a worktree of this server's is where the
-        checkout is that it was made of."""
+        """Whether a resolved path is in a tree that clients may use. A worktree of this server counts as where its checkout
+        is."""
         place = self.worktree_places.origin(real) or real
         return not self.is_servers(place) and (is_within(place, self.roots) or is_within(place, self._user_roots()))
 
     def admits(self, principal: Principal, real: str) -> bool:
-        """The same for one of several users."""
+        """As `allows`, for one of several users."""
         place = self.worktree_places.origin(real) or real
         return not self.is_servers(place) and may_enter(principal, place, self.roots, self._user_roots())
 
     def is_servers(self, real: str) -> bool:
-        """Keys and the conversations of all are in the data directory, which may lie in a root. A root may lie in it, too."""
+        """Whether the path is in the data directory, with keys and everybody's conversations. It may be in a root, and a root in
+        it."""
         if not is_within(real, [self._data_dir]) or self.worktree_places.origin(real) is not None:
             return False
         return not is_within(real, [root for root in (*self.roots, *self._user_roots()) if is_within(root, [self._data_dir])])
 
     def require_admitted(self, principal: Principal, directory: HeldDirectory) -> None:
-        """By where it is: its name may have led elsewhere when the request, or the queued prompt, named it. Raises
-        DirectoryForbidden."""
+        """Judged by where the directory is: its name may have led elsewhere when the request, or the queued prompt, named it.
+        Raises DirectoryForbidden."""
         if not self.admits(principal, str(directory.real)):
             raise DirectoryForbidden(f"{directory.path} is not a directory that you may work in.", directory=str(directory.path))
 
@@ -129,7 +130,7 @@ class Workspaces:
         return [root for root in self._user_roots() if not self.admits(principal, root)]
 
     def walls_of(self, real: str) -> Walls:
-        """What all who work in a directory share: on a server with users its programs see nothing of another user's roots."""
+        """Walls for all who work in a directory: on a server with users its programs see nothing of another user's roots."""
         place = self.worktree_places.origin(real) or real
 
         def hidden() -> list[str]:
@@ -144,13 +145,12 @@ class Workspaces:
 
         return Walls(hidden, admits)
 
-    def _may_keep_git(self, walls: Walls) -> Callable[[str], bool]:
-        """Of a git directory out of the checkout, which says by a file of the checkout that it is its own."""
+    def _may_use_git_outside(self, walls: Walls) -> Callable[[str], bool]:
+        """Whether a git directory outside the checkout, which only the checkout's own files name, may be used."""
         return lambda real: self.allows(real) and walls.admits(real)
 
     def roots_below(self, principal: Principal, real: str) -> list[str]:
-        """The principal's roots below a directory that they may not work in themselves. `real`: the directory without
-        symlinks."""
+        """The principal's roots below a directory that they may not work in themselves. `real`: the directory, resolved."""
         if self.admits(principal, real):
             return []
         above = real.rstrip("/") + "/"
@@ -166,7 +166,7 @@ class Workspaces:
         self._open.pop(directory, None)
 
     def reload(self, directory: str) -> None:
-        """The configuration of a directory, and of those below it, is read anew by its next user."""
+        """The next use of the directory, or of one below it, reads the configuration anew."""
         for path, workspace in self._open.items():
             if path == directory or path.startswith(directory.rstrip("/") + "/"):
                 workspace.reload()
@@ -189,12 +189,12 @@ class Workspaces:
     async def _open_one(self, path: str) -> Workspace:
         directory = await asyncio.to_thread(self._held, path)
         walls = self.walls_of(str(directory.real))
-        found = await discover(directory.real, self._settings.sandbox, self._may_keep_git(walls), walls)
+        found = await discover(directory.real, self._settings.sandbox, self._may_use_git_outside(walls), walls)
         if path != self.home and found.git and not self._settings.trusts_projects() and not walls.admits(str(found.checkout)):
-            found = OUTSIDE_GIT  # a checkout around the roots is not theirs who work in them
+            found = OUTSIDE_GIT  # a checkout around the roots does not belong to those who work in them
         if path == self.home:
             self._add_root(found.checkout)
-        # What the files of a project that lies elsewhere never lead to.
+        # Places that the files of a project elsewhere never lead to.
         bounds = ProjectBounds(str(directory.real), str(found.checkout), lambda: [self._data_dir, *self._user_roots()])
         workspace = Workspace(self._settings, directory, found, walls, bounds)
         if workspace.head is not None:
@@ -204,7 +204,7 @@ class Workspaces:
         return workspace
 
     def _held(self, path: str) -> HeldDirectory:
-        """Judged by where it is: what its name leads to later is not followed."""
+        """Judged by where the directory is: what its name leads to later is not followed."""
         if "\0" in path or not os.path.isabs(path):  # noqa: PTH117
             raise BadRequest("directory must be an absolute path", ["directory"], path)
         try:
@@ -230,7 +230,7 @@ class Branches:
         self._states = states
         self._bus = bus
         self._compared: WeakSet[Workspace] = WeakSet()
-        """Those whose branch at their opening was compared with what other servers have announced."""
+        """Workspaces whose branch at their opening was compared with what other servers have announced."""
 
     async def check_all(self) -> None:
         """Checks every directory in use, if any client listens."""

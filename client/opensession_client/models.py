@@ -130,7 +130,7 @@ class BadRequestData(Wire):
 
 
 class BadRequestError(Wire):
-    """OpenCode 1.1's clients read `errors` or `error`, both are the same list; those of 1.18 read `data`."""
+    """OpenCode 1.1's clients read `errors` or `error`, which are the same list; those of 1.18 read `data`."""
 
     name: Literal["BadRequest"] = "BadRequest"
     data: BadRequestData
@@ -227,7 +227,7 @@ class CommandRun(Wire):
 
 
 class CommandToExecute(Wire):
-    """By its name, or its old one (`agent_cycle`)."""
+    """A command by its name, or its old name (`agent_cycle`)."""
 
     command: str
 
@@ -376,7 +376,7 @@ class CopyNameInput(Wire):
 
 
 class CostTier(Wire):
-    """Above `size` tokens of a prompt, cached ones included, all of it has another price."""
+    """A prompt of more than `size` tokens, cached ones included, has this price for all of them."""
 
     type: Literal["context"] = "context"
     size: int
@@ -410,14 +410,14 @@ class DiffOfSession(Wire):
 
 
 class EditorFile(Wire):
-    """A file that the agent reads: what does the editor show of it?"""
+    """A question to an editor: the text that it shows of this file, which may be unsaved."""
 
     id: str
     path: str
 
 
 class EditorFileText(Wire):
-    """`text`: all of it; None where the editor cannot tell."""
+    """`text`: the whole file's; None if the editor cannot tell."""
 
     id: str
     text: str | None = None
@@ -470,7 +470,7 @@ class EventGlobalDisposed(Wire):
 
 
 class EventLspClientDiagnostics(Wire):
-    """A language server has said what it finds wrong with a file, be it nothing."""
+    """A language server has published the errors of a file, even none."""
 
     id: str
     type: Literal["lsp.client.diagnostics"] = "lsp.client.diagnostics"
@@ -494,7 +494,7 @@ class EventMcpBrowserOpenFailed(Wire):
 
 
 class EventMcpToolsChanged(Wire):
-    """The tools of an MCP server are others than before: it was connected, was closed, or says so."""
+    """The tools of an MCP server have changed: it was connected, was closed, or says so."""
 
     id: str
     type: Literal["mcp.tools.changed"] = "mcp.tools.changed"
@@ -518,7 +518,7 @@ class EventMessagePartRemoved(Wire):
 
 
 class EventMessagePartUpdated(Wire):
-    """A part was stored or has changed. While it streams, `delta` is what its text gained."""
+    """A part was stored or has changed. While the part streams, `delta` is its new text."""
 
     id: str
     type: Literal["message.part.updated"] = "message.part.updated"
@@ -566,7 +566,7 @@ class EventProjectUpdated(Wire):
 
 
 class EventPromptDequeued(Wire):
-    """Its turn begins, or it was removed from the queue."""
+    """The prompt's turn begins, or it was removed from the queue."""
 
     id: str
     type: Literal["prompt.dequeued"] = "prompt.dequeued"
@@ -598,7 +598,7 @@ class EventPtyDeleted(Wire):
 
 
 class EventPtyExited(Wire):
-    """Its program has exited. A terminal that was made by `POST /pty` is gone then."""
+    """The terminal's program has exited. A terminal that was made by `POST /pty` is gone then."""
 
     id: str
     type: Literal["pty.exited"] = "pty.exited"
@@ -694,7 +694,7 @@ class EventSessionDeleted(Wire):
 
 
 class EventSessionDiff(Wire):
-    """The files that the session has changed differ from what was told before."""
+    """The files that the session has changed differ from those announced before."""
 
     id: str
     type: Literal["session.diff"] = "session.diff"
@@ -845,7 +845,7 @@ class EventWorktreeFailed(Wire):
 
 
 class EventWorktreeReady(Wire):
-    """Of the worktree's directory: its files are there."""
+    """The files of the worktree, which `directory` names, are there."""
 
     id: str
     type: Literal["worktree.ready"] = "worktree.ready"
@@ -871,7 +871,7 @@ class ExperimentalConfig(Wire):
 
 
 class ExtensionStatus(Wire):
-    """What became of a plugin or a file of tools. `place` is its file or the name that the configuration has for it."""
+    """How the loading of a plugin or tool file ended. `place`: its file, or its name in the configuration."""
 
     name: str
     place: str
@@ -971,7 +971,7 @@ class FormatterConfig(Wire):
 
 
 class FormatterStatus(Wire):
-    """`enabled`: the program is there, and the project uses it."""
+    """`enabled`: the program was found, and the project uses it."""
 
     name: str
     extensions: list[str]
@@ -1015,7 +1015,7 @@ class GlobalEvent(Wire):
 
 
 class GlobalSession(Wire):
-    """With its project; null for one that is not stored."""
+    """With its project; null if the project is not stored."""
 
     id: str
     slug: str
@@ -1084,7 +1084,7 @@ class ImageAttachmentConfig(Wire):
 
 
 class ImportedSessions(Wire):
-    """The session as it is stored, and what of the document was left out."""
+    """The session as it is stored, and notes about what was left out of the document."""
 
     info: Session
     sessions: list[str]
@@ -1118,7 +1118,7 @@ class JsonSchemaFormat(Wire):
 
 
 class LSPStatus(Wire):
-    """`root` is relative to the directory that the request works in, empty for that itself."""
+    """`root` is relative to the directory that the request works in, empty for that directory."""
 
     id: str
     name: str
@@ -1215,7 +1215,7 @@ class McpRemoteConfig(Wire):
 
 
 class McpResource(Wire):
-    """`client` is the server's name."""
+    """`client`: the server's name."""
 
     name: str
     uri: str
@@ -1294,7 +1294,7 @@ class Model(Wire):
 
 
 class ModelApi(Wire):
-    """`id` is the name the provider's API knows, `npm` names the adapter as OpenCode's config does."""
+    """`id`: the name in the provider's API. `npm`: the adapter's name in OpenCode's configuration."""
 
     id: str
     url: str
@@ -1363,7 +1363,7 @@ class NewServer(Wire):
 
 
 class NewWebhook(Wire):
-    """The only answer that has the secret."""
+    """Only this answer has the secret."""
 
     id: str
     url: str
@@ -1385,7 +1385,7 @@ class NotFoundError(Wire):
 
 
 class NotReverted(Wire):
-    """A file, or a tool, whose changes a revert could not take back."""
+    """A file, or a tool, whose changes a revert could not undo."""
 
     file: str
     reason: str
@@ -1432,7 +1432,7 @@ class PartChange(Wire):
 
 
 class PartGain(Wire):
-    """What a part gained, for clients that asked for `parts=delta`: the first gain is the first that they hear of the part."""
+    """New text of a part, for clients that asked for `parts=delta`: the first is also the first that they hear of the part."""
 
     session_id: Annotated[str, Field(alias="sessionID")]
     message_id: Annotated[str, Field(alias="messageID")]
@@ -1770,7 +1770,7 @@ class PtyRef(Wire):
 
 
 class PtyShell(Wire):
-    """`acceptable`: commands of the model may be run by it."""
+    """`acceptable`: it can run the model's commands."""
 
     path: str
     name: str
@@ -1790,7 +1790,7 @@ class PtyTicket(Wire):
 
 
 class PtyUpdate(Wire):
-    """What is absent stays as it is."""
+    """Absent fields stay as they are."""
 
     title: str | None = None
     size: PtySize | None = None
@@ -1828,7 +1828,7 @@ class QuestionRequest(Wire):
 
 
 class QueueRef(Wire):
-    """`message_id`: of the prompt's message, where the client has named it."""
+    """`message_id`: of the prompt's message, if the client has named it."""
 
     session_id: Annotated[str, Field(alias="sessionID")]
     queued_id: Annotated[str, Field(alias="queuedID")]
@@ -1836,7 +1836,7 @@ class QueueRef(Wire):
 
 
 class QueuedPrompt(Wire):
-    """A prompt that waits for a turn of its own. Its message gets its id when that begins, unless the prompt names one."""
+    """A prompt that waits for a turn of its own. Its message gets its id when that turn begins, unless the prompt names one."""
 
     id: str
     session_id: Annotated[str, Field(alias="sessionID")]
@@ -1864,8 +1864,8 @@ class ReasoningPart(Wire):
 
 
 class ReplicaHealth(Wire):
-    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: events that
-    its clients were still to be given at its last heartbeat.
+    """A server of this database. `started` in epoch ms, `heartbeatAge` in ms, by the database's clock. `journalLag`: how many
+    events its clients had not been given yet at its last heartbeat.
     """
 
     id: str
@@ -1949,7 +1949,7 @@ class RevertState(Wire):
 
 
 class RevertedFile(Wire):
-    """What a revert makes of a file. `path` is relative to the worktree."""
+    """What a revert does to a file. `path` is relative to the worktree."""
 
     path: str
     status: Literal["added", "deleted", "modified"]
@@ -1973,7 +1973,7 @@ class Running(Wire):
 
 
 class SandboxConfig(Wire):
-    """What commands reach besides the project, where they run in a sandbox. `network: false` leaves a loopback of their own."""
+    """What commands reach besides the project, if they run in a sandbox. `network: false` leaves a loopback of their own."""
 
     network: bool | None = None
     read: list[str] | None = None
@@ -1993,7 +1993,7 @@ class ServerConfig(Wire):
 
 
 class Session(Wire):
-    """`path`, `cost` and `tokens` are in all but the answer that creates it: they say nothing then."""
+    """`path`, `cost` and `tokens` are in all answers but that of the creation, where they would say nothing."""
 
     id: str
     slug: str
@@ -2052,7 +2052,7 @@ class SessionInfo(Wire):
 
 
 class SessionModel(Wire):
-    """What answers prompts that name no model, in a session without an earlier one."""
+    """The model for prompts that name none, in a session without an earlier prompt."""
 
     id: str
     provider_id: Annotated[str, Field(alias="providerID")]
@@ -2125,14 +2125,14 @@ class SignInCode(Wire):
 
 
 class SignInPage(Wire):
-    """Where the user signs in, and the state that the browser comes back with; empty when there is no need to."""
+    """Where the user signs in, and the state that the browser comes back with; empty if no sign-in is needed."""
 
     authorization_url: Annotated[str, Field(alias="authorizationUrl")]
     oauth_state: Annotated[str, Field(alias="oauthState")]
 
 
 class Skill(Wire):
-    """`content` is its text without the frontmatter."""
+    """`content`: the skill's text without the frontmatter."""
 
     name: str
     description: str
@@ -2162,7 +2162,7 @@ class SourceText(Wire):
 
 
 class Span(Wire):
-    """Milliseconds since the epoch; no end while it is running."""
+    """Times in milliseconds since the epoch; no end until what they time has ended."""
 
     start: int
     end: int | None = None
@@ -2336,7 +2336,7 @@ class TerminalCommandName(Wire):
 
 
 class TextFormat(Wire):
-    """What an answer may be asked for as: text alone."""
+    """The answer may be any text."""
 
     type: Literal["text"] = "text"
 
@@ -2403,7 +2403,7 @@ class TodosOfSession(Wire):
 
 
 class Tokens(Wire):
-    """`total` is of newer OpenCode versions, and kept of what is imported."""
+    """`total`: newer OpenCode versions store it; kept in imported sessions, not computed here."""
 
     total: int | None = None
     input: int
@@ -2458,7 +2458,7 @@ class UnknownError(Wire):
 
 
 class UnknownPtyError(Wire):
-    """As older clients read it, and newer ones."""
+    """The error in the form that older clients read, and that newer ones read."""
 
     name: Literal["NotFoundError"] = "NotFoundError"
     data: ErrorData
@@ -2468,7 +2468,7 @@ class UnknownPtyError(Wire):
 
 
 class UpdateInput(Wire):
-    """`permission` comes behind the rules that there are; `metadata` takes the place of what there is."""
+    """`permission` is added behind the present rules; `metadata` replaces the present one."""
 
     title: str | None = None
     metadata: dict[str, Any] | None = None
@@ -2556,7 +2556,7 @@ class VcsApplyError(Wire):
 
 
 class VcsFileDiff(Wire):
-    """`patch` is a header alone where there is too much to show."""
+    """`patch` is only a header if there is too much to show."""
 
     file: str
     additions: int
@@ -2586,7 +2586,7 @@ class VcsPatch(Wire):
 
 
 class ViewedFile(Wire):
-    """Text without the white space around it, or the bytes in base64. `diff` and `patch` when it differs from HEAD."""
+    """Text without surrounding white space, or the bytes in base64. `diff` and `patch` if it differs from HEAD."""
 
     type: Literal["text"] = "text"
     content: str
@@ -2628,7 +2628,7 @@ class WebhookDelivery(Wire):
 
 
 class WebhookFailure(Wire):
-    """Of the message that is tried again. Times in epoch milliseconds."""
+    """The failure of the message that is tried again. Times in epoch milliseconds."""
 
     since: int
     attempts: int
@@ -2649,7 +2649,7 @@ class WebhookInput(Wire):
 
 
 class WebhookPatch(Wire):
-    """What is absent stays as it is."""
+    """Absent fields stay as they are."""
 
     url: str | None = None
     """Where events are sent: https://… or http://…"""
@@ -2662,7 +2662,7 @@ class WebhookPatch(Wire):
 
 
 class WebhookRef(Wire):
-    """`removed`: it is gone, not only switched off."""
+    """`removed`: the webhook is gone, not only switched off."""
 
     webhook_id: Annotated[str, Field(alias="webhookID")]
     url: str

@@ -22,7 +22,7 @@ def session_prompt(
 ) -> Operation[models.MessageWithParts]:
     """POST /session/{sessionID}/message
 
-    What is wrong with the prompt is answered at once; the answer itself is one JSON document that may take its time.
+    A wrong prompt is answered with an error at once; the answer itself is one JSON document that may take its time.
     """
     return Operation(
         "POST", f"/session/{segment(session_id)}/message", models.MessageWithParts, query={"directory": directory}, body=body
@@ -139,7 +139,7 @@ def session_update(
 def session_delete(session_id: str, *, directory: str | None = None) -> Operation[bool]:
     """DELETE /session/{sessionID}
 
-    What runs in the session or below it is aborted first; what is prompted meanwhile is deleted too, or gets a 404.
+    What runs in the session or its descendants is aborted first. What is prompted meanwhile is deleted too, or gets a 404.
     """
     return Operation("DELETE", f"/session/{segment(session_id)}", bool, query={"directory": directory})
 
@@ -169,7 +169,7 @@ def session_fork(
 def session_abort(session_id: str) -> Operation[bool]:
     """POST /session/{sessionID}/abort
 
-    Answers when the session is idle and its record finished; an idle or unknown session is idle already.
+    Answers when the session is idle and its record finished. An idle or unknown session is idle already.
     """
     return Operation("POST", f"/session/{segment(session_id)}/abort", bool)
 
@@ -205,7 +205,7 @@ def session_summarize(session_id: str, body: models.SummarizeInput, *, directory
 def session_revert(session_id: str, body: models.RevertInput, *, directory: str | None = None) -> Operation[models.Session]:
     """POST /session/{sessionID}/revert
 
-    With `dryRun` nothing is touched: `revert.diff` shows what would become of the files.
+    With `dryRun` nothing is touched: `revert.diff` shows what would change in the files.
     """
     return Operation("POST", f"/session/{segment(session_id)}/revert", models.Session, query={"directory": directory}, body=body)
 
@@ -236,7 +236,7 @@ def app_log(body: models.LogEntry) -> Operation[bool]:
 def lsp_status(*, directory: str | None = None) -> Operation[list[models.LSPStatus]]:
     """GET /lsp
 
-    The language servers of the directory that have started: each does so at the first file that it is for.
+    The directory's language servers that have started. A server starts when the first file of its language is used.
     """
     return Operation("GET", "/lsp", list[models.LSPStatus], query={"directory": directory})
 
@@ -244,7 +244,7 @@ def lsp_status(*, directory: str | None = None) -> Operation[list[models.LSPStat
 def formatter_status(*, directory: str | None = None) -> Operation[list[models.FormatterStatus]]:
     """GET /formatter
 
-    The formatters that there may be: `enabled` where the project uses one and its program is there.
+    All formatters that the configuration allows. `enabled`: the project uses it, its program was found and has not failed.
     """
     return Operation("GET", "/formatter", list[models.FormatterStatus], query={"directory": directory})
 
@@ -257,8 +257,8 @@ def usage_get(
 ) -> Operation[models.UsageReport]:
     """GET /usage
 
-    A member sees what their own sessions took. What was used stays counted when its session is deleted, and stays whose it
-    was when the session is given to another user.
+    What model calls took; members see their own. Usage stays counted when its session is deleted, and stays its former
+    owner's when the session is given to another user.
     """
     return Operation("GET", "/usage", models.UsageReport, query={"since": since, "until": until, "group": group})
 
@@ -266,8 +266,8 @@ def usage_get(
 def session_prune(body: models.PruneInput) -> Operation[models.PruneReport]:
     """POST /prune
 
-    Deletes sessions that nobody has used for `olderThanDays`, each with all below it. What runs, is shared or `pinned` stays,
-    and what stands below or above it. It goes on when the client goes away.
+    Deletes sessions that nobody has used for `olderThanDays`, in whole trees: each with its descendants. A tree in which one
+    session runs, is shared or `pinned` is kept. The deletion goes on if the client disconnects.
     """
     return Operation("POST", "/prune", models.PruneReport, body=body)
 
@@ -275,7 +275,7 @@ def session_prune(body: models.PruneInput) -> Operation[models.PruneReport]:
 def metrics() -> Operation[bytes]:
     """GET /metrics
 
-    The figures of this server, in Prometheus' format; for admins. Of several servers each is asked for its own.
+    The figures of this one server, in Prometheus' format; for admins.
     """
     return Operation("GET", "/metrics", bytes)
 
@@ -313,8 +313,8 @@ def question_reject(request_id: str) -> Operation[bool]:
 def session_editor_file(session_id: str) -> Operation[models.EditorFile]:
     """GET /session/{sessionID}/editor
 
-    The next file that the agent reads in the session, waited for: for clients with an editor, whose unsaved text is read then
-    instead of what is stored. A server that stops ends the wait with an error.
+    Waits for the next file that the agent reads in the session: for clients with an editor, whose unsaved text is read
+    instead of the stored one. A server that stops ends the wait with an error.
     """
     return Operation("GET", f"/session/{segment(session_id)}/editor", models.EditorFile)
 
@@ -322,7 +322,7 @@ def session_editor_file(session_id: str) -> Operation[models.EditorFile]:
 def session_editor_text(session_id: str, body: models.EditorFileText) -> Operation[bool]:
     """POST /session/{sessionID}/editor
 
-    What the editor shows of it. `false`: nobody waits for that any more.
+    The text that the editor shows of the file. `false`: nobody waits for it any more.
     """
     return Operation("POST", f"/session/{segment(session_id)}/editor", bool, body=body)
 
@@ -335,7 +335,7 @@ def config_get(*, directory: str | None = None) -> Operation[models.Config]:
 def config_update(body: dict[str, Any], *, directory: str | None = None) -> Operation[models.Config]:
     """PATCH /config
 
-    Change the directory's own configuration file; what is not named stays as it is.
+    Change the directory's own configuration file; keys that the body does not name stay as they are.
     """
     return Operation("PATCH", "/config", models.Config, query={"directory": directory}, body=body)
 
@@ -368,7 +368,7 @@ def project_current(*, directory: str | None = None) -> Operation[models.Project
 def project_directories(project_id: str) -> Operation[list[models.ProjectDirectory]]:
     """GET /project/{projectID}/directories
 
-    The checkouts that are known of a project; none of an unknown one.
+    The known checkouts of a project; none of an unknown project.
     """
     return Operation("GET", f"/project/{segment(project_id)}/directories", list[models.ProjectDirectory])
 
@@ -399,7 +399,7 @@ def app_agents(*, directory: str | None = None) -> Operation[list[models.Agent]]
 def command_list(*, directory: str | None = None) -> Operation[list[models.Command]]:
     """GET /command
 
-    The directory's own and its MCP servers' prompts.
+    The directory's own commands and its MCP servers' prompts.
     """
     return Operation("GET", "/command", list[models.Command], query={"directory": directory})
 
@@ -459,7 +459,7 @@ def global_config_get() -> Operation[models.Config]:
 def global_config_update(body: dict[str, Any]) -> Operation[models.Config]:
     """PATCH /global/config
 
-    Change the user's own configuration file; what is not named stays as it is.
+    Change the user's own configuration file; keys that the body does not name stay as they are.
     """
     return Operation("PATCH", "/global/config", models.Config, body=body)
 
@@ -467,8 +467,8 @@ def global_config_update(body: dict[str, Any]) -> Operation[models.Config]:
 def auth_set(provider_id: str, body: models.Credentials) -> Operation[bool]:
     """PUT /auth/{providerID}
 
-    A member's own is stored for them, encrypted. The server's is kept in the data directory in a file that only the server's
-    user can read.
+    A member's own key is stored for them, encrypted. The server's key is kept in the data directory in a file that only the
+    server's user can read.
     """
     return Operation("PUT", f"/auth/{segment(provider_id)}", bool, body=body)
 
@@ -566,7 +566,7 @@ def experimental_session_background(session_id: str) -> Operation[bool]:
 def experimental_workspace_warp(body: models.WorkspaceWarp) -> Operation[None]:
     """POST /experimental/workspace/warp
 
-    Without an id it detaches the session from its workspace: every session here is in none.
+    Without an id it detaches the session from its workspace: no session here is in one.
     """
     return Operation("POST", "/experimental/workspace/warp", None, body=body)
 
@@ -574,7 +574,7 @@ def experimental_workspace_warp(body: models.WorkspaceWarp) -> Operation[None]:
 def experimental_control_plane_move_session(body: models.SessionMove) -> Operation[None]:
     """POST /experimental/control-plane/move-session
 
-    To where it is already only.
+    Allowed only to the directory where the session is already.
     """
     return Operation("POST", "/experimental/control-plane/move-session", None, body=body)
 
@@ -602,7 +602,7 @@ def experimental_project_copy_generate_name(project_id: str, body: models.CopyNa
 def sync_start(*, directory: str | None = None) -> Operation[bool]:
     """POST /sync/start
 
-    True, as all that there is to synchronise with is in step: nothing.
+    True: there is nothing to synchronise with.
     """
     return Operation("POST", "/sync/start", bool, query={"directory": directory})
 
@@ -648,7 +648,7 @@ def vcs_get(*, directory: str | None = None) -> Operation[models.VcsInfo]:
 def vcs_status(*, directory: str | None = None) -> Operation[list[models.VcsFileStatus]]:
     """GET /vcs/status
 
-    What differs from HEAD in the directory, files that git does not know yet included.
+    The directory's files that differ from HEAD, untracked files included.
     """
     return Operation("GET", "/vcs/status", list[models.VcsFileStatus], query={"directory": directory})
 
@@ -668,7 +668,7 @@ def vcs_diff(
 def vcs_diff_raw(*, directory: str | None = None) -> Operation[bytes]:
     """GET /vcs/diff/raw
 
-    What differs from HEAD as one patch, which `POST /vcs/apply` takes.
+    The changes since HEAD as one patch, which `POST /vcs/apply` takes.
     """
     return Operation("GET", "/vcs/diff/raw", bytes, query={"directory": directory})
 
@@ -684,7 +684,7 @@ def vcs_apply(body: models.VcsPatch, *, directory: str | None = None) -> Operati
 def worktree_list(*, directory: str | None = None) -> Operation[list[str]]:
     """GET /experimental/worktree
 
-    The project's checkouts but the main one, made by this server or not.
+    The project's checkouts but the main one, whether this server made them or not.
     """
     return Operation("GET", "/experimental/worktree", list[str], query={"directory": directory})
 
@@ -692,7 +692,7 @@ def worktree_list(*, directory: str | None = None) -> Operation[list[str]]:
 def worktree_create(body: models.WorktreeCreateInput, *, directory: str | None = None) -> Operation[models.CreatedWorktree]:
     """POST /experimental/worktree
 
-    Make a worktree on a branch of its own. `worktree.ready` tells that its files are there; then start commands run.
+    Make a worktree on a branch of its own. The event `worktree.ready` says that its files exist; then start commands run.
     """
     return Operation("POST", "/experimental/worktree", models.CreatedWorktree, query={"directory": directory}, body=body)
 
@@ -708,7 +708,7 @@ def worktree_remove(body: models.WorktreeDirectory, *, directory: str | None = N
 def worktree_reset(body: models.WorktreeDirectory, *, directory: str | None = None) -> Operation[bool]:
     """POST /experimental/worktree/reset
 
-    Give a worktree of this server's the files of the default branch, and no others. Refused while a session works in it.
+    Give a worktree of this server the files of the default branch, and no others. Refused while a session works in it.
     """
     return Operation("POST", "/experimental/worktree/reset", bool, query={"directory": directory}, body=body)
 
@@ -742,7 +742,7 @@ def find_files(
 def find_symbols(*, query: str, directory: str | None = None) -> Operation[list[models.Symbol]]:
     """GET /find/symbol
 
-    As the language servers find them that have started: at most 10 of each.
+    Symbols that the language servers find which have started: at most 10 of each.
     """
     return Operation("GET", "/find/symbol", list[models.Symbol], query={"query": query, "directory": directory})
 
@@ -813,7 +813,7 @@ def mcp_status(*, directory: str | None = None) -> Operation[dict[str, models.Mc
 def mcp_add(body: models.NewServer, *, directory: str | None = None) -> Operation[dict[str, models.McpStatus]]:
     """POST /mcp
 
-    Until the directory is closed; one of that name is replaced.
+    Kept until the directory is closed. Replaces a server of that name.
     """
     return Operation("POST", "/mcp", dict[str, models.McpStatus], query={"directory": directory}, body=body)
 
@@ -821,7 +821,7 @@ def mcp_add(body: models.NewServer, *, directory: str | None = None) -> Operatio
 def experimental_resource_list(*, directory: str | None = None) -> Operation[dict[str, models.McpResource]]:
     """GET /experimental/resource
 
-    Of the servers that are connected, by `<server>:<name>` in the letters of a command's name.
+    The resources of the connected servers, by `<server>:<name>` in the letters of a command's name.
     """
     return Operation("GET", "/experimental/resource", dict[str, models.McpResource], query={"directory": directory})
 
@@ -829,7 +829,7 @@ def experimental_resource_list(*, directory: str | None = None) -> Operation[dic
 def mcp_connect(name: str, *, directory: str | None = None) -> Operation[bool]:
     """POST /mcp/{name}/connect
 
-    True also if it fails to: the status says why.
+    True even if the connection fails: the status says why.
     """
     return Operation("POST", f"/mcp/{segment(name)}/connect", bool, query={"directory": directory})
 
@@ -852,7 +852,7 @@ def mcp_auth_remove(name: str, *, directory: str | None = None) -> Operation[mod
 def mcp_auth_callback(name: str, body: models.SignInCode, *, directory: str | None = None) -> Operation[models.McpStatus]:
     """POST /mcp/{name}/auth/callback
 
-    With the code that the sign-in page gave.
+    Finishes with the code that the sign-in page gave.
     """
     return Operation("POST", f"/mcp/{segment(name)}/auth/callback", models.McpStatus, query={"directory": directory}, body=body)
 
@@ -860,7 +860,7 @@ def mcp_auth_callback(name: str, body: models.SignInCode, *, directory: str | No
 def mcp_auth_authenticate(name: str, *, directory: str | None = None) -> Operation[models.McpStatus]:
     """POST /mcp/{name}/auth/authenticate
 
-    Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has been there.
+    Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has signed in.
     """
     return Operation("POST", f"/mcp/{segment(name)}/auth/authenticate", models.McpStatus, query={"directory": directory})
 
@@ -911,7 +911,7 @@ def session_import(
 def webhook_list() -> Operation[list[models.Webhook]]:
     """GET /webhook
 
-    A user's own; for admins all.
+    A user's own webhooks; for admins all.
     """
     return Operation("GET", "/webhook", list[models.Webhook])
 
@@ -919,7 +919,7 @@ def webhook_list() -> Operation[list[models.Webhook]]:
 def webhook_create(body: models.WebhookInput) -> Operation[models.NewWebhook]:
     """POST /webhook
 
-    The answer is the only one that has the secret.
+    Only this answer has the secret.
     """
     return Operation("POST", "/webhook", models.NewWebhook, body=body)
 
@@ -942,7 +942,7 @@ def webhook_delete(webhook_id: str) -> Operation[bool]:
 def webhook_deliveries(webhook_id: str, *, limit: int | None = None) -> Operation[list[models.WebhookDelivery]]:
     """GET /webhook/{webhookID}/deliveries
 
-    The last attempts, the newest first.
+    The last attempts, newest first.
     """
     return Operation("GET", f"/webhook/{segment(webhook_id)}/deliveries", list[models.WebhookDelivery], query={"limit": limit})
 
@@ -974,7 +974,7 @@ def pty_list(*, directory: str | None = None) -> Operation[list[models.Pty]]:
 def pty_create(body: models.PtyInput | None = None, *, directory: str | None = None) -> Operation[models.Pty]:
     """POST /pty
 
-    A program in a terminal of its own. It is gone, with all that was started in it, when the program exits.
+    Starts a program in a terminal of its own. When it exits, the terminal is gone, with all that was started in it.
     """
     return Operation("POST", "/pty", models.Pty, query={"directory": directory}, body=body)
 
@@ -987,7 +987,7 @@ def pty_get(pty_id: str, *, directory: str | None = None) -> Operation[models.Pt
 def pty_update(pty_id: str, body: models.PtyUpdate, *, directory: str | None = None) -> Operation[models.Pty]:
     """PUT /pty/{ptyID}
 
-    Its title or its size.
+    Changes the terminal's title or size.
     """
     return Operation("PUT", f"/pty/{segment(pty_id)}", models.Pty, query={"directory": directory}, body=body)
 
@@ -995,7 +995,7 @@ def pty_update(pty_id: str, body: models.PtyUpdate, *, directory: str | None = N
 def pty_remove(pty_id: str, *, directory: str | None = None) -> Operation[bool]:
     """DELETE /pty/{ptyID}
 
-    Ends its program and all that was started in it.
+    Ends the terminal's program and all that was started in it.
     """
     return Operation("DELETE", f"/pty/{segment(pty_id)}", bool, query={"directory": directory})
 
@@ -1013,7 +1013,7 @@ def pty_connect(
 ) -> Operation[bool]:
     """GET /pty/{ptyID}/connect
 
-    A WebSocket at a terminal: what it prints is sent, what is received is typed.
+    A WebSocket at a terminal: what the terminal prints is sent, what is received is typed.
     """
     return Operation(
         "GET", f"/pty/{segment(pty_id)}/connect", bool, query={"cursor": cursor, "ticket": ticket, "directory": directory}
@@ -1085,7 +1085,7 @@ def tui_publish(
 ) -> Operation[bool]:
     """POST /tui/publish
 
-    Any of what the other routes announce.
+    Announces any request of the other routes.
     """
     return Operation("POST", "/tui/publish", bool, query={"directory": directory}, body=body)
 
@@ -1093,8 +1093,8 @@ def tui_publish(
 def tui_control_next(*, directory: str | None = None) -> Operation[models.ControlRequest]:
     """GET /tui/control/next
 
-    The next of these requests, waited for: for programs that do not follow the events. What comes within a minute after the
-    last fetch is kept for the next one.
+    Waits for the next of these requests: for programs that do not follow the events. Requests within a minute after the last
+    fetch are kept for the next one.
     """
     return Operation("GET", "/tui/control/next", models.ControlRequest, query={"directory": directory})
 
@@ -1102,6 +1102,6 @@ def tui_control_next(*, directory: str | None = None) -> Operation[models.Contro
 def tui_control_response(body: Any) -> Operation[bool]:
     """POST /tui/control/response
 
-    Accepted and not kept, as in OpenCode: whoever made the request was answered when it was announced.
+    Accepted and not kept, as in OpenCode: the request was answered when it was announced.
     """
     return Operation("POST", "/tui/control/response", bool, body=body)

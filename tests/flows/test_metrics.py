@@ -12,7 +12,7 @@ from scrape import parsed, scrape
 from turns import bash, call, pending, priced, reply, say, talking, titled, until
 from user_logins import add_user, bearer
 
-from app.events.bus import memory as listening
+from app.events.bus import listener as listening
 from app.events.telemetry import metrics as counting
 from app.record.engine import StorageError
 from app.users.tokens import TokenStore

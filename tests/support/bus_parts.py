@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from app.events.bus.base import Event, PartDelta
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 
 
 def payloads(written: bytes | None) -> list[Any]:

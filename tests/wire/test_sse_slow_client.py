@@ -11,7 +11,7 @@ from running_app import running_app
 from turns import until
 
 from app.events.bus.base import Event
-from app.events.bus.memory import STALLED_ABOVE
+from app.events.bus.listener import STALLED_ABOVE
 
 EVENT_BYTES = 100_000
 

@@ -1,4 +1,4 @@
-"""An ASGI application as an httpx2 transport that hands on each piece of a body when it is sent; its own waits for the end."""
+"""An ASGI application as an httpx2 transport that hands on each piece of a body when it is sent; httpx2's waits for the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
@@ -11,7 +11,7 @@ App = Callable[[AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[Asg
 
 
 class StreamingTransport(httpx2.AsyncBaseTransport):
-    """`client`: the address that requests are to come from."""
+    """`client`: the address that requests come from, as the application sees it."""
 
     def __init__(self, app: App, client: tuple[str, int] | None = ("127.0.0.1", 12345)) -> None:
         self._app = app
@@ -28,7 +28,7 @@ class StreamingTransport(httpx2.AsyncBaseTransport):
 
 
 class _Exchange(httpx2.AsyncByteStream):
-    """One request, and its answer as it comes. Closing it is the client going away."""
+    """One request, and its answer as it comes. Closing the answer is seen as the client's disconnection."""
 
     def __init__(self, app: App, scope: AsgiMessage, body: bytes) -> None:
         self._body: bytes | None = body

@@ -1,4 +1,4 @@
-"""The API over httpx2: calls whose errors are sentences, and a directory's events, resumed by themselves."""
+"""The API over httpx2: calls whose errors are sentences, and a directory's events, resumed automatically."""
 
 import asyncio
 import time
@@ -11,15 +11,15 @@ import orjson
 Json = dict[str, Any]
 
 RECONNECT_SECONDS = 30.0
-"""From the loss of a connection, which a silence shows late, to the last attempt to make it again."""
+"""Seconds for which reconnecting is tried, from the loss of a connection on, which a silence shows late."""
 _PAUSE_SECONDS = 0.5
 _LARGE_TIMEOUT = httpx2.Timeout(30, read=900)
-"""For sessions with all their messages: the whole is read, checked and stored before there is an answer."""
+"""For sessions with all their messages, which are read, checked and stored as a whole before there is an answer."""
 
 _TURN_TIMEOUT = httpx2.Timeout(30, read=None)
 
 _SILENCE_SECONDS = 60.0
-"""Longer than a few of the server's heartbeats."""
+"""The events' connection counts as lost after so long without anything, not even the server's heartbeats."""
 
 
 class ApiRefused(Exception):
@@ -31,7 +31,7 @@ class ApiRefused(Exception):
 
 
 class ApiClient:
-    """`name` is how messages call the server; `resumes`: a stream of events that is lost is opened anew."""
+    """`name` is how messages call the server. `resumes`: a stream of events that is lost is opened anew."""
 
     def __init__(self, http: httpx2.AsyncClient, name: str, *, resumes: bool = True) -> None:
         self._http = http
@@ -45,11 +45,11 @@ class ApiClient:
         return await self._call("POST", path, body, query)
 
     async def post_slow(self, path: str, /, body: Any, **query: Any) -> Any:
-        """For what is answered when a turn is over."""
+        """For requests that are answered when a turn is over."""
         return await self._call("POST", path, body, query, timeout=_TURN_TIMEOUT)
 
     async def wait(self, path: str, begun: Callable[[], None]) -> Any:
-        """An answer that the server gives when there is something to say; `begun` is called when it waits for that."""
+        """Waits until the server has something to say. `begun` is called when that wait has begun."""
         timeout = httpx2.Timeout(30, read=_SILENCE_SECONDS)
         try:
             async with self._http.stream("GET", path, timeout=timeout) as answer:
@@ -102,7 +102,7 @@ class ApiClient:
         return ApiRefused(_message(body) or f"{self._name} answered with {status}", status)
 
     async def events(self, directory: str) -> AsyncGenerator[Json, None]:
-        """Those of a directory, from the moment of the first, `server.connected`. Raises ApiRefused when the server is lost."""
+        """The events of a directory; the first is `server.connected`. Raises ApiRefused when the server is lost."""
         cursor = ""
         lost_at: float | None = None
         while True:
@@ -119,12 +119,12 @@ class ApiClient:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _stream(self, directory: str, cursor: str) -> AsyncIterator[tuple[str, Json]]:
-        """Each event with the id of the last one that had an id. An id alone, without data, belongs to no event."""
+        """Each event with the newest id in the stream. An id without data is of no event."""
         query, headers = {"directory": directory, "parts": "delta"}, {"last-event-id": cursor}
         timeout = httpx2.Timeout(30, read=_SILENCE_SECONDS)
         async with self._http.stream("GET", "/event", params=query, headers=headers, timeout=timeout) as answer:
             if answer.is_server_error:
-                raise httpx2.RemoteProtocolError(f"it answers with {answer.status_code}")  # it stops, or starts
+                raise httpx2.RemoteProtocolError(f"it answers with {answer.status_code}")  # the server stops, or starts
             if answer.is_error:
                 raise self._refused(answer.status_code, await answer.aread())
             async for sent in httpx2.EventSource(answer, max_event_size=None):
@@ -134,7 +134,7 @@ class ApiClient:
 
 
 def _message(body: bytes) -> str | None:
-    """Of an error of the API: what it says, or the fields that were wrong."""
+    """The message of an error of the API, or the fields that were wrong."""
     try:
         error = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -148,12 +148,12 @@ def _message(body: bytes) -> str | None:
 
 
 def _issue_text(issue: Json) -> str:
-    """The message names the field already where the server found the fault itself."""
+    """Where the server found the fault itself, its message names the field already."""
     path, message = issue.get("path") or [], str(issue.get("message"))
     is_named = not path or issue.get("code") == "custom"
     return message if is_named else f"{'.'.join(map(str, path))}: {message}"
 
 
 def error_text(error: Json) -> str:
-    """Of an error as the API and the events carry it: `{name, data: {message}}`."""
+    """The text of an error `{name, data: {message}}`, as the API and the events have it."""
     return str((error.get("data") or {}).get("message") or error.get("name") or error)

@@ -4,12 +4,12 @@ from typing import Any
 
 ANSWERED, FAILED, STOPPED = 0, 1, 130
 _UNANSWERED = ("tool-calls", None)
-"""How the last step of a turn finishes that a refused permission ended."""
+"""The finish reasons of a turn's last step when a refused permission ended the turn."""
 
 
 class PromptOutcome:
-    """How the prompt that is stored as `message_id` ended, read from the events of its session: what came before it is not about
-    it."""
+    """How the prompt that is stored as `message_id` ended, read from its session's events. Events before that message are
+    ignored."""
 
     def __init__(self, session_id: str, message_id: str) -> None:
         self._session_id = session_id

@@ -1,5 +1,5 @@
-"""One request of `/mcp-server`: Streamable HTTP without sessions, so that any server of several may answer, and nothing is kept
-for a client that has gone. The tools call the API in this process, with the login of the request."""
+"""One request of `/mcp-server`: Streamable HTTP without sessions, so that any of several servers may answer, and nothing is kept
+for a client that has disconnected. The tools call the API in this process, with the login of the request."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -20,7 +20,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 DIRECTORY = "opensession.mcp_directory"
-"""In the scope of a request the directory that it names."""
+"""The key in a request's scope for the directory that the request names."""
 _PASSED_ON = ("host", "authorization", "traceparent", "tracestate")
 
 for _name in ("mcp.server.streamable_http", "mcp.server.streamable_http_manager"):
@@ -41,12 +41,12 @@ def _server() -> Server[Any]:
 
 @asynccontextmanager
 async def _api(context: Context) -> AsyncIterator[ApiClient]:
-    """A stream of events that ends is not opened anew: the server stops, or the login holds no more."""
+    """A stream of events that ends is not opened anew: the server stops, or the login has ended."""
     request: Any = context.request
     scope, given = request.scope, request.headers
     transport = StreamingTransport(scope["app"], scope.get("client"))
     headers = {**_passed_on(given), **({"x-opencode-directory": quote(scope[DIRECTORY])} if scope.get(DIRECTORY) else {})}
-    url = f"{scope['scheme']}://127.0.0.1"  # the name that the server was asked by is in `host`
+    url = f"{scope['scheme']}://127.0.0.1"  # the host of the request is in the header `host`
     async with httpx2.AsyncClient(transport=transport, base_url=url, headers=headers, timeout=None) as http:
         yield ApiClient(http, "The server", resumes=False)
 

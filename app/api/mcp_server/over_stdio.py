@@ -17,7 +17,7 @@ LONGEST_LINE = 32 * 1024 * 1024
 
 
 async def serve(api: ApiClient) -> None:
-    """Until standard input ends, or a signal; turns that were prompted here and run are aborted then."""
+    """Serves until standard input ends, or a signal; turns that were prompted here and still run are aborted then."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -28,7 +28,7 @@ async def serve(api: ApiClient) -> None:
 
 
 def _standard_input() -> asyncio.StreamReader:
-    """Not by a thread, as the SDK's own: a signal could not end this while one reads."""
+    """Not read in a thread, as the SDK does: a signal could not end the process while that thread reads."""
     reader = asyncio.StreamReader(limit=LONGEST_LINE)
     PipeReader(os.dup(sys.stdin.fileno()), asyncio.StreamReaderProtocol(reader))
     return reader

@@ -1,5 +1,4 @@
-"""Resources: of each session its transcript and what it changed in files, as texts within bounds: they go into the context of a
-model."""
+"""Resources: each session's transcript and changes to files, as texts within bounds, because they go into a model's context."""
 
 import re
 from codecs import getincrementaldecoder
@@ -14,7 +13,7 @@ from mcp_types import ListResourcesResult, Resource, ResourceTemplate, TextResou
 from app.api.client.client import ApiClient, ApiRefused
 
 MOST_CHARACTERS = 1_000_000
-"""Of a transcript: its end. read_session reads any part of it."""
+"""A longer transcript is cut to its end. read_session reads any part of it."""
 _PAGE = 50
 _MARKDOWN, _DIFF = "text/markdown", "text/x-diff"
 _URI = re.compile(r"opensession://session/(ses[A-Za-z0-9_.-]*)/(transcript|diff)")
@@ -36,7 +35,7 @@ TEMPLATES = [
 
 
 async def listed(api: ApiClient, cursor: str | None) -> ListResourcesResult:
-    """Of the sessions that the caller may see, those worked on last first. Raises ApiRefused, also for a cursor that is none."""
+    """Resources of the sessions that the caller may see, those worked on last first. Raises ApiRefused, also for a bad cursor."""
     page = {} if cursor is None else {"cursor": cursor}
     sessions = await api.get("/experimental/session", roots="true", limit=_PAGE, **page)
     found = [resource for session in sessions for resource in _of_session(session)]
@@ -71,7 +70,7 @@ async def read(api: ApiClient, uri: str) -> TextResourceContents:
 
 @dataclass(frozen=True)
 class Window:
-    """Some of a text: where it begins in the whole, of `size` characters."""
+    """A piece of a text: where it begins in the whole, which has `size` characters."""
 
     text: str
     begin: int
@@ -79,7 +78,7 @@ class Window:
 
 
 async def window(pieces: AsyncGenerator[bytes, None], limit: int, offset: int | None = None) -> Window:
-    """At most `limit` characters of a text that comes in pieces of UTF-8: from `offset` on, or its last ones. No more is held."""
+    """At most `limit` characters, no more are held, of a text in pieces of UTF-8: from `offset` on, or the last ones."""
     decode, held, begin, size = getincrementaldecoder("utf-8")("replace").decode, deque[str](), offset or 0, 0
     async with aclosing(pieces):
         async for piece in pieces:
@@ -93,7 +92,7 @@ async def window(pieces: AsyncGenerator[bytes, None], limit: int, offset: int | 
 
 
 def diff_text(diffs: list[dict[str, Any]]) -> str:
-    """What the session has changed. A file without a patch is binary, or of a session that was imported."""
+    """The session's changes. A file without a patch is binary, or of an imported session."""
     if not diffs:
         return "No files were changed."
     return "\n".join(diff.get("patch") or f"{diff['file']}: changed, without a diff" for diff in diffs)

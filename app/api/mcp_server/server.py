@@ -19,7 +19,7 @@ from app.api.mcp_server.turn import Report
 
 Context = ServerRequestContext[Any, Any]
 Connect = Callable[[Context], AbstractAsyncContextManager[ApiClient]]
-"""The API, as whoever sent the request may use it."""
+"""Opens the API as the sender of a request may use it."""
 
 INSTRUCTIONS = """Coding sessions of an Opensession server: an agent that reads, writes and runs things in a project's directory.
 Make a session with create_session, prompt it with prompt_session, which waits for the answer. The state `asking` means that the
@@ -84,7 +84,7 @@ class SessionsServer:
 
 
 def _answer(answer: dict[str, Any]) -> types.CallToolResult:
-    """As structured content, and the same as text for clients that show only that: its `text` is a block of its own."""
+    """As structured content, and the same as text for clients that show only text: the answer's `text` is a block of its own."""
     rest, text = {name: value for name, value in answer.items() if name != "text"}, answer.get("text")
     texts = [*([orjson.dumps(rest).decode()] if rest else []), *([text] if text else [])]
     return types.CallToolResult(content=[types.TextContent(text=each) for each in texts], structured_content=answer)
@@ -95,7 +95,7 @@ def _failed(message: str) -> types.CallToolResult:
 
 
 def _progress(context: Context) -> Report:
-    """To the client, if its call asked for it."""
+    """Reports progress to the client, if its call asked for that."""
     told = 0
 
     async def report(message: str) -> None:

@@ -1,4 +1,4 @@
-"""The tools. Each is a model of its arguments, which are named as in the API, and the requests that it stands for."""
+"""The tools. Each is a model of its arguments, which are named as in the API, and the requests that the tool makes."""
 
 import re
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,7 +18,7 @@ ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_
 STOPS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 CHANGES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
 WORKS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
-"""Of what lets an agent go on, with the tools and the network that it has."""
+"""For tools that let an agent go on, with the tools and the network that the agent has."""
 
 SessionArgument = Annotated[
     str, Field(pattern=r"^ses[A-Za-z0-9_.-]*$", description="Of a session: create_session or list_sessions")
@@ -32,11 +32,11 @@ Characters = Annotated[int, Field(ge=1, le=200_000)]
 Count = Annotated[int, Field(ge=1, le=100)]
 
 _SHOWN = ("id", "title", "directory", "parentID", "agent", "model", "summary", "cost", "time", "owner", "pinned", "revert")
-"""Of a session, what an agent may need to know."""
+"""The fields of a session that an agent may need."""
 
 
 class SessionTool(Wire):
-    """Its docstring tells models what it does, its class's name is the tool's."""
+    """The docstring tells models what the tool does; the class's name is the tool's."""
 
     hints: ClassVar[ToolAnnotations]
     model_config = ConfigDict(extra="forbid")
@@ -82,7 +82,7 @@ class CreateSession(SessionTool):
 class PromptSession(SessionTool):
     """Prompt a session's agent and wait. It may read, write and run what its permissions allow. `state`: `idle` when it has
     answered; `aborted`; `asking` with the `permissions` or `questions` that it waits for; `running` when `seconds` have passed.
-    To cancel the call aborts the turn. A prompt to a session that works joins its turn."""
+    Cancelling the call aborts the turn. A prompt to a session that works joins its turn."""
 
     hints = WORKS
     session_id: SessionArgument
@@ -105,8 +105,8 @@ class PromptSession(SessionTool):
 
 
 class WaitForSession(SessionTool):
-    """Wait for the turn that a session runs, after an answer to what it asked, or after a call that did not wait to the end.
-    The `state` is as of prompt_session."""
+    """Wait until the session's turn ends or asks something. Use it after answering what a session asked, or when a call returned
+    before the end. `state`: as for prompt_session."""
 
     hints = READS
     session_id: SessionArgument

@@ -13,7 +13,7 @@ from app.util import ids
 
 Json = dict[str, Any]
 Report = Callable[[str], Awaitable[None]]
-"""Told in a line what happens."""
+"""Is given a line about what happens."""
 
 ABORT_SECONDS = 10.0
 _LONGEST_LINE = 200
@@ -27,10 +27,10 @@ class FollowedTurn:
         self._report = report
         self._told = ""
         self._family = {session["id"]: True}
-        """Sessions of which it is known whether they are this one's or a subagent's of it."""
+        """Whether a session is this one or a subagent's of it, for those that were looked up."""
 
     async def prompt(self, prompt: Json, seconds: float | None) -> Json:
-        """Aborts the turn when it is cancelled: who asked for it has gone. Raises ApiRefused."""
+        """Aborts the turn when this call is cancelled: nobody waits for it any more. Raises ApiRefused."""
         message_id = ids.ascending("message")
         outcome = PromptOutcome(self._id, message_id)
 
@@ -39,7 +39,7 @@ class FollowedTurn:
             return outcome.is_known
 
         async with aclosing(self._api.events(self._directory)) as events:
-            await anext(events)  # the greeting: from now on nothing is missed
+            await anext(events)  # the greeting: no event is missed from here on
             try:
                 await self._api.post(f"/session/{self._id}/prompt_async", {"messageID": message_id, **prompt})
                 return await self._state(events, is_over, seconds)
@@ -49,7 +49,7 @@ class FollowedTurn:
                 raise
 
     async def wait(self, seconds: float | None) -> Json:
-        """For the turn that runs, if one does. Raises ApiRefused."""
+        """Waits for the turn that runs, if one does. Raises ApiRefused."""
         async with aclosing(self._api.events(self._directory)) as events:
             await anext(events)
             if await self._is_busy():
@@ -76,7 +76,7 @@ class FollowedTurn:
         return {"sessionID": self._id, "state": "asking", **asked} if asked else await self._ended()
 
     async def _followed(self, events: AsyncIterator[Json], is_over: Callable[[Json], bool]) -> Json:
-        """What is asked; empty when the turn is over."""
+        """The requests to the user; empty when the turn is over."""
         asked = await self._asked()
         while not asked:
             event = await anext(events)
@@ -98,10 +98,10 @@ class FollowedTurn:
                 state.update(messageID=info["id"], text=text_of(message), **({"state": "aborted"} if error else {}))
         return state
 
-    # What the agent asks, and what it does.
+    # What the agent asks and does.
 
     async def _asked(self) -> Json:
-        """Of this session and its subagents'."""
+        """The waiting requests of this session and its subagents."""
         found = await waiting_requests(self._api, self._directory)
         of_family = {kind: [each for each in all_ if await self._is_of_family(each["sessionID"])] for kind, all_ in found.items()}
         return {kind: requests for kind, requests in of_family.items() if requests}
@@ -119,7 +119,7 @@ class FollowedTurn:
             await self._report(line)
 
     def _line(self, event: Json) -> str:
-        """The server's heartbeats count: some clients give a call up that reports nothing for a minute."""
+        """Heartbeats give a line too: some clients give up a call that reports nothing for a minute."""
         if event["type"] == "server.heartbeat":
             return "The agent works."
         part = event["properties"].get("part") if event["type"] == "message.part.updated" else None
@@ -127,7 +127,7 @@ class FollowedTurn:
 
 
 async def waiting_requests(api: ApiClient, directory: str | None) -> dict[str, list[Json]]:
-    """Those of a directory that wait for an answer, by kind."""
+    """The directory's requests that wait for an answer, by kind."""
     where = {"directory": directory} if directory else {}
     return {f"{kind}s": await api.get(f"/{kind}", **where) for kind in ("permission", "question")}
 
@@ -137,7 +137,7 @@ def text_of(message: Json) -> str:
 
 
 def line_of(part: Json) -> str:
-    """Of a tool call, or of a text that is finished. Empty for what is nothing to tell."""
+    """A line about a tool call, or about a text that is finished. Empty for other parts."""
     text = ""
     if part["type"] == "tool" and part["state"]["status"] != "pending":
         text = f"{part['tool']} ({part['state']['status']}): {part['state'].get('title') or ''}".removesuffix(": ")
@@ -147,6 +147,6 @@ def line_of(part: Json) -> str:
 
 
 def shortened(text: str) -> str:
-    """In one line."""
+    """The text in one line."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"

@@ -6,7 +6,7 @@ from fastapi import Path, Query
 
 from app.api.deps import AppServices, SessionIdPath, Who
 from app.api.errors import ForbiddenError, PermissionNotFoundError, QuestionNotFoundError, SessionNotFoundError, described
-from app.api.roles import ANSWERS, READS, WRITES
+from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.v2.shapes import Data, InstanceOfSession, Located, PlaceLocation, data, located, router
 from app.permissions.pending_requests import PendingRequest, PendingRequests, R, T
 from app.permissions.service import SavedApproval
@@ -39,7 +39,7 @@ class PermissionEffect(Wire):
 
 
 class PermissionSavedInfo(Wire):
-    """`owner`: whose it is, on a server with users."""
+    """`owner`: the user whose approval it is, on a server with users."""
 
     id: str
     project_id: str
@@ -74,7 +74,7 @@ async def list_permissions(app: AppServices, who: Who, here: PlaceLocation) -> L
 async def saved(
     app: AppServices, who: Who, project_id: Annotated[str | None, Query(alias="projectID")] = None
 ) -> Data[list[PermissionSavedInfo]]:
-    """What replies of `always` have approved."""
+    """The permissions that replies of `always` have approved."""
     found = await app.permissions.saved.all(who.visible_owner, project_id)
     return data(list(map(PermissionSavedInfo.of, found)))
 
@@ -83,7 +83,7 @@ async def saved(
     "/saved/{id}", operation_id="v2.permission.saved.remove", status_code=204, responses=_FORBIDDEN, dependencies=WRITES
 )
 async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path(alias="id")]) -> None:
-    """It is asked for again. One that is not there is gone already."""
+    """Removes an approval: the permission is asked for again. An unknown approval counts as removed."""
     await app.permissions.saved.remove(who.visible_owner, saved_id)
 
 
@@ -91,7 +91,7 @@ async def remove_saved(app: AppServices, who: Who, saved_id: Annotated[str, Path
 async def create(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ClientPermission
 ) -> Data[PermissionEffect]:
-    """For what a client is about to do itself. The reply comes as the event `permission.v2.replied`."""
+    """Asks permission for what the client itself is about to do. The reply comes as the event `permission.v2.replied`."""
     session = await app.store.session(session_id)
     request_id, effect = await ask(app.permissions, instance, session, body)
     return data(PermissionEffect(id=request_id, effect=effect))
@@ -111,7 +111,11 @@ async def permission(app: AppServices, session_id: SessionIdPath, request_id: Pe
 
 
 @session_permission.post(
-    "/reply", operation_id="v2.session.permission.reply", status_code=204, responses=_FORBIDDEN, dependencies=ANSWERS
+    "/reply",
+    operation_id="v2.session.permission.reply",
+    status_code=204,
+    responses=_FORBIDDEN,
+    dependencies=WRITES_WHILE_STOPPING,
 )
 async def reply(app: AppServices, session_id: SessionIdPath, request_id: PermissionRequestPath, body: ReplyInput) -> None:
     await _find(app, session_id, request_id, app.permissions.pending)
@@ -129,13 +133,13 @@ async def questions_of_session(app: AppServices, session_id: SessionIdPath) -> D
     return data([pending.request for pending in await app.questions.pending.of_session(session_id)])
 
 
-@session_question.post("/reply", operation_id="v2.session.question.reply", status_code=204, dependencies=ANSWERS)
+@session_question.post("/reply", operation_id="v2.session.question.reply", status_code=204, dependencies=WRITES_WHILE_STOPPING)
 async def answer(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath, body: AnswerInput) -> None:
     await _find(app, session_id, request_id, app.questions.pending)
     await app.questions.reply(request_id, body.answers)
 
 
-@session_question.post("/reject", operation_id="v2.session.question.reject", status_code=204, dependencies=ANSWERS)
+@session_question.post("/reject", operation_id="v2.session.question.reject", status_code=204, dependencies=WRITES_WHILE_STOPPING)
 async def reject(app: AppServices, session_id: SessionIdPath, request_id: QuestionRequestPath) -> None:
     await _find(app, session_id, request_id, app.questions.pending)
     await app.questions.reject(request_id)

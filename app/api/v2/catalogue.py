@@ -1,5 +1,5 @@
-"""What a directory offers to its sessions: agents, commands, skills and references; the models that answer in it, and the
-providers that serve them. Secrets are masked."""
+"""What a directory offers to its sessions: agents, commands, skills and references; its models, and the providers that serve
+them. Secrets are masked."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ class SecondApiHealth(Wire):
 
 @health_routes.get("/health", operation_id="v2.health.get", dependencies=READS)
 async def health() -> SecondApiHealth:
-    """Wants the login, as OpenCode's; `GET /global/health` does not."""
+    """Needs a login, as in OpenCode; `GET /global/health` does not."""
     return SecondApiHealth()
 
 
@@ -56,7 +56,7 @@ routes = router("", ForbiddenError)
 
 
 class ProviderRequest(Wire):
-    """What is added to each request to the provider."""
+    """Added to each request to the provider."""
 
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
@@ -162,13 +162,13 @@ class ProviderAISDK(Wire):
 
 
 class ModelApiV2(ProviderAISDK):
-    """`id` is the name that the provider's API knows."""
+    """`id`: the model's name in the provider's API."""
 
     id: str
 
 
 class ProviderV2Info(Wire):
-    """`integration_id`: what it is connected by."""
+    """`integration_id`: the integration that connects the provider."""
 
     id: str
     integration_id: Annotated[str | None, Field(alias="integrationID")] = None
@@ -188,13 +188,13 @@ class ModelVariant(ProviderRequest):
 
 
 class ModelRelease(Wire):
-    """Epoch milliseconds, 0 where it is not known."""
+    """Epoch milliseconds, 0 if unknown."""
 
     released: int
 
 
 class ModelCost(Wire):
-    """Dollars a million tokens, above `tier` tokens of context where there is one."""
+    """Dollars a million tokens; with `tier`, above so many tokens of context."""
 
     tier: CostTier | None = None
     input: float
@@ -227,7 +227,7 @@ async def models(instance: PlaceInstance) -> Located[list[ModelV2Info]]:
 
 @routes.get("/provider", tags=["provider"], operation_id="v2.provider.list", dependencies=READS)
 async def providers(instance: PlaceInstance) -> Located[list[ProviderV2Info]]:
-    """Those that are connected."""
+    """The connected providers."""
     return located(instance.location, list(map(_provider, config_providers(instance.models.connected).providers)))
 
 
@@ -276,7 +276,7 @@ def _kinds(modalities: Modalities) -> list[str]:
 
 
 def _released(date: str) -> int:
-    """Of `2025-09-29`, or a year and month alone."""
+    """The time of `2025-09-29`, or of a year and month alone."""
     day = f"{date}-01" if len(date) == len("2025-09") else date
     try:
         return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * 1000
@@ -285,7 +285,7 @@ def _released(date: str) -> int:
 
 
 def _costs(model: Model) -> Iterator[ModelCost]:
-    """None of a model that costs nothing, or nobody knows what."""
+    """None for a model that costs nothing, or whose cost is unknown."""
     if model.cost.input or model.cost.output:
         yield _cost(model.cost)
     yield from (_cost(each, each.tier) for each in model.cost.tiers or ())

@@ -1,5 +1,5 @@
-"""Looking into a directory: its files found, listed and read. And terminals, those of the first API: one that is made here stays
-listed when its program has exited, until it is removed."""
+"""Looking into a directory: its files found, listed and read. And the first API's terminals: one that is made here stays listed
+when its program has exited, until it is removed."""
 
 import asyncio
 import mimetypes
@@ -10,9 +10,9 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from app.api.deps import AppServices, Who, search_place_of, workspace_of
-from app.api.errors import ForbiddenError, PtyNotFoundError, Responses, TaggedAnswer, TaggedError, answer, described
+from app.api.errors import ForbiddenError, PtyNotFoundError, Responses, TaggedAnswer, TaggedError, described, described_answer
 from app.api.file import files, paths_in
-from app.api.roles import ANSWERS, READS, WRITES
+from app.api.roles import READS, WRITES, WRITES_WHILE_STOPPING
 from app.api.terminals import OutputCursor, PtyIdPath, Ticket, UpgradeRequired, issue_ticket, open_terminal
 from app.api.v2.shapes import Located, Place, PlaceLocation, PlaceWorkspace, T, located, router
 from app.schema.base import Wire
@@ -28,7 +28,7 @@ of_terminal = router("/pty/{ptyID}", ForbiddenError, PtyNotFoundError, tags=["pt
 routers = (routes, terminals, of_terminal)
 
 _HARMLESS = {"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff"}
-"""A project's page that is opened here must not speak to this server in the user's name."""
+"""A project's page that is opened here must not call this server in the user's name."""
 
 
 class FileNotFoundAnswer(TaggedAnswer):
@@ -38,7 +38,7 @@ class FileNotFoundAnswer(TaggedAnswer):
 
 
 class FileSystemEntry(Wire):
-    """`path` is from the directory on; a directory's ends with `/`."""
+    """`path` is relative to the directory; a directory's path ends with `/`."""
 
     path: str
     type: Literal["file", "directory"]
@@ -57,7 +57,7 @@ async def find(
     type: Literal["file", "directory"] | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Located[list[FileSystemEntry]]:
-    """Whose paths have the letters of the query; the best match first."""
+    """Files and directories whose paths have the letters of the query; the best match first."""
     found = await files.find(search_place_of(app, who, workspace), query, type or "all", limit)
     return located(workspace.location, list(map(FileSystemEntry.of, found)))
 
@@ -83,14 +83,14 @@ _READ = {**described(FileNotFoundAnswer), 200: _BYTES}
 
 @routes.get("/fs/read/{path:path}", operation_id="v2.fs.read", response_class=Response, responses=_READ, dependencies=READS)
 async def content(app: AppServices, who: Who, workspace: PlaceWorkspace, path: Annotated[str, Path()]) -> Response:
-    """The bytes of a file, with the type that its name tells."""
+    """The bytes of a file, with the type that its name implies."""
     data = await asyncio.to_thread(read, paths_in(app, who, workspace), path)
     if data is None:
         raise TaggedError(FileNotFoundAnswer(message=f"There is no file {path}", path=path))
     return Response(data, media_type=mimetypes.guess_type(path)[0] or "application/octet-stream", headers=_HARMLESS)
 
 
-_UPGRADE: Responses = {426: answer("UpgradeRequiredError", TaggedAnswer)}
+_UPGRADE: Responses = {426: described_answer("UpgradeRequiredError", TaggedAnswer)}
 _WEBSOCKET = {"x-websocket": True}
 
 
@@ -101,7 +101,7 @@ async def list_terminals(app: AppServices, who: Who, here: PlaceLocation) -> Loc
 
 @terminals.post("", dependencies=WRITES)
 async def create(request: Request, app: AppServices, who: Who, workspace: PlaceWorkspace, wanted: PtyInput) -> Located[Pty]:
-    """A program in a terminal of its own."""
+    """Starts a program in a terminal of its own."""
     return located(workspace.location, await open_terminal(request, app, who, workspace, wanted, stays=True))
 
 
@@ -112,13 +112,13 @@ async def get(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> Lo
 
 @of_terminal.put("", dependencies=WRITES)
 async def update(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath, wanted: PtyUpdate) -> Located[Pty]:
-    """Its title or its size."""
+    """Changes the terminal's title or size."""
     return await _of(app, who, pty_id, app.terminals.update(who, pty_id, wanted))
 
 
 @of_terminal.delete("", status_code=204, dependencies=WRITES)
 async def remove(app: AppServices, who: Who, place: Place, pty_id: PtyIdPath) -> None:
-    """Ends its program and all that was started in it."""
+    """Ends the terminal's program and all that was started in it."""
     await app.terminals.remove(who, pty_id)
 
 
@@ -128,16 +128,18 @@ async def connect_token(app: AppServices, who: Who, place: Place, pty_id: PtyIdP
     return await _of(app, who, pty_id, issue_ticket(app, who, pty_id))
 
 
-@of_terminal.get("/connect", operation_id="v2.pty.connect", responses=_UPGRADE, openapi_extra=_WEBSOCKET, dependencies=ANSWERS)
+@of_terminal.get(
+    "/connect", operation_id="v2.pty.connect", responses=_UPGRADE, openapi_extra=_WEBSOCKET, dependencies=WRITES_WHILE_STOPPING
+)
 async def describe_connection(
     app: AppServices, who: Who, place: Place, pty_id: PtyIdPath, cursor: OutputCursor = "", ticket: Ticket = None
 ) -> bool:
-    """A WebSocket at a terminal: what it prints is sent, what is received is typed."""
+    """A WebSocket at a terminal: what the terminal prints is sent, what is received is typed."""
     app.terminals.own(who, pty_id)
     raise UpgradeRequired
 
 
 async def _of(app: Server, who: Principal, pty_id: str, value: T) -> Located[T]:
-    """Located where the terminal is, whatever the request names."""
+    """With the terminal's own location, whatever the request names."""
     terminal = app.terminals.get(who, pty_id)
     return located((await workspace_of(app, who, terminal.directory)).location, value)

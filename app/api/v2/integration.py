@@ -1,6 +1,6 @@
-"""What a provider is connected by: an API key that is stored here, or a variable of the environment.
+"""How a provider is connected: by an API key that is stored here, or by a variable of the environment.
 
-A stored key is a credential. It is named by its provider, of which there is one.
+A stored key is a credential. It is named by its provider, which has at most one.
 """
 
 import os
@@ -30,7 +30,7 @@ IntegrationPath = Annotated[str, Path(alias="integrationID")]
 AttemptPath = Annotated[str, Path(alias="attemptID")]
 CredentialPath = Annotated[str, Path(alias="credentialID")]
 LABEL = "label"
-"""In a key's metadata."""
+"""The field of a key's metadata."""
 
 
 class IntegrationKeyMethod(Wire):
@@ -87,7 +87,7 @@ class CredentialUpdate(Wire):
 
 
 async def _integrations(app: AppServices, who: Who, instance: PlaceInstance) -> dict[str, IntegrationInfo]:
-    """Of every provider that needs nothing but a key, and of those that are configured."""
+    """The integrations of every provider that needs nothing but a key, and of those that are configured."""
     connected, keys = instance.models.connected, await stored_keys(app, who)
     names = {id_: (provider["name"], provider["env"]) for id_, provider in app.known.providers.items()}
     names |= {id_: (info.name, info.env) for id_, info in connected.items() if id_ in instance.config.provider}
@@ -117,7 +117,7 @@ KnownId = Annotated[str, Depends(_known_id)]
 
 @routes.get("", operation_id="v2.integration.list", dependencies=READS)
 async def integrations(here: PlaceLocation, found: Integrations) -> Located[list[IntegrationInfo]]:
-    """Of every provider that needs nothing but a key, and of those that are configured."""
+    """The integrations of every provider that needs nothing but a key, and of those that are configured."""
     return located(here, list(found.values()))
 
 
@@ -125,14 +125,14 @@ async def integrations(here: PlaceLocation, found: Integrations) -> Located[list
     "/{integrationID}", operation_id="v2.integration.get", response_model=Located[IntegrationInfo | None], dependencies=READS
 )
 async def integration(here: PlaceLocation, found: Integrations, integration_id: IntegrationPath) -> Response:
-    """Null for one that is not there, as OpenCode's."""
+    """Null for an unknown integration, as in OpenCode."""
     one = found.get(integration_id)
     return json_bytes(orjson.dumps({**located(here, None).wire(), "data": one.wire() if one else None}))
 
 
 @routes.post("/{integrationID}/connect/key", operation_id="v2.integration.connect.key", status_code=204, dependencies=WRITES)
 async def connect_by_key(app: AppServices, who: Who, integration_id: KnownId, body: KeyInput) -> None:
-    """Stores a provider's key, where `PUT /auth/{providerID}` does."""
+    """Stores a provider's key, as `PUT /auth/{providerID}` does."""
     await put_key(app, who, integration_id, _key(body.key, body.label))
 
 
@@ -150,7 +150,7 @@ async def attempt_status(attempt_id: AttemptPath) -> None:
 
 @attempts.delete("", operation_id="v2.integration.attempt.cancel", status_code=204, dependencies=[*WRITES, *IN_PLACE])
 async def cancel_attempt(attempt_id: AttemptPath) -> None:
-    """One that is not there is cancelled already."""
+    """An unknown attempt counts as cancelled."""
 
 
 @attempts.post("/complete", operation_id="v2.integration.attempt.complete", status_code=204, dependencies=[*WRITES, *IN_PLACE])
@@ -161,7 +161,7 @@ async def complete_attempt(attempt_id: AttemptPath, body: OAuthCode) -> None:
 
 @credentials.patch("", operation_id="v2.credential.update", status_code=204, dependencies=[*WRITES, *IN_PLACE])
 async def rename_credential(app: AppServices, who: Who, credential_id: CredentialPath, body: CredentialUpdate) -> None:
-    """One that is not there stays away."""
+    """An unknown credential is ignored."""
     key = (await stored_keys(app, who)).get(credential_id)
     if isinstance(key, ApiAuth):
         await put_key(app, who, credential_id, _key(key.key, body.label, key.metadata))
@@ -169,7 +169,7 @@ async def rename_credential(app: AppServices, who: Who, credential_id: Credentia
 
 @credentials.delete("", operation_id="v2.credential.remove", status_code=204, dependencies=[*WRITES, *IN_PLACE])
 async def remove_credential(app: AppServices, who: Who, credential_id: CredentialPath) -> None:
-    """One that is not there is gone already."""
+    """An unknown credential counts as removed."""
     await remove_key(app, who, credential_id)
 
 

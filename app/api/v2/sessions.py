@@ -1,5 +1,5 @@
-"""Sessions: list, create, prompt, interrupt, wait, compact, revert; what is in one: messages, the model's context, its events;
-and the event stream of all directories, each event with its own. Parts are told by what they gain there. A client that sends
+"""Sessions: list, create, prompt, interrupt, wait, compact, revert; in one session: messages, the model's context, its events;
+and the event stream of all directories, where each event names its own. Part events there are deltas. A client that sends
 `Last-Event-ID`, which may be the `id` of any event, is sent what it missed."""
 
 import asyncio
@@ -126,7 +126,7 @@ async def list_sessions(
 
 @routes.post("", responses=described(ForbiddenError, ConflictError), dependencies=WRITES)
 async def create(request: Request, app: AppServices, who: Who, body: SessionV2Create | None = None) -> Data[SessionV2Info]:
-    """With an `id` that there is already, that session is answered."""
+    """With the `id` of an existing session, that session is the answer."""
     wanted = body or SessionV2Create()
     instance = await instance_of(app, who, wanted.location.directory if wanted.location else None)
     _require_agent(instance, wanted.agent)
@@ -160,7 +160,7 @@ def _require_model(instance: Instance, model: SessionModel | None) -> None:
 
 @routes.get("/active", dependencies=READS)
 async def active(app: AppServices, who: Who) -> Data[dict[str, SessionActive]]:
-    """The sessions that are not idle, on whatever server."""
+    """The sessions that are not idle, on whatever server they run."""
     busy = await app.live.busy_sessions()
     seen = busy if who.visible_owner is None else await app.sessions.owned(busy, who.visible_owner)
     return data({each: SessionActive() for each in sorted(seen)})
@@ -173,14 +173,14 @@ async def get(app: AppServices, session_id: SessionIdPath) -> Data[SessionV2Info
 
 @of_one.post("/agent", status_code=204, dependencies=WRITES)
 async def switch_agent(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: AgentSwitch) -> None:
-    """For the prompts that come."""
+    """For prompts from now on."""
     _require_agent(instance, body.agent)
     await app.sessions.switch_agent(instance.location, session_id, body.agent)
 
 
 @of_one.post("/model", status_code=204, dependencies=WRITES)
 async def switch_model(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: ModelSwitch) -> None:
-    """For the prompts that come."""
+    """For prompts from now on."""
     _require_model(instance, body.model)
     await app.sessions.switch_model(instance.location, session_id, body.model)
 
@@ -194,7 +194,7 @@ async def prompt(
 
 @of_one.post("/compact", status_code=204, responses=_BUSY, dependencies=PROMPTS)
 async def compact(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> None:
-    """Answers when the summary is there."""
+    """Answers when the summary is stored."""
     await app.actions.compact(instance, session_id)
 
 
@@ -226,7 +226,7 @@ _STAGED = described(SessionNotFoundError, MessageNotFoundError, SessionBusyError
 async def stage_revert(
     app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath, body: RevertInput
 ) -> Data[RevertState]:
-    """The files are restored now; the messages from there on go with the commit, or the next prompt."""
+    """The files are restored now. The messages from there on are removed by the commit, or by the next prompt."""
     await app.store.message(session_id, body.message_id)
     session = await app.actions.revert(instance, session_id, body)
     if session.revert is None:
@@ -236,7 +236,7 @@ async def stage_revert(
 
 @of_one.post("/revert/clear", operation_id="v2.session.revert.clear", status_code=204, responses=_BUSY, dependencies=WRITES)
 async def clear_revert(app: AppServices, instance: InstanceOfSession, session_id: SessionIdPath) -> None:
-    """The files are again as they were before the revert."""
+    """Restores the files as they were before the revert."""
     await app.actions.unrevert(instance, session_id)
 
 
@@ -246,7 +246,7 @@ async def commit_revert(app: AppServices, instance: InstanceOfSession, session_i
     await app.actions.commit_revert(instance, session_id)
 
 
-# What is in one.
+# What is in a session.
 
 
 MOST_MESSAGES = 200
@@ -296,7 +296,7 @@ async def message(
 
 @of_one.get("/context", dependencies=READS)
 async def context(app: AppServices, session_id: SessionIdPath) -> Data[list[SessionMessage]]:
-    """What the model is sent of the session: from the newest summary on."""
+    """The messages that the model is sent: from the newest summary on."""
     return data(list(await app.timeline.context(session_id)))
 
 
@@ -316,13 +316,13 @@ _STREAM: dict[int | str, dict[str, Any]] = {200: {"description": "Event stream",
 
 @of_one.get("/event", response_class=EventSourceResponse, responses=_STREAM, dependencies=READS)
 async def events(request: Request, app: AppServices, who: Who, session_id: SessionIdPath, after: After = 0) -> Response:
-    """What happened in the session behind an event, then what happens."""
+    """The session's events behind a number, then new ones."""
     listener = listen(app, who, None, deltas=True, second=True, session_id=session_id)
     return await stream(request, app, who, listener, _frames(app.timeline.follow(session_id, after, listener)))
 
 
 async def _frames(pages: AsyncIterator[list[TimelineEvent]]) -> AsyncIterator[bytes]:
-    """A comment, where nothing has happened, keeps the connection open."""
+    """Without events a comment keeps the connection open."""
     async for page in pages:
         yield b"".join(b"data: %b\n\n" % event.wire_json() for event in page) or b": heartbeat\n\n"
 
@@ -335,14 +335,14 @@ class EventPlace(Wire):
 
 
 def event_types() -> dict[str, str]:
-    """What is sent here, with what has happened. A heartbeat is a comment."""
+    """The events of this stream, each with its description. A heartbeat is no event here but a comment."""
     first = {event.model_fields["type"].default: str(event.__doc__) for event in AnnouncedEvent.__subclasses__()}
     own = {type: first[of_first] for of_first, type in OWN_TYPES.items()}
     return {type: text for type, text in {**first, **own, **TIMELINE_EVENTS}.items() if type != "server.heartbeat"}
 
 
 class V2Event(Wire):
-    """`data`: what the first API has as `properties`. `location` is absent for the server's own."""
+    """`data`: the `properties` of the first API. `location` is absent if the event is of the whole server."""
 
     id: str
     type: Annotated[str, Field(description=described_types(event_types()))]

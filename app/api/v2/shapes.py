@@ -20,7 +20,7 @@ from app.workspace.workspace import Workspace
 
 
 class PlaceProject(Wire):
-    """`directory`: the root of its checkout, `/` outside git."""
+    """`directory`: the root of the project's checkout, `/` outside git."""
 
     id: str
     directory: str
@@ -42,7 +42,7 @@ async def named_place(
     workspace: Annotated[str | None, Query(alias="location[workspace]", description="There are none")] = None,
     location: Annotated[str | None, Query(include_in_schema=False)] = None,
 ) -> str | None:
-    """Raises BadRequest for a workspace: OpenCode makes them elsewhere than in the directories that a server works in."""
+    """Raises BadRequest for a workspace: OpenCode makes workspaces outside the directories that a server works in."""
     if location is not None:
         raise BadRequest("A location is named by location[directory]=…", ["location"], location)
     if workspace or request.headers.get("x-opencode-workspace"):
@@ -71,13 +71,13 @@ async def _instance(app: AppServices, who: Who, place: Place) -> Instance:
 
 
 async def _session_instance(app: AppServices, who: Who, session_id: SessionIdPath) -> Instance:
-    """Where the session was created, whatever the request names."""
+    """The instance of the directory where the session was created, whatever the request names."""
     return await instance_of_session(app, who, await app.store.session(session_id), None)
 
 
 PlaceLocation = Annotated[Location, Depends(_here)]
 IN_PLACE = [Depends(_here)]
-"""For routes whose place is checked and not used."""
+"""For routes that check their place and do not use it."""
 PlaceInstance = Annotated[Instance, Depends(_instance)]
 InstanceOfSession = Annotated[Instance, Depends(_session_instance)]
 
@@ -86,13 +86,13 @@ T = TypeVar("T")
 
 
 class Data(Wire, Generic[T]):
-    """What belongs to no directory."""
+    """An answer that belongs to no directory."""
 
     data: T
 
 
 class Located(Wire, Generic[T]):
-    """What belongs to the directory that was named."""
+    """An answer that belongs to the directory of the request."""
 
     location: LocationInfo
     data: T
@@ -111,7 +111,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 def router(prefix: str = "", *errors: type[TaggedAnswer], **options: Any) -> APIRouter:
-    """`errors`: what each of its routes may answer with, beside a 400 and a 401."""
+    """`errors`: what each of the router's routes may answer with, beside a 400 and a 401."""
     return Router(
         f"/api{prefix.partition('{')[0]}",
         prefix=f"/api{prefix}",
@@ -127,20 +127,20 @@ Order = Literal["asc", "desc"]
 
 
 class PageEnds(Wire):
-    """`previous` and `next` read what stands before and behind a page; none where it is empty."""
+    """`previous` and `next` are cursors of the pages before and behind this one; none if this page is empty."""
 
     previous: str | None = None
     next: str | None = None
 
 
 class PageCursor(Wire):
-    """A page that stands beside an `anchor`, before or behind it in time, in an order."""
+    """A page beside an `anchor`: before or behind it in time, in an order."""
 
     newer: bool
     order: Order
 
     def ends(self, first: str | None, last: str | None) -> PageEnds:
-        """Of a page of this list between two items; None: the page is empty."""
+        """The cursors of a page that has items from `first` to `last`; None: the page is empty."""
         if first is None or last is None:
             return PageEnds()
         previous = self.model_copy(update={"anchor": first, "newer": self.order == "desc"})

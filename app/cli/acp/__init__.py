@@ -1,11 +1,11 @@
 """The command `opensession acp`: an agent for editors, by the Agent Client Protocol over standard input and output.
 
-It is a client of the server, as `opensession run` is. `agent.py` answers the editor's requests; begin there. What comes back goes
-one way: `directory_feed.py` reads a directory's events, `editor_session.py` hands each session its own, `transcript.py` and
-`tool_view.py` decide what the editor is told of it, `turns.py` how a prompt ended. `asks.py` is what the agent asks the user,
-`prompt_parts.py` what the user sends, `choices.py` modes, models, commands and the editor's MCP servers.
-`stdio.py` serves the editor and reads and writes the lines, `server_calls.py` starts the server behind the first answer. The
-protocol's library is imported with the command, never with a server.
+It is a client of the server, as `opensession run` is. Begin at `agent.py`, which answers the editor's requests. Events go one
+way: `directory_feed.py` reads a directory's, `editor_session.py` gives each session its own, `transcript.py` and `tool_view.py`
+make the editor's updates, `turns.py` says how a prompt ended. `asks.py` has the agent's questions, `prompt_parts.py` the user's
+input, `choices.py` modes, models, commands and the editor's MCP servers. `stdio.py` serves the editor and reads and writes the
+lines, `server_calls.py` starts the server behind the first answer. The protocol's library is imported with the command, never
+with a server.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What an editor may ask: the methods of the Agent Client Protocol, each a few calls of the server."""
+"""The requests of an editor: the methods of the Agent Client Protocol, each a few calls of the server."""
 
 import asyncio
 import logging
@@ -55,15 +55,15 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 PAGE = 100
-"""Sessions of one answer to session/list."""
+"""The sessions in one answer to session/list."""
 MCP_SECONDS = 5.0
-"""That a session waits for the editor's MCP servers; a slower one joins it later."""
+"""How long a session waits for the editor's MCP servers; a slower one joins it later."""
 
 _PLACELESS = {"server.connected", "server.heartbeat", "server.resync"}
 
 
 class EditorAgent:
-    """`keeps_turns`: the server outlives the editor, so what runs goes on without it."""
+    """`keeps_turns`: the server outlives the editor, so turns go on without it."""
 
     def __init__(self, server: ServerCalls, *, keeps_turns: bool) -> None:
         self._server = server
@@ -75,7 +75,7 @@ class EditorAgent:
         self._feeds: dict[str, DirectoryFeed] = {}
         self._opening = asyncio.Lock()
         self._roots: dict[str, str] = {}
-        """Of subagents' sessions the ones that the editor has open."""
+        """By a subagent's session, the one that the editor has open."""
         self._slow: set[asyncio.Task[Any]] = set()
 
     def on_connect(self, conn: Client) -> None:
@@ -118,10 +118,10 @@ class EditorAgent:
         raise RequestError.method_not_found(f"_{method}")
 
     async def ext_notification(self, method: str, params: Json) -> None:
-        """None is known."""
+        """Ignored: no notification is known."""
 
     async def leave(self) -> None:
-        """The editor is gone. A server of its own ends with it: what runs there is stopped, and its record finished."""
+        """The editor is gone. A server of its own ends with it: turns there are aborted, and their records finished."""
         for session in self._sessions.values():
             try:
                 await self._leave(session)
@@ -204,7 +204,7 @@ class EditorAgent:
         return ForkSessionResponse(session_id=session.id, **_shown(session))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
-        """The newest first. A cursor is when the last one was updated."""
+        """Newest first. The cursor is the time when the last session of a page was updated."""
         if cursor is not None and not cursor.isdecimal():
             raise RequestError.invalid_params({"details": f"{cursor} is no cursor of a list of sessions"})
         directory = {"directory": await self._allowed(cwd)} if cwd else {}
@@ -223,7 +223,7 @@ class EditorAgent:
         return CloseSessionResponse()
 
     async def _allowed(self, cwd: str) -> str:
-        """As the server names it. Raises RequestError."""
+        """The directory as the server names it. Raises RequestError."""
         if not Path(cwd).is_absolute():
             raise RequestError.invalid_params({"details": f"cwd must be an absolute path, and {cwd} is not"})
         return str((await self._server.get("/path", directory=cwd))["directory"])
@@ -239,7 +239,7 @@ class EditorAgent:
         return await self._opened(await self._stored(session_id), mcp_servers)
 
     async def _opened(self, info: Json, mcp_servers: list[EditorMcpServer]) -> EditorSession:
-        """Its events are held until it is read."""
+        """Its events wait until the session has been read."""
         directory = info["directory"]
         catalogue = await DirectoryChoices.of(self._server, directory)
         choices = SessionChoices(catalogue, info, await self._last_prompt(info))
@@ -266,7 +266,7 @@ class EditorAgent:
             raise RequestError(NOT_FOUND, f"The session {session_id} is not open here: session/load or session/resume opens it")
         return found
 
-    # What the editor does in a session.
+    # The user's actions in a session.
 
     async def prompt(self, session_id: str, prompt: list[ContentBlock], **_: Any) -> PromptResponse:
         session = self._session(session_id)
@@ -324,7 +324,7 @@ class EditorAgent:
             self._roots[info["id"]] = root
 
     async def _find_root(self, session_id: str) -> None:
-        """Of a subagent that was at work before the editor came."""
+        """For a subagent that worked before the editor came."""
         if session_id in self._roots:
             return
         info = await self._stored(session_id)
@@ -354,7 +354,7 @@ class EditorAgent:
         self._slow |= slow
 
     async def _add_mcp(self, session: EditorSession, name: str, config: Json) -> None:
-        """A session works without one that fails, and its user reads why."""
+        """A session works without a server that fails, and its user reads why."""
         try:
             statuses = await self._server.post("/mcp", {"name": name, "config": config}, directory=session.directory)
         except RequestError as error:

@@ -1,4 +1,4 @@
-"""What the agent asks the user, permissions and questions, in the editor's forms. Pure."""
+"""The agent's questions to the user, permissions and others, in the editor's forms. Pure."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def reason(request: Json) -> str:
 
 
 def permission_call(request: Json, part: Json | None, directory: str) -> ToolCallUpdate:
-    """The call that waits, with the reason. `part`: its part, where the session has told of it."""
+    """The call that waits, with the reason. `part`: the call's part, if the session has announced it."""
     told = tool_content(text_block(reason(request)))
     if part is None:
         call_id = (request.get("tool") or {}).get("callID") or request["id"]
@@ -75,7 +75,7 @@ def reply_of(answer: RequestPermissionResponse) -> str:
     return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else REJECT
 
 
-# Questions, where the editor has forms.
+# Questions, in an editor with forms.
 
 
 def question_form(request: Json, session_id: str, tool_call_id: str | None) -> ElicitationFormSessionMode:
@@ -97,7 +97,7 @@ def _property(question: Json) -> ElicitationStringPropertySchema | ElicitationMu
 
 
 def form_answers(request: Json, answer: object) -> list[list[str]] | None:
-    """None where the user has not answered."""
+    """None if the user has not answered."""
     if not isinstance(answer, AcceptElicitationResponse):
         return None
     given = answer.content or {}
@@ -110,16 +110,16 @@ def _answers(value: Any) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else [str(value)] if value else []
 
 
-# Questions, where it has none: one of the answers, as a permission is chosen.
+# Questions, in an editor without forms: a choice of one answer, as for a permission.
 
 KINDS_ALONE = {"CodeCompanion.nvim"}
-"""Editors that show of a choice's options the kinds, and no names: of several answers none could be told from the others."""
+"""Editors that show only the kinds of a choice's options, no names: several answers would look alike."""
 
 Choice = tuple[ToolCallUpdate, list[PermissionOption]]
 
 
 def choices_of(question: Json, tool_call_id: str, *, one_by_one: bool) -> list[Choice]:
-    """All answers at once; or one after the other, until one is taken."""
+    """All answers at once; or one after the other, until one is chosen."""
     answers = [
         PermissionOption(option_id=str(number), kind="allow_once", name=one["label"])
         for number, one in enumerate(question["options"])

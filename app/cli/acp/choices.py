@@ -1,5 +1,5 @@
-"""What an editor may choose for a session: the agent (as a mode and as an option), the model, its variant; its
-commands; and the MCP servers that the editor gives to it."""
+"""The choices of an editor for a session: the agent (as a mode and as an option), the model, its variant; its commands; and the
+MCP servers that the editor gives to it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -27,14 +27,14 @@ Json = dict[str, Any]
 
 DEFAULT_VARIANT = "default"
 COMPACT = "compact"
-"""A command of ours: OpenCode's clients have it as a key."""
+"""A command of this server's own; OpenCode's clients have a key for it."""
 
 MODE, MODEL, VARIANT = "mode", "model", "variant"
 
 
 @dataclass(frozen=True)
 class DirectoryChoices:
-    """What a directory has. `models` by `provider/model`."""
+    """The choices in a directory. `models` by `provider/model`."""
 
     agents: dict[str, Json]
     models: dict[str, Json]
@@ -60,14 +60,14 @@ def _offered(provider: Json) -> Iterator[Json]:
 
 
 def _preselected(providers: Json, configured: set[str]) -> str:
-    """As the server chooses where nothing is configured."""
+    """The server's choice if nothing is configured."""
     known = [provider["id"] for provider in providers["providers"]]
     first = next((each for each in known if each in configured), known[0] if known else "")
     return f"{first}/{providers['default'].get(first, '')}"
 
 
 class SessionChoices:
-    """Of one session. `last` is its newest prompt, in a stored session."""
+    """The choices for one session. `last`: its newest prompt, in a stored session."""
 
     def __init__(self, catalogue: DirectoryChoices, info: Json, last: Json | None) -> None:
         self._catalogue = catalogue
@@ -84,11 +84,11 @@ class SessionChoices:
 
     @property
     def context_size(self) -> int:
-        """Tokens; 0: unknown."""
+        """In tokens; 0 if unknown."""
         return int((self._catalogue.models.get(self.model) or {}).get("limit", {}).get("context", 0))
 
     def of_prompt(self) -> Json:
-        """The fields of a prompt. A model that nobody has chosen is the server's to choose."""
+        """The fields of a prompt. The server chooses a model that nobody has chosen."""
         provider, _, model = self.model.partition("/")
         chosen = {"model": {"providerID": provider, "modelID": model}} if self._is_models_chosen else {}
         return {"agent": self.agent, **chosen, **self._variant_field()}
@@ -101,7 +101,7 @@ class SessionChoices:
         return {} if self.variant == DEFAULT_VARIANT else {"variant": self.variant}
 
     def follow(self, prompt: Json) -> bool:
-        """What a prompt of another client has chosen. True: it is something else."""
+        """Takes over the choices in another client's prompt. Returns whether they differ."""
         before = (self.agent, self.model)
         if prompt["agent"] in self._catalogue.agents:
             self.agent = prompt["agent"]
@@ -173,8 +173,8 @@ def _input(command: Json) -> AvailableCommandInput | None:
     return AvailableCommandInput(UnstructuredCommandInput(hint="arguments")) if takes_arguments else None
 
 
-# The MCP servers that an editor gives to a session. A server's are of a directory, so each has a name of its session's own, and
-# rules keep the others' tools from it.
+# The MCP servers that an editor gives to a session. The server's MCP servers belong to a directory, so each has a name with its
+# session's, and rules keep other sessions from its tools.
 
 EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 
@@ -189,7 +189,7 @@ def mcp_name(name: str, session_id: str) -> str:
 
 
 def mcp_config(server: EditorMcpServer) -> Json:
-    """Raises RequestError for one that only the editor reaches."""
+    """Raises RequestError for an MCP server that only the editor reaches."""
     match server:
         case McpServerStdio():
             environment = {variable.name: variable.value for variable in server.env}
@@ -200,12 +200,12 @@ def mcp_config(server: EditorMcpServer) -> Json:
 
 
 def mcp_rules(session_id: str, agent: Json) -> list[Json]:
-    """Of the tools of editors' servers the session has its own alone, as far as the agent's rules for all tools go."""
+    """Of the tools of editors' servers the session may use only its own, as far as the agent's rules for all tools allow."""
     own = {"permission": f"*{_MARK}{session_id[-8:]}_*", "pattern": "*", "action": _action_for_all(agent)}
     return [OTHERS_TOOLS, own]
 
 
 def _action_for_all(agent: Json) -> str:
-    """Of its last rule for every permission."""
+    """The action of the agent's last rule for every permission."""
     found = [rule["action"] for rule in agent.get("permission") or [] if rule["permission"] == "*" and rule["pattern"] == "*"]
     return str(found[-1]) if found else "ask"

@@ -11,11 +11,11 @@ from app.cli.acp.server_calls import INTERNAL, ServerCalls
 Json = dict[str, Any]
 
 MOST_WAITING = 1000
-"""Events between the server and the editor: a server's listener that is not read is cut off, an editor's pipe just fills."""
+"""Events that may wait between the server and the editor: a listener that is not read is cut off, an editor's pipe just fills."""
 
 
 class DirectoryFeed:
-    """`deliver` is given each event; `lost` is told, once, why there are no more."""
+    """`deliver` is given each event; `lost` is given, once, the reason why no more come."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class DirectoryFeed:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """From now on nothing is missed. Raises RequestError."""
+        """From now on no event is missed. Raises RequestError."""
         events = self._server.events(self._directory)
         await anext(events)  # the greeting
         self._tasks = [asyncio.create_task(self._read(events)), asyncio.create_task(self._hand_on())]
@@ -49,7 +49,7 @@ class DirectoryFeed:
             await self._waiting.put(event)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Nothing waits for ever for events that come no more."""
+        """So nothing waits for ever for events that do not come any more."""
         if task.cancelled():
             return
         error = task.exception()
@@ -57,7 +57,7 @@ class DirectoryFeed:
         self._lost(self._directory, failure)
 
     async def _hand_on(self) -> None:
-        """All that waits at once: while the editor takes one piece of a text, others come, and go as one."""
+        """Delivers all waiting events at once: pieces of a text that come while the editor takes one are joined."""
         while True:
             events = [await self._waiting.get()]
             while not self._waiting.empty():

@@ -1,4 +1,4 @@
-"""A session that an editor has open: its prompts, what it is told, and what it is asked."""
+"""A session that an editor has open: its prompts, its updates, and the agent's questions."""
 
 import asyncio
 import logging
@@ -30,12 +30,12 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 LENDING_SECONDS = 10.0
-"""That an editor has for a file. The tool that wants it has less."""
+"""How long an editor may take for a file. The tool that wants it waits less."""
 LENDING_PAUSE_SECONDS = 0.5
 
 
 class EditorSession:
-    """`take` is given its events, and those of its subagents, one after the other."""
+    """`take` is given the events of the session, and of its subagents, one after the other."""
 
     def __init__(
         self,
@@ -59,18 +59,18 @@ class EditorSession:
         self._cost = info.get("cost") or 0.0
         self._turns: dict[str, EditorTurn] = {}
         self._cancelling = asyncio.Lock()
-        """A prompt behind a cancel is none of what it ends."""
+        """Held by a cancel, so that it ends no prompt that comes behind it."""
         self._held: list[Json] | None = []
         """Events that came while the session was read; None from then on."""
         self._asking: dict[str, asyncio.Task[None]] = {}
-        """What waits for the user, by its request."""
+        """The questions that wait for the user, by their requests."""
         self._asking_in_turn = asyncio.Lock()
         self._answered: set[str] = set()
         self._commands: asyncio.Task[list[Json]] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._lending: asyncio.Task[None] | None = None
         self._lent: set[asyncio.Task[None]] = set()
-        """Files that the editor is asked for."""
+        """Requests to the editor for a file."""
 
     # Opening and closing.
 
@@ -81,7 +81,7 @@ class EditorSession:
         await self._send(*self._transcript.replay(messages), *([plan(todos)] if todos else []))
 
     async def open(self) -> None:
-        """Nothing of it was missed: what came since its feed was opened is told now. From now on it lends files."""
+        """Delivers the events since the feed was opened, so that none is missed. From now on the editor lends files."""
         while self._held:
             event = self._held.pop(0)
             await self._tell(event)
@@ -92,7 +92,8 @@ class EditorSession:
             await lends.wait()
 
     def introduce(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
-        """Behind the answer that names the session: an editor knows it only then. `deliver` takes an event to its session."""
+        """Called behind the answer that names the session: the editor knows it only then. `deliver` takes an event to its
+        session."""
         self._commands = asyncio.create_task(self._server.get("/command", directory=self.directory))
         self._telling = asyncio.create_task(self._introduce(self._commands, deliver))
 
@@ -105,13 +106,13 @@ class EditorSession:
             log.error("%s cannot be introduced: %s", self.id, error)
 
     async def _ask_what_waits(self, deliver: Callable[[Json], Awaitable[None]]) -> None:
-        """What a turn that runs already has asked before, or a subagent of it."""
+        """Asks what a running turn, or a subagent of it, has asked before."""
         for kind in ("permission", "question"):
             for request in await self._server.get(f"/{kind}", directory=self.directory):
                 await deliver({"type": f"{kind}.asked", "properties": request})
 
     async def close(self) -> None:
-        """What waits for the editor is given up."""
+        """Gives up all requests that wait for the editor."""
         tasks = (self._commands, self._telling, self._lending, *self._lent, *self._asking.values())
         beside = [task for task in tasks if task is not None]
         for task in beside:
@@ -123,7 +124,7 @@ class EditorSession:
         return bool(self._turns)
 
     def fail(self, error: RequestError) -> None:
-        """Its prompts are answered with that."""
+        """Answers the session's prompts with the error."""
         for turn in self._turns.values():
             turn.end(error)
 
@@ -140,7 +141,7 @@ class EditorSession:
             del self._turns[turn.message_id]
 
     async def _answered_prompt(self, turn: EditorTurn, blocks: list[ContentBlock]) -> None:
-        """Until every event of the turn was told."""
+        """Returns when every event of the turn was delivered."""
         async with self._cancelling:
             pass
         command = await self._command_in(blocks)
@@ -164,7 +165,7 @@ class EditorSession:
             prompt = {"messageID": turn.message_id, "parts": parts, **self.choices.of_prompt()}
             await self._server.post(f"{path}/prompt_async", prompt, directory=self.directory)
         elif command[0] == COMPACT:
-            turn.is_stored = True  # it has no message of ours
+            turn.is_stored = True  # the turn has no message of this prompt
             provider, _, model = self.choices.model.partition("/")
             await self._server.post_slow(
                 f"{path}/summarize", {"providerID": provider, "modelID": model}, directory=self.directory
@@ -193,7 +194,7 @@ class EditorSession:
     # Files that are open in the editor.
 
     async def _lend_files(self, lends: asyncio.Event) -> None:
-        """What the agent reads is asked of the editor, until the session is closed. `lends` is set when the server knows."""
+        """Asks the editor for files that the agent reads, until the session is closed. `lends` is set when the server knows."""
         while True:
             try:
                 file = await self._server.wait(f"/session/{self.id}/editor", lends.set)
@@ -207,7 +208,7 @@ class EditorSession:
                 task = asyncio.create_task(self._lend(file))
                 self._lent.add(task)
                 task.add_done_callback(self._lent.discard)
-            else:  # the server stops, or is away
+            else:  # the server stops, or cannot be reached
                 await asyncio.sleep(LENDING_PAUSE_SECONDS)
 
     async def _lend(self, file: Json) -> None:
@@ -223,7 +224,7 @@ class EditorSession:
         except RequestError as error:
             log.info("The text of %s was not taken: %s", file["path"], error)
 
-    # What is chosen.
+    # Choices.
 
     async def choose(self, option: str, value: str | bool) -> None:
         """Raises RequestError."""
@@ -294,7 +295,7 @@ class EditorSession:
         for update in updates:
             await self._editor.session_update(session_id=self.id, update=update)
 
-    # What the agent asks.
+    # The agent's questions.
 
     def _ask(self, kind: str, request: Json) -> None:
         if request["id"] not in self._asking:
@@ -303,12 +304,12 @@ class EditorSession:
             task.add_done_callback(lambda _: self._asking.pop(request["id"], None))
 
     def _withdraw(self, request_id: str) -> None:
-        """Somebody else has answered, or nobody needs to any more."""
+        """Another client has answered, or nobody needs the answer any more."""
         if request_id in self._asking and request_id not in self._answered:
             self._asking[request_id].cancel()
 
     async def _asked(self, request: Json, asking: Any) -> None:
-        """A client that can be asked nothing has refused."""
+        """A client that cannot be asked counts as refusing."""
         try:
             await asking
         except RequestError as error:
@@ -370,7 +371,7 @@ class EditorSession:
         try:
             await self._server.post(path, body, directory=self.directory)
         except RequestError as refused:
-            if refused.code != NOT_FOUND:  # somebody else has answered
+            if refused.code != NOT_FOUND:  # another client has answered
                 log.error("The answer to %s was not taken: %s", request["id"], refused)
 
 
@@ -379,6 +380,6 @@ def _begins_with_slash(blocks: list[ContentBlock]) -> bool:
 
 
 def session_of(event: Json) -> str | None:
-    """Every event of a session has its id, OpenCode's older forms of some only within."""
+    """The session's id. OpenCode's older forms of some events have it only within."""
     found = event["properties"].get("sessionID")
     return str(found) if found else None

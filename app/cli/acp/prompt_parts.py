@@ -1,4 +1,4 @@
-"""What the user sends, as parts of a prompt, and what was sent, as blocks for the editor. Pure."""
+"""The user's input as parts of a prompt, and a prompt's parts as blocks for the editor. Pure."""
 
 import base64
 import re
@@ -49,7 +49,7 @@ def _embedded(block: EmbeddedResourceContentBlock) -> Json:
 
 
 def _linked(block: ResourceContentBlock) -> Json:
-    """A file is read by the server, within its roots; another address is a word of the prompt."""
+    """The server reads a file, within its roots; another address is a word of the prompt."""
     path = path_of(block.uri)
     if path is None:
         return {"type": "text", "text": f"[{block.name}]({block.uri})"}
@@ -67,7 +67,7 @@ def _lines_query(fragment: str) -> str:
 
 
 def path_of(uri: str) -> str | None:
-    """Of a file's address; an editor may send the path itself."""
+    """The path of a file's address; an editor may send the path itself."""
     if uri.startswith("/"):
         return uri
     split = urlsplit(uri)
@@ -93,7 +93,7 @@ def data_of(url: str) -> str | None:
 
 
 def block_of(part: Json) -> ContentBlock | None:
-    """Of a prompt's part; None for what the server has added to it."""
+    """The block for a prompt's part; None for a part that the server has added."""
     if part["type"] == "text" and not part.get("synthetic"):
         return text_block(part["text"])
     if part["type"] != "file":

@@ -1,4 +1,4 @@
-"""The server's API, for what answers an editor: started behind the first answer, its refusals as errors of the protocol."""
+"""The server's API for the editor's agent: the server starts behind the first answer, its errors become the protocol's."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -17,7 +17,7 @@ NOT_FOUND, LOGIN_NEEDED, INVALID, INTERNAL = -32002, -32000, -32602, -32603
 
 
 class ServerCalls:
-    """Each call waits until the server is there. Raises RequestError."""
+    """Each call waits until the server has started. Raises RequestError."""
 
     def __init__(self, open_server: OpenServer) -> None:
         self._open = open_server
@@ -45,7 +45,7 @@ class ServerCalls:
             if ready.done():
                 raise
             ready.set_exception(_unusable(error))
-            ready.exception()  # the editor may ask for nothing
+            ready.exception()  # the editor may send no request
 
     async def api(self) -> ApiClient:
         self.start()
@@ -65,12 +65,12 @@ class ServerCalls:
             return await (await self.api()).patch(path, body, **query)
 
     async def post_slow(self, path: str, /, body: Any, **query: Any) -> Any:
-        """For what is answered when a turn is over."""
+        """For requests that are answered when a turn is over."""
         with _refusals():
             return await (await self.api()).post_slow(path, body, **query)
 
     async def wait(self, path: str, begun: Callable[[], None]) -> Any:
-        """An answer that the server gives when there is something to say; `begun` is called when it waits for that."""
+        """Waits until the server has something to say. `begun` is called when that wait has begun."""
         with _refusals():
             return await (await self.api()).wait(path, begun)
 

@@ -1,6 +1,6 @@
 """One editor, served on standard input and output: JSON-RPC messages, one a line.
 
-The SDK's own transport leaves a malformed line without an answer and ends at one that is no object. This one answers both.
+The SDK's own transport leaves a malformed line without an answer and ends at a line that is no object. This one answers both.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ Json = dict[str, Any]
 
 LONGEST_LINE = 64 * 1024 * 1024
 ANSWER_SECONDS = 10.0
-"""That requests have to be answered in after the last line: an editor may close its end behind what it asks."""
+"""How long requests may take after the last line: an editor may close its end right behind its requests."""
 
 
 async def serve(attach: str | None, where: Path | None) -> None:
-    """Until it closes its end or this process is told to stop."""
+    """Serves until the editor closes its end or this process is told to stop."""
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="opensession acp: %(message)s")
     server = ServerCalls(partial(server_at, attach, where))
     agent = EditorAgent(server, keeps_turns=attach is not None)
@@ -51,22 +51,22 @@ async def serve(attach: str | None, where: Path | None) -> None:
 
 
 class EditorLines:
-    """A transport of the SDK. `leave` is called when the editor is gone, and settles what waits for it."""
+    """A transport of the SDK. `leave` is called when the editor is gone, and ends what waits for it."""
 
     def __init__(self, reader: StreamReader, writer: StreamWriter, leave: Callable[[], Awaitable[None]]) -> None:
         self._writer = writer
         self._leave = leave
         self._received: asyncio.Queue[Json | None] = asyncio.Queue()
         self._asked: dict[str, int] = {}
-        """How many requests of an id have no answer yet."""
+        """The number of requests of an id that have no answer yet."""
         self._all_answered = asyncio.Event()
         self._all_answered.set()
         self._reading = asyncio.create_task(self._read(reader))
 
-    # What the SDK calls.
+    # Called by the SDK.
 
     async def receive(self) -> Json | None:
-        """None when the editor is gone and what it asked is answered."""
+        """None when the editor is gone and its requests are answered."""
         message = await self._received.get()
         if message is not None:
             return message
@@ -77,8 +77,8 @@ class EditorLines:
         return None
 
     async def send(self, message: Json) -> None:
-        """Written before this waits for anything, so that what is sent next comes behind it. Whoever reads nothing any more is
-        sent nothing: the end of the input follows, or a signal."""
+        """Writes before it waits for anything, so that later messages come behind this one. An editor that does not read any more
+        is sent nothing: the end of the input follows, or a signal."""
         self._writer.write(orjson.dumps(message, default=str) + b"\n")
         if "method" not in message:
             self._answered(message.get("id"))
@@ -90,7 +90,7 @@ class EditorLines:
         self._writer.close()
 
     def end(self) -> None:
-        """As if the editor were gone."""
+        """Ends as if the editor were gone."""
         self._received.put_nowait(None)
 
     # Reading.
@@ -139,7 +139,7 @@ class EditorLines:
 
 
 def malformed(message: Any) -> str | None:
-    """What is wrong with a message that is JSON."""
+    """Why a message, which is JSON, is malformed."""
     if not isinstance(message, dict):
         return "A message is an object"
     if not isinstance(message.get("id", 0), int | str | None):
@@ -150,8 +150,8 @@ def malformed(message: Any) -> str | None:
 
 
 async def editor_streams() -> tuple[StreamReader, StreamWriter]:
-    """Those that this process was started with. What else reads or prints here reads nothing and prints on standard error: a
-    stray line would be no message. Raises OSError or ValueError for a plain file."""
+    """The streams that this process was started with. Other code here reads nothing and prints on standard error, because a stray
+    line would be no message. Raises OSError or ValueError for a plain file."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

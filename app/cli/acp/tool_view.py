@@ -50,7 +50,7 @@ _STATUSES: dict[str, ToolCallStatus] = {
 _PATHS = ("filePath", "path")
 _SUBJECTS = ("command", "filePath", "pattern", "path", "url", "description", "query", "name")
 _SHOWN_ELSEWHERE = {"todowrite", "todoread"}
-"""The plan shows what these say."""
+"""The plan shows these calls' content."""
 
 
 def started(part: Json, directory: str) -> ToolCallStart:
@@ -76,7 +76,7 @@ def _fields(part: Json, directory: str) -> Json:
 
 
 def title_of(part: Json, directory: str) -> str:
-    """What it is about, in one line."""
+    """The subject of the call, in one line."""
     given = part["state"].get("input") or {}
     subject = next((str(given[name]) for name in _SUBJECTS if given.get(name)), part["state"].get("title") or "")
     short = subject.removeprefix(f"{directory}/")
@@ -104,7 +104,7 @@ def _locations(part: Json, directory: str) -> Iterator[ToolCallLocation]:
 
 
 def content_of(part: Json, directory: str) -> Iterator[ShownContent]:
-    """What there is to see of it now."""
+    """What there is to see of the call now."""
     state = part["state"]
     if state["status"] == "error":
         yield tool_content(text_block(state["error"]))
@@ -143,7 +143,7 @@ def _terminal(state: Json) -> Iterator[ContentToolCallContent]:
 
 
 def fenced(text: str) -> str:
-    """As a block of Markdown that nothing in it ends."""
+    """As a block of Markdown that no text in it ends."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}console\n{text.rstrip()}\n{fence}"

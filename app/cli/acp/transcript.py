@@ -1,4 +1,4 @@
-"""What an editor is told of a session, from its events or its stored messages, each thing once. Pure."""
+"""The editor's updates of a session, made of its events or its stored messages, each once. Pure."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ _TEXTS = ("text", "reasoning")
 
 
 class EditorTranscript:
-    """Of one session and of those calls of its subagents that the user was asked about."""
+    """The updates of one session, and of those calls of its subagents that the user was asked about."""
 
     def __init__(self, info: Json) -> None:
         self._directory = info["directory"]
@@ -46,9 +46,9 @@ class EditorTranscript:
         self._users: set[str] = set()
         """Messages of users."""
         self._own: set[str] = set()
-        """Those that this editor has sent: it shows them already."""
+        """Messages that this editor has sent and shows already."""
         self._shown: dict[str, str] = {}
-        """What was shown of each text that is not finished."""
+        """The text that was shown of each unfinished text."""
         self._finished: set[str] = set()
         self._behind: set[str] = set()
         """Texts that were running when they were read: which pieces they have is unknown, so their rest comes at their end."""
@@ -61,7 +61,7 @@ class EditorTranscript:
         self._own.add(message_id)
 
     def is_anothers_prompt(self, info: Json) -> bool:
-        """One that is new, and of another client."""
+        """Whether the prompt is new, and another client's."""
         return info["role"] == "user" and info["id"] not in self._users and info["id"] not in self._own
 
     def call(self, message_id: str, call_id: str) -> Json | None:
@@ -69,7 +69,7 @@ class EditorTranscript:
         return self._calls.get((message_id, call_id))
 
     def follow_call(self, part: Json) -> None:
-        """Of a subagent: the editor was asked about it, and is told how it ends."""
+        """Follows a subagent's call to its end, because the editor was asked about it."""
         self._begun.add(part["id"])
 
     # Events.
@@ -101,7 +101,7 @@ class EditorTranscript:
         return []
 
     def replay(self, messages: Iterable[Json]) -> list[SessionUpdate]:
-        """Of stored messages; what was shown of them is not shown again."""
+        """The updates for stored messages, without what was shown already."""
         return list(self._replayed(messages))
 
     def _replayed(self, messages: Iterable[Json]) -> Iterator[SessionUpdate]:
@@ -146,7 +146,7 @@ class EditorTranscript:
             yield from self._gain(part_id, gained["messageID"], gained["partType"], gained["delta"])
 
     def _on_text(self, part: Json) -> Iterator[SessionUpdate]:
-        """A text that a plugin has put another in place of is not taken back: editors cannot."""
+        """A text that a plugin has replaced stays as it was shown: editors cannot take it back."""
         shown, text = self._shown.get(part["id"], ""), part["text"]
         is_finished = bool((part.get("time") or {}).get("end"))
         if text.startswith(shown) and not part.get("ignored"):

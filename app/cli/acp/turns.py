@@ -13,12 +13,12 @@ from app.cli.acp.server_calls import INTERNAL
 Json = dict[str, Any]
 
 _STOPS: dict[str | None, StopReason] = {"length": "max_tokens", "content-filter": "refusal"}
-"""By how the last answer finished; every other way is the end of a turn."""
+"""By the last answer's finish reason; every other one is the end of a turn."""
 
 
 @dataclass
 class EditorTurn:
-    """`message_id` of the prompt. `is_stored`: what ends from now on is this turn, or one that answers it too."""
+    """`message_id`: the prompt's. `is_stored`: a turn that ends from now on answers the prompt."""
 
     message_id: str
     is_stored: bool = False
@@ -26,7 +26,7 @@ class EditorTurn:
     finish: str | None = None
     error: Json | None = None
     spent: list[Json] = field(default_factory=list)
-    """The tokens of its steps."""
+    """The tokens of the turn's steps."""
     over: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def note(self, event: Json) -> None:
@@ -54,7 +54,7 @@ class EditorTurn:
             self.over.set_exception(failure)
 
     def stop_reason(self) -> StopReason:
-        """Raises RequestError where the turn failed."""
+        """Raises RequestError if the turn failed."""
         error = (self.error or {}).get("name")
         if self.is_cancelled or error == "MessageAbortedError":
             return "cancelled"
@@ -84,5 +84,5 @@ def cached(tokens: Json) -> tuple[int, int]:
 
 
 def context_used(tokens: Json) -> int:
-    """Of a step: what the next request carries."""
+    """What the next request carries, after a step with these tokens."""
     return int(tokens["input"] + tokens["output"] + tokens["reasoning"] + sum(cached(tokens)))

@@ -1,4 +1,4 @@
-"""What is announced, to whom, and with which id."""
+"""Events and deltas that are announced, their audience, and their ids."""
 
 import itertools
 import re
@@ -10,25 +10,23 @@ from typing import NamedTuple, Protocol
 from app.schema.event import AnnouncedEvent, RenderedEvent
 from app.util import clock
 
-# The ids of events, `evt_` and 26 hex digits: an event's place in the journal, behind which who remembers it can resume.
-#
-# The first 13 digits are the event's sequence, or the newest one that was published before an event without (a delta, a
-# heartbeat). The last 13 tell those apart: they are 0 for an event of the journal. Ids ascend in the order in which a server
-# sends events, and an event of the journal has the same id on every server. Users who do not hear of everybody's sessions are
-# given sealed ones.
+# The ids of events, `evt_` and 26 hex digits: an event's position in the journal, behind which a client can resume. The first 13
+# digits are the event's sequence, or the newest one that was published before an event without (a delta, a heartbeat). The last
+# 13 distinguish such events; they are 0 for an event of the journal. Ids ascend in the order in which a server sends events, and
+# an event of the journal has the same id on every server. Users who do not receive all sessions' events are given sealed ids.
 
 PREFIX = "evt_"
 NEVER_GIVEN = -1
-"""What an id reads as that this server never gave: a cursor that is too old."""
+"""What an unknown id reads as: a cursor that is too old."""
 
 _WRITTEN = re.compile(rf"{PREFIX}([0-9a-f]{{13}})[0-9a-f]{{13}}")
 _LARGEST_SEQ = 16**13 - 1
 _marks = itertools.count(clock.now_ms() * 1000)
-"""Microseconds, so that those of a server that is started again are larger."""
+"""Counts from the time in microseconds, so that the numbers of a server that is started again are larger."""
 
 
 class CursorSeal(Protocol):
-    """Writes the ids of events so that they tell nothing to who is sent them."""
+    """Writes the ids of events so that users learn nothing from them."""
 
     def seal(self, seq: int, *, stable: bool = False) -> bytes:
         """`stable`: the same each time."""
@@ -40,7 +38,7 @@ class EventId(NamedTuple):
 
     @classmethod
     def behind(cls, seq: int) -> "EventId":
-        """A new one, for an event that the journal does not have."""
+        """A new id, for an event that the journal does not have."""
         return cls(min(max(seq, 0), _LARGEST_SEQ), next(_marks))
 
     def wire(self, seal: CursorSeal | None) -> bytes:
@@ -61,8 +59,8 @@ class Event:
     """Something that happened to a session (None: to none), in a directory (None: to the whole server). `payload` is the JSON
     `{"type": …, "properties": …}`, which clients are sent with its `id`.
 
-    A journaled event has got its journal sequence when it is published. `owner` is the user whose session it is of (empty:
-    nobody's), None for an event of no session; the writer finds it out.
+    A journaled event has its journal sequence when it is published. `owner`: the user of its session (empty: nobody's), None for
+    an event of no session; the writer finds it out.
     """
 
     type: str
@@ -88,24 +86,24 @@ class Event:
 
     @property
     def is_second_only(self) -> bool:
-        """Of the second API alone: clients of the first do not know its type."""
+        """Whether only the second API has the event: clients of the first do not know its type."""
         return self.type.startswith("session.next.")
 
     @property
     def steers(self) -> bool:
-        """Has terminal clients do something: those of its owner alone."""
+        """Whether the event steers terminal clients: only its owner's."""
         return self.type.startswith("tui.")
 
     @property
     def properties(self) -> bytes:
-        """Their JSON, which the payload has behind the type."""
+        """The properties' JSON, which the payload has behind the type."""
         return self.payload[len(b'{"type":"","properties":') + len(self.type) : -1]
 
     def stored(self, owner: str | None, seq: int | None) -> "Event":
         return replace(self, owner=owner, seq=seq)
 
     def id(self, newest: int = 0) -> EventId:
-        """`newest`: the sequence behind which an event without one is sent."""
+        """`newest`: the sequence behind which an event without a sequence is sent."""
         if self.seq is not None:
             return EventId(self.seq) if self.journaled else EventId.behind(self.seq)
         return EventId.behind(newest)
@@ -113,8 +111,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """A user who does not hear of everybody's sessions: only of those of `owner`, and what is of no session in the directories
-    that `may_enter` allows. A gap between the ids, or how fast they grow, would tell of the others: `cursors` hides it."""
+    """A user who receives only the events of `owner`'s sessions, and those of no session in directories that `may_enter` allows.
+    A gap between ids, or their growth, would tell about the others: `cursors` hides it."""
 
     owner: str
     may_enter: Callable[[str], bool]
@@ -124,7 +122,7 @@ class Audience:
         return owner != "" and owner == self.owner
 
     def receives(self, event: Event) -> bool:
-        """What concerns the whole server, or a sign-in to an MCP server, is for admins."""
+        """Events of the whole server, or about a sign-in to an MCP server, are for admins."""
         if event.owner is not None:
             return self.owns(event.owner)
         return event.directory is not None and event.type != _SIGN_IN and self.may_enter(event.directory)
@@ -134,12 +132,12 @@ _SIGN_IN = "mcp.browser.open.failed"
 
 
 ENDED = sys.maxsize
-"""In place of a known length of text: nothing that is on its way of the part is to be sent."""
+"""Instead of a known length of text: the part has ended, and its deltas that are on their way are not sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingParts:
-    """Parts as they are at one moment: how many characters of the text of each are `known` from `events`, which show them."""
+    """Parts as they are at one moment: `events` show them, with so many characters of text as `known` says of each."""
 
     known: dict[str, int]
     events: list[Event]
@@ -161,6 +159,6 @@ class PartDelta(NamedTuple):
     field: str = "text"
     part_type: str = "text"
     generation: int = 0
-    """Of the lease that its turn runs under."""
+    """Of the lease of the part's turn."""
     owner: str = ""
-    """The user whose session it is of."""
+    """The user to whom the session belongs."""

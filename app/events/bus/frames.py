@@ -1,7 +1,8 @@
-"""What is written to one SSE client: frames, each made once however many clients there are.
+"""What is written to one SSE client: frames, each made once for all clients.
 
-A part that streams makes two kinds of frame: OpenCode's `message.part.updated` with the whole part and the text it gained, or
-`message.part.delta` with the gained text alone. Merging two frames of one part keeps the newer part and joins the texts.
+A part that streams makes two kinds of frame: a full frame is OpenCode's `message.part.updated` with the whole part and its new
+text, a delta frame is `message.part.delta` with the new text alone. Merging two frames of one part keeps the newer part and joins
+the texts.
 """
 
 import asyncio
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 
 PIECE_BYTES = 256 * 1024
-"""What is written to a client at once. A larger event is cut: a connection's buffer holds a copy of what it is given."""
+"""Bytes that are written to a client at once. A larger event is cut, because a connection's buffer copies what it is given."""
 
 HEARTBEAT = "server.heartbeat"
 
 
 class Format(NamedTuple):
-    """How a stream writes its frames: `global_` with the directory of each, `ids` with the sequence of events that have one, as
-    `cursors` write it; `second`: as the second API does."""
+    """How a stream writes its frames. `global_`: with the directory of each. `ids`: with the sequence of events that have one,
+    sealed by `cursors`. `second`: as the second API does."""
 
     global_: bool = False
     ids: bool = False
@@ -66,11 +67,11 @@ def pieces(frames: "Iterable[Frame]", form: Format) -> Iterable[bytes]:
 
 @dataclass(slots=True)
 class EventFrame:
-    """`told`: what the second API tells of it; None until that was asked for."""
+    """`translated`: the second API's events for this one; None until somebody asked for them."""
 
     event: Event
     id: EventId
-    told: "Sequence[TimelineEvent] | None" = None
+    translated: "Sequence[TimelineEvent] | None" = None
     _written: dict[Format, bytes] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @property
@@ -96,7 +97,7 @@ class EventFrame:
 
 @dataclass(slots=True)
 class PartFrame:
-    """`part` is the whole part's JSON, None in a frame that carries the gained text alone."""
+    """`part`: the part's JSON in a full frame; None in a delta frame."""
 
     delta: PartDelta
     id: EventId
@@ -116,9 +117,9 @@ class PartFrame:
     def event(self) -> Event:
         delta = self.delta
         if self.part is not None:
-            whole = EventMessagePartUpdated.around_part(delta.session_id, self.part, self.text)
-            return Event.of(whole, delta.directory, delta.session_id, journaled=False)
-        gain = PartGain(
+            full = EventMessagePartUpdated.around_part(delta.session_id, self.part, self.text)
+            return Event.of(full, delta.directory, delta.session_id, journaled=False)
+        new_text = PartGain(
             session_id=delta.session_id,
             message_id=delta.message_id,
             part_id=delta.part_id,
@@ -126,7 +127,7 @@ class PartFrame:
             field=delta.field,
             delta=self.text,
         )
-        return Event.of(EventMessagePartDelta(properties=gain), delta.directory, delta.session_id, journaled=False)
+        return Event.of(EventMessagePartDelta(properties=new_text), delta.directory, delta.session_id, journaled=False)
 
     def written(self, form: Format) -> bytes:
         made = self._written.get(form)
@@ -163,12 +164,12 @@ _OWN: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "question.replied": ("question.v2.replied", bytes),
     "question.rejected": ("question.v2.rejected", bytes),
 }
-"""By the first API's type: the second's, and what makes its data of the properties."""
+"""By the first API's type of an event: the second API's type, and the function that makes its data of the first's properties."""
 
 OWN_TYPES = {kind: own for kind, (own, _) in _OWN.items()}
 
 
-# Fewer frames with the same text: deltas are merged before they are sent, and frames that wait for a slow client.
+# Fewer frames with the same text: deltas are merged before they are sent, and so are frames that wait for a slow client.
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +184,7 @@ def interval(frame_bytes: int) -> float:
 
 @dataclass(slots=True)
 class _StreamingPart:
-    """A part of which a frame was sent a moment ago. The next is sent when `pause` ends."""
+    """A part of which a frame was sent a moment ago. The next frame is sent when `pause` ends."""
 
     waiting: PartDelta
     deltas: bool
@@ -194,8 +195,8 @@ class _StreamingPart:
 class PartMerger:
     """Sends a part's first delta at once, and merges the next ones to a bounded number of bytes a second.
 
-    Listeners are sent frames of the whole part, or with `deltas` of the text that it gained. A part that gained none, as a tool
-    that makes progress, is sent whole to both.
+    Listeners are sent full frames, or with `deltas` delta frames. Both are sent a full frame of a part without new text, as of a
+    tool that makes progress.
     """
 
     def __init__(
@@ -204,8 +205,8 @@ class PartMerger:
         failed: Callable[[PartDelta, bool], None],
         next_id: Callable[[], EventId],
     ) -> None:
-        """`emit(frame, deltas)` sends a frame to the listeners of one kind. `failed` is called with a delta that could not be
-        rendered: its listeners miss it. `next_id` gives each frame its id."""
+        """`emit(frame, deltas)` sends a frame to the listeners of one kind. `failed(delta, deltas)` is called for a delta that
+        could not be rendered, which those listeners miss. `next_id` gives each frame its id."""
         self._emit = emit
         self._next_id = next_id
         self._failed = failed
@@ -226,13 +227,13 @@ class PartMerger:
             self._send(part)
 
     def flush(self, session_id: str) -> None:
-        """Send what waits, so that an event of the session comes after the text that preceded it."""
+        """Sends the deltas that wait, so that an event of the session comes after the text that preceded it."""
         for part in [*self._sessions.get(session_id, {}).values()]:
             if part.texts:
                 self._send(part)
 
     def _send(self, part: _StreamingPart) -> None:
-        """Send what waits and pause. A part for which nothing waits when its pause ends is forgotten."""
+        """Sends the part's waiting deltas, then pauses. A part without any when its pause ends is forgotten."""
         if part.pause is not None:
             part.pause.cancel()
         if not part.texts:
@@ -242,7 +243,7 @@ class PartMerger:
         try:
             frame = PartFrame(delta, self._next_id(), text, None if part.deltas and text else delta.render())
         except Exception:
-            log.exception("part %s could not be shown; who listens to it is disconnected", delta.part_id)
+            log.exception("part %s could not be shown; its listeners are disconnected", delta.part_id)
             self._failed(delta, part.deltas)
             return self._forget(part)
         part.pause = asyncio.get_running_loop().call_later(interval(frame.size), self._send, part)
@@ -256,7 +257,7 @@ class PartMerger:
 
 
 def merge_waiting(frames: Iterable[Frame]) -> deque[Frame]:
-    """Join the frames of each part between two events. Events keep their place."""
+    """Joins the frames of each part between two events. Events keep their position."""
     merged: deque[Frame] = deque()
     parts: dict[str, PartFrame] = {}
     for frame in frames:

@@ -1,246 +1,34 @@
-"""The bus of one process: events go to every client that listens to their directory, or to all directories. Each has a bounded
-queue of frames.
+"""The bus of one process: events go to every client that listens to their directory, or to all directories.
 
 Publishing raises nothing and waits for nobody.
 """
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterator
 
-from app.events.bus.base import ENDED, Audience, Event, EventId, PartDelta, StreamingParts
-from app.events.bus.frames import PIECE_BYTES, EventFrame, Format, Frame, PartFrame, PartMerger, merge_waiting, pieces
+from app.events.bus.base import Event, EventId, PartDelta, StreamingParts
+from app.events.bus.frames import EventFrame, Frame, PartMerger
+from app.events.bus.listener import Listener
 
 log = logging.getLogger(__name__)
-
-MERGE_ABOVE = 1_000_000
-"""Bytes. A client for which more waits gets its part frames merged."""
-STALLED_ABOVE, STALLED_SECONDS = 8_000_000, 2.0
-"""Bytes and seconds. A client for which more waits, and that takes nothing meanwhile, is disconnected. It may resume."""
-DISCONNECT_ABOVE = 64_000_000
-"""A client for which more waits is disconnected even if it reads. What is published at one moment does not count: it is in memory
-anyway, and clients share it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Resumption:
-    """What a client that comes back is sent from the journal: events up to the sequence `covered`, and of each streaming part the
-    first `known` characters."""
-
-    covered: int
-    known: dict[str, int]
-
-    def unsent(self, frame: Frame) -> Frame | None:
-        """What of a frame is still to be sent. Its id is none before the events that are covered."""
-        rest = self._rest(frame)
-        if rest is None or rest.id.seq >= self.covered:
-            return rest
-        return replace(rest, id=EventId.behind(self.covered))
-
-    def _rest(self, frame: Frame) -> Frame | None:
-        if not isinstance(frame, PartFrame):
-            return None if frame.event.seq is not None and frame.event.seq <= self.covered else frame
-        known = self.known.get(frame.delta.part_id)
-        if known is None or not (frame.text or known == ENDED):
-            return frame
-        gained = frame.delta.size - known
-        if gained <= 0:
-            return None
-        return frame if gained >= len(frame.text) else replace(frame, text=frame.text[-gained:])
-
-
-class Listener:
-    """Hears what is published from now on in a directory, or with None in all."""
-
-    def __init__(
-        self,
-        bus: "MemoryBus",
-        directory: str | None,
-        *,
-        deltas: bool = False,
-        ids: bool = False,
-        second: bool = False,
-        keeps_open: bool = True,
-        audience: Audience | None = None,
-        user: str | None = "",
-        steering_only: bool = False,
-        session_id: str | None = None,
-    ) -> None:
-        """`deltas`: part frames carry the new text alone. `ids`: events carry their sequence. `second`: they are written as the
-        second API does. `keeps_open`: the directory counts as in use. `audience`: None for who hears of everything. `user`: whose
-        steering it hears: the default, of whoever uses a server without users; None for what is no client, and hears all.
-        `session_id`: of this session alone, and nothing of parts that stream."""
-        self._bus = bus
-        self.began_behind = bus.newest
-        """The newest sequence that clients had been given when this one began to listen."""
-        self.directory = directory
-        self.deltas = deltas
-        self.keeps_open = keeps_open
-        self.audience = audience
-        self.form = Format(directory is None, ids, audience.cursors if audience else None, second)
-        self._user = user
-        self._steering_only = steering_only
-        self._session_id = session_id
-        self.closed = False
-        self.fell_behind = False
-        self._frames: deque[Frame] = deque()
-        self._size = 0
-        self._merge_above = MERGE_ABOVE
-        self._taken = 0
-        """How often something was taken."""
-        self._is_watched = False
-        self._burst, self._before_burst = bus.burst, 0
-        self._awake = asyncio.Event()
-        self._paused = False
-        self._resumption: _Resumption | None = None
-        bus.add(self)
-
-    # For a client that is sent the journal first.
-
-    def pause(self) -> None:
-        """Drop what is published: the client is sent it from the journal."""
-        self._paused = True
-        self._clear()
-
-    def unpause(self) -> None:
-        self._paused = False
-
-    def resume(self, covered: int, streaming: StreamingParts) -> None:
-        """The client is sent the events up to the sequence `covered` from the journal. Only newer ones stay in the queue. The
-        `streaming` parts follow as they are now, and later only what they gain. The last event of a part that has ended shows all
-        of it."""
-        self._resumption = _Resumption(covered, dict(streaming.known))
-        waiting = [frame for frame in self._frames if not isinstance(frame, PartFrame)]
-        self._clear()
-        for frame in (*waiting, *map(self.frame, streaming.events)):
-            if self.receives(frame):
-                self.push(frame)
-
-    def _clear(self) -> None:
-        self._frames.clear()
-        self._size = self._before_burst = 0
-        self._merge_above = MERGE_ABOVE
-
-    # Into the queue.
-
-    def receives(self, frame: Frame) -> bool:
-        if isinstance(frame, PartFrame):
-            is_wanted = not self._steering_only and self._session_id is None
-            return is_wanted and (self.audience is None or self.audience.owns(frame.delta.owner))
-        event = frame.event
-        if self._session_id not in (None, event.session_id):
-            return False
-        if event.steers:
-            return self._user in (None, event.owner)
-        if self._steering_only or (event.is_second_only and not self.form.second and self._user is not None):
-            return False
-        return self.audience is None or self.audience.receives(event)
-
-    def push(self, frame: Frame) -> None:
-        if self.closed or self._paused:
-            return
-        unsent = self._resumption.unsent(frame) if self._resumption else frame
-        if unsent is not None:
-            self._add(unsent)
-
-    def frame(self, event: Event) -> EventFrame:
-        """Of an event for this client alone."""
-        covered = self._resumption.covered if self._resumption else 0
-        return EventFrame(event, event.id(max(self._bus.newest, covered)))
-
-    def _add(self, frame: Frame) -> None:
-        if self._burst != self._bus.burst:
-            self._burst, self._before_burst = self._bus.burst, self._size
-        self._frames.append(frame)
-        self._size += frame.size
-        if self._size > self._merge_above:
-            self._merge()
-        self._awake.set()
-
-    def _merge(self) -> None:
-        self._frames = merge_waiting(self._frames)
-        self._size = sum(frame.size for frame in self._frames)
-        self._merge_above = self._size + MERGE_ABOVE
-        if min(self._before_burst, self._size) > DISCONNECT_ABOVE:
-            self.cut_off()
-        elif self._size > STALLED_ABOVE and not self._is_watched:
-            self._watch()
-
-    def _watch(self) -> None:
-        self._is_watched = True
-        asyncio.get_running_loop().call_later(STALLED_SECONDS, self._look, self._taken)
-
-    def _look(self, taken_before: int) -> None:
-        self._is_watched = False
-        if self.closed or self._size <= STALLED_ABOVE:
-            return
-        if self._taken == taken_before:
-            self.cut_off()
-        else:
-            self._watch()
-
-    def cut_off(self) -> None:
-        self.fell_behind = True
-        self._clear()
-        self.close()
-
-    # Out of the queue.
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """What waits and what comes, in pieces of about PIECE_BYTES at most, until it is closed."""
-        while (frames := await self.take()) is not None:
-            try:
-                written = pieces(frames, self.form)
-            except Exception:
-                log.exception("a frame could not be written; its client is disconnected")
-                self.close()
-                return
-            for piece in written:
-                self._taken += 1
-                yield piece
-
-    async def take(self) -> list[Frame] | None:
-        """Wait for frames, and take at least one, or as many as have about PIECE_BYTES together. None at the end."""
-        while not self._frames:
-            if self.closed:
-                return None
-            self._awake.clear()
-            await self._awake.wait()
-        self._taken += 1
-        taken: list[Frame] = []
-        size = 0
-        while self._frames and (not taken or size + self._frames[0].size <= PIECE_BYTES):
-            taken.append(self._frames.popleft())
-            size += taken[-1].size
-        self._size -= size
-        self._merge_above = self._size + MERGE_ABOVE
-        return taken
-
-    def close(self) -> None:
-        """What waits can still be read, then the end."""
-        self.closed = True
-        self._awake.set()
-        self._bus.remove(self)
-
 
 _DISPOSED = "server.instance.disposed"
 
 
 class MemoryBus:
     def __init__(self, head: Callable[[], Awaitable[int]] | None = None) -> None:
-        """`head` reads the newest sequence of the journal, without which it has none."""
+        """`head` reads the newest sequence of the journal; None without a journal."""
         self._head = head
         self.own: MemoryBus = self
-        """Where what this server itself publishes is heard, for what may act on an event once, on whatever server."""
+        """The bus of what this server itself publishes: for listeners that act on an event, which one server shall do."""
         self.newest = 0
         """The newest sequence that listeners were given."""
         self.burst = 0
-        """Changes when the event loop has given clients the time to read."""
+        """A number that changes when the event loop has given clients the time to read."""
         self._in_burst = False
         self._listeners: dict[tuple[str | None, bool], set[Listener]] = {}
-        """By directory (None: all) and whether they are sent deltas alone."""
+        """By directory (None: all) and whether they are sent delta frames."""
         self.heard: Collection[object] = self._listeners
         """Empty while nobody would hear of a delta."""
         self._merger = PartMerger(self._send, self._disconnect_listeners, lambda: EventId.behind(self.newest))
@@ -248,18 +36,18 @@ class MemoryBus:
         self._closed = False
 
     async def start(self) -> None:
-        """Before the first event is published."""
+        """Must run before the first event is published."""
         if self._head is not None:
             self.newest = await self._head()
 
     async def stop(self) -> None:
-        """Ends every stream, and what carries events."""
+        """Ends every stream."""
         self.close()
 
     # Publishing.
 
     def publish(self, event: Event) -> None:
-        """A client for which it fails is disconnected, and may resume. The streams of a directory end behind its disposal."""
+        """A client that cannot be given it is disconnected and may resume. A directory's streams end behind its disposal."""
         if self._listeners:
             if event.session_id is not None:
                 self.flush(event.session_id)
@@ -274,7 +62,7 @@ class MemoryBus:
             wake()
 
     def publish_delta(self, delta: PartDelta) -> None:
-        """Without a listener there is nothing to render; what a later one needs is in the store."""
+        """Renders nothing if nobody listens: a later listener reads the part from the store."""
         for deltas in (False, True):
             if (delta.directory, deltas) in self._listeners or (None, deltas) in self._listeners:
                 self._begin_burst()
@@ -284,7 +72,7 @@ class MemoryBus:
         self._merger.flush(session_id)
 
     def notify(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` with each event that has a sequence, from now on. It raises nothing."""
+        """Calls `wake`, which must raise nothing, behind each journaled event from now on."""
         self._wakes.append(wake)
 
     def _send(self, frame: Frame, deltas: bool) -> None:
@@ -319,7 +107,7 @@ class MemoryBus:
             self._listeners.pop((listener.directory, listener.deltas), None)
 
     def streaming(self, directory: str | None) -> StreamingParts:
-        """Of a directory (None: of all), the parts that stream on other servers."""
+        """The parts of a directory (None: of all) that stream on other servers."""
         return StreamingParts({}, [])
 
     def listeners(self) -> int:
@@ -327,11 +115,11 @@ class MemoryBus:
         return sum(map(len, self._listeners.values()))
 
     def directories(self) -> set[str]:
-        """Those that clients keep in use by listening."""
+        """The directories that clients keep in use by listening."""
         return {each.directory for each in self._all() if each.keeps_open and each.directory is not None}
 
     def close(self) -> None:
-        """Ends every stream. One that is opened later ends at once."""
+        """Ends every stream. A stream that is opened later ends at once."""
         self._closed = True
         self.disconnect_all()
 
@@ -341,7 +129,7 @@ class MemoryBus:
             listener.close()
 
     def disconnect(self, directory: str) -> None:
-        """Ends the streams of one directory, after what they still have to send."""
+        """Ends the streams of one directory after the frames that wait in them."""
         for deltas in (False, True):
             for listener in tuple(self._listeners.get((directory, deltas), ())):
                 listener.close()

@@ -1,6 +1,5 @@
-"""Redis between the servers of one database: what one announces reaches the others at once. Nothing depends on it: what is lost
-is read from the journal. redis-py is in the extra `replicas`.
-"""
+"""Redis between the servers of one database: announcements reach the other servers at once. Nothing depends on it, because lost
+ones are read from the journal. redis-py is in the extra `replicas`."""
 
 import asyncio
 import logging
@@ -43,7 +42,7 @@ def find_redis(url: str) -> str:
 
 
 def _require_pubsub(client: Any) -> None:
-    """Raises TimeoutError when what is published does not arrive."""
+    """Raises TimeoutError if a published message does not arrive."""
     channel = f"opensession:check:{secrets.token_hex(8)}"
     with client.pubsub() as subscriber:
         subscriber.subscribe(channel)
@@ -54,7 +53,7 @@ def _require_pubsub(client: Any) -> None:
 
 
 def address_of(url: str) -> str:
-    """Without its login."""
+    """Without the login."""
     parts = urlsplit(url)
     return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
 
@@ -63,11 +62,11 @@ log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.5
 MOST_WAITING = 10_000
-"""Items that wait to be sent. More are dropped: the journal has them."""
+"""Items that may wait to be sent. More are dropped: the journal has them."""
 
 
 class RedisLink:
-    """`receive` is called with each item that another server sent, in the order of its sending."""
+    """`receive` is called with each item that another server sent, in the order of sending."""
 
     def __init__(self, url: str, channel: str, receive: Callable[[list[Any]], None]) -> None:
         self._url = url
@@ -87,7 +86,7 @@ class RedisLink:
         await self._tasks.cancel()
 
     def send(self, item: list[Any]) -> None:
-        """Returns at once. What cannot be written as JSON, as a directory whose name is no UTF-8, is left to the journal."""
+        """Returns at once. An item that cannot be JSON, as with a directory whose name is no UTF-8, is left to the journal."""
         if not self.is_connected or len(self._items) >= MOST_WAITING:
             return
         try:

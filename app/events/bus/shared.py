@@ -17,19 +17,20 @@ import orjson
 
 from app.events.bus.base import Event, PartDelta, StreamingParts
 from app.events.bus.frames import Frame, PartFrame
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 from app.events.bus.redis_link import RedisLink
 from app.schema.event import EventMessagePartUpdated
 from app.util.tasks import FailureLog, TaskSet
 
-# The parts that stream on other servers, put together here from what they receive.
+# The parts that stream on other servers, put together here from their deltas.
 
 MOST_PARTS = 10_000
 
 
 @dataclass(slots=True)
 class RemotePart:
-    """`size`: the characters of its text that are known."""
+    """`size`: the number of known characters of its text."""
 
     first: PartDelta
     body: dict[str, Any]
@@ -41,7 +42,7 @@ class RemotePart:
         self.size += len(text)
 
     def first_characters(self, size: int) -> bytes:
-        """The JSON of the part as it was when its text was that long."""
+        """The JSON of the part as it was when its text had this length."""
         if self.pieces:
             self.body["text"] = "".join((self.body["text"], *self.pieces))
             self.pieces.clear()
@@ -58,14 +59,14 @@ class RemoteParts:
         self._parts: OrderedDict[str, RemotePart] = OrderedDict()
         self._generations: OrderedDict[str, int] = OrderedDict()
         self._ends: OrderedDict[str, int] = OrderedDict()
-        """By id, of parts, messages and sessions: the sequence of the newest event that shows all of it, or its end."""
+        """By the id of a part, message or session: the sequence of the newest event that shows all of it, or its end."""
 
     def apply(self, delta: PartDelta, whole: str | None, after: int) -> PartDelta | Event | None:
-        """What is to be published here of a delta of another server: a delta; the whole part where text before it was missed;
-        None where it comes from a server that has lost the session, comes too late, or something is missing still.
+        """What to publish here for a delta of another server: a delta; a full event if earlier text was missed; None if it comes
+        from a server that has lost the session, comes too late, or something is missing still.
 
-        `whole`: the part's JSON, of a part that others may not know yet, or that changed in another way than by text. `after`:
-        the newest sequence that the server had announced by then."""
+        `whole`: the part's JSON, for a part that others may not know yet, or that changed otherwise than by text. `after`: the
+        newest sequence that the other server had announced by then."""
         if delta.generation < self._generations.get(delta.session_id, 0) or self._is_late(delta, after):
             return None
         _remember(self._generations, delta.session_id, delta.generation)
@@ -73,7 +74,7 @@ class RemoteParts:
             return delta if whole else None
         part = self._parts.get(delta.part_id)
         if part is not None and part.size >= delta.size:
-            return None  # Redis may be given the same twice
+            return None  # Redis may be given the same delta twice
         if part is not None and part.size + len(delta.text) == delta.size:
             part.append(delta.text)
         elif whole:
@@ -87,7 +88,7 @@ class RemoteParts:
         return delta._replace(render=partial(part.first_characters, delta.size))
 
     def _is_late(self, delta: PartDelta, after: int) -> bool:
-        """It was on its way while Redis did not answer, and clients know better from the journal."""
+        """Whether the delta was on its way while Redis did not answer, and clients have newer text from the journal."""
         return any(after < self._ends.get(key, 0) for key in (delta.part_id, delta.message_id, delta.session_id))
 
     def ended(self, id: str, seq: int) -> None:
@@ -109,17 +110,16 @@ def _remember(known: OrderedDict[str, Any], key: str, value: Any) -> None:
         known.popitem(last=False)
 
 
-# The journal's events in their order, each once and none left out, wherever this server hears of them first.
-#
-# Sequences have no gaps and are committed in their order. An event is delivered when all before it are; what is missing was
-# committed by another server, and comes from it or, a moment later, from the journal.
+# The journal's events in order, each once and none left out, wherever this server hears of them first. Sequences have no gaps and
+# are committed in order. An event is delivered when all earlier ones are. Missing events were committed by another server, and
+# come from it or, a moment later, from the journal.
 
 log = logging.getLogger(__name__)
 
 GAP_SECONDS = 0.01
 """How long the missing events may take to come from the server that committed them, before the journal is read."""
 MOST_WAITING = 1_000
-"""Events that may wait for a gap to close. More are read from the journal again."""
+"""Events that may wait for a gap to close. Further ones are read from the journal again."""
 
 
 class OrderedEvents:
@@ -130,7 +130,7 @@ class OrderedEvents:
         lost: Callable[[], None],
     ) -> None:
         """`read_after` returns events of the journal after a sequence, none at its head. `lost` is called when the journal no
-        longer has what is missing."""
+        longer has the missing events."""
         self._deliver = deliver
         self._read_after = read_after
         self._lost = lost
@@ -140,10 +140,10 @@ class OrderedEvents:
         self.offered = 0
         """The newest sequence that this server has heard of."""
         self.poll_seconds = 0.25
-        """How often the journal is read while nothing is missing: its newest event may be one that nobody announced."""
+        """How often the journal is read while nothing is missing: its newest event may be one that no server announced."""
 
     def begin(self, head: int) -> None:
-        """Deliver what comes after `head`."""
+        """From now on events after `head` are delivered."""
         self.cursor = head
         self._advance()
 
@@ -161,7 +161,7 @@ class OrderedEvents:
         self._advance()
 
     async def follow(self) -> None:
-        """Until cancelled: read what is missing, and what nobody announces."""
+        """Until cancelled: reads missing events, and those that no server announces."""
         failures = FailureLog(log, "reading the event journal")
         while True:
             try:
@@ -181,7 +181,7 @@ class OrderedEvents:
                 await asyncio.sleep(self.poll_seconds)
 
     async def read(self) -> None:
-        """Deliver all that the journal has."""
+        """Delivers all that the journal has."""
         while events := await self._read_after(self.cursor):
             first = events[0].seq or 0
             if first > self.cursor + 1 and first not in self._waiting and self.cursor + 1 not in self._waiting:
@@ -210,7 +210,7 @@ POLL_SECONDS, POLL_SECONDS_WITH_REDIS = 0.25, 1.0
 LARGEST_SENT = 64 * 1024
 """Bytes. A larger event is only hinted at: the others read it from the journal."""
 WHOLE_PART_SECONDS = 2.0
-"""How often a streaming part is sent whole, for servers that do not know it yet or missed something."""
+"""How often a streaming part is sent in full, for servers that do not know it yet or missed something."""
 
 _EVENT, _HINT, _GROWTH = range(3)
 
@@ -223,8 +223,8 @@ class SharedBus(MemoryBus):
         head: Callable[[], Awaitable[int]],
         read_after: Callable[[int], Awaitable[Sequence[Event]]],
     ) -> None:
-        """`identity` is the database's, so that the servers of another one may use the same Redis. `head` and `read_after` read
-        the journal."""
+        """`identity`: the database's, so that the servers of another one may use the same Redis. `head` and `read_after` read the
+        journal."""
         super().__init__(head)
         self.heard = ("other servers",)
         self.own = MemoryBus()
@@ -233,7 +233,7 @@ class SharedBus(MemoryBus):
         self._remote = RemoteParts()
         self._ordered = OrderedEvents(self._deliver, read_after, self.disconnect_all)
         self._unnumbered: deque[tuple[int, Callable[[], None]]] = deque()
-        """What publishes something without a sequence, and the sequence that comes before it."""
+        """Publications without a sequence, each with the sequence that comes before it."""
         self._sent_whole: dict[str, float] = {}
         self._link: RedisLink | None = None
         self._tasks = TaskSet()
@@ -274,7 +274,7 @@ class SharedBus(MemoryBus):
         self._in_order(partial(super().publish_delta, delta))
 
     def _in_order(self, publish: Callable[[], None]) -> None:
-        """What has no sequence goes behind all events that this server knows to come before it."""
+        """A publication without a sequence goes behind all events that this server knows to come before it."""
         if self._ordered.offered > self._ordered.cursor or self._unnumbered:
             self._unnumbered.append((self._ordered.offered, publish))
         else:
@@ -287,10 +287,10 @@ class SharedBus(MemoryBus):
         while self._unnumbered and self._unnumbered[0][0] <= self._ordered.cursor:
             self._unnumbered.popleft()[1]()
 
-    # What goes to other servers.
+    # To other servers.
 
     async def _forward(self, link: RedisLink) -> None:
-        """What this server itself publishes, deltas merged as for a client."""
+        """Sends what this server itself publishes, with deltas merged as for a client."""
         while True:
             self._ordered.poll_seconds = POLL_SECONDS_WITH_REDIS if link.is_connected else POLL_SECONDS
             listener = Listener(self.own, None, deltas=True, keeps_open=False, user=None)
@@ -311,7 +311,7 @@ class SharedBus(MemoryBus):
             link.send(whole_event if small else [_HINT, event.seq])
 
     def _is_whole_due(self, part_id: str) -> bool:
-        """Whether the part has to be sent whole."""
+        """Whether the part has to be sent in full."""
         now = monotonic()
         if len(self._sent_whole) > 1000:
             self._sent_whole = {key: at for key, at in self._sent_whole.items() if now - at < WHOLE_PART_SECONDS}
@@ -320,7 +320,7 @@ class SharedBus(MemoryBus):
         self._sent_whole[part_id] = now
         return True
 
-    # What comes from other servers.
+    # From other servers.
 
     def _receive(self, item: list[Any]) -> None:
         kind, *rest = item
@@ -344,7 +344,7 @@ class SharedBus(MemoryBus):
 
 
 def _ended(event: Event) -> str | None:
-    """Of a part's last event, or of a removal: the id of what has ended."""
+    """The id of what has ended, for a part's last event, or a removal."""
     match event.type:
         case "session.deleted":
             return event.session_id

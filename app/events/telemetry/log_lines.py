@@ -1,4 +1,4 @@
-"""The log of the server: plain text, or a JSON object a line with the session and the trace that it is about."""
+"""The log of the server: plain text, or a JSON object a line, with the session and the trace of each line."""
 
 import logging
 import os
@@ -15,15 +15,15 @@ LogThreshold = Literal["debug", "info", "warning", "error"]
 SESSION_OF_LINES: ContextVar[str | None] = ContextVar("session_of_lines", default=None)
 """The session that this task, and the tasks that it starts, work on."""
 DIRECTORY_OF_LINES: ContextVar[str | None] = ContextVar("directory_of_lines", default=None)
-"""The directory that they work in."""
+"""The directory that this task, and the tasks that it starts, work in."""
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _CHATTY = ("httpx2", "httpcore2", "openai", "anthropic", "alembic")
-"""Some write headers, and whole requests to models."""
+"""Some of these write headers, and whole requests to models."""
 
 
 def set_up_log(log_format: LogFormat, level: LogThreshold = "info") -> None:
-    """To standard error. A second call takes the place of the first."""
+    """To standard error. A second call replaces the first."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -33,7 +33,7 @@ def set_up_log(log_format: LogFormat, level: LogThreshold = "info") -> None:
 
 
 def format_of_environment() -> LogFormat:
-    """Before the settings are read, which may be wrong."""
+    """Read before the other settings, which may be wrong."""
     named = [value for name, value in os.environ.items() if name.upper() == "OPENSESSION_LOG_FORMAT"]
     return "json" if named == ["json"] else "text"
 
@@ -43,7 +43,7 @@ def writes_json() -> bool:
 
 
 class TextLines(logging.Formatter):
-    """With the session and the directory that a line is about, unless it names them itself."""
+    """With the session and the directory of a line, unless the line names them itself."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line, about = super().formatMessage(record), (SESSION_OF_LINES.get(), DIRECTORY_OF_LINES.get())
@@ -67,6 +67,6 @@ class JsonLines(logging.Formatter):
 
 
 def _trace_ids() -> dict[str, str]:
-    """Nothing is imported for it: without traces there are none."""
+    """Imports nothing: without traces there are no ids."""
     traces = sys.modules.get("app.events.telemetry.traces")
     return traces.current_ids() if traces else {}

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 MOST_MODELS = 100
 MOST_TOOLS = 200
 LAG_SECONDS = 1.0
-"""Between two looks at how late the event loop is."""
+"""The time between two looks at how late the event loop is."""
 
 TURN_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 FIRST_TOKEN_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
@@ -98,7 +98,7 @@ class Metrics(Observer):
         self._cut_off = self._counter("sse_cut_off", "Event streams that were ended because their client read too slowly")
         self._lag = self._histogram("event_loop_lag_seconds", "How late the event loop is", LAG_BUCKETS)
 
-    # Being told.
+    # Observing.
 
     @contextmanager
     def turn(self, record: TurnRecord) -> Iterator[None]:
@@ -160,21 +160,21 @@ class Metrics(Observer):
         self._cut_off.inc()
 
     async def watch_loop(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + LAG_SECONDS
             await asyncio.sleep(LAG_SECONDS)
             self._lag.observe(max(loop.time() - due, 0))
 
-    # Being asked.
+    # Reading.
 
     def read(self, name: str, text: str, reading: Reading) -> None:
-        """A gauge that is read when somebody asks: `opensession_<name>`. It is NaN when the reading fails."""
+        """A gauge that is read when the metrics are fetched: `opensession_<name>`. It is NaN when the reading fails."""
         self._readings.append((self._gauge(name, text), reading, FailureLog(log, f"reading the metric {name}")))
 
     async def page(self, accept: str) -> tuple[bytes, str]:
-        """All figures in the format that a scraper accepts, and its content type."""
+        """All figures in the format that the scraper accepts, and its content type."""
         for gauge, reading, failures in self._readings:
             gauge.set(await _value(reading, failures))
         encode, content_type = choose_encoder(accept)

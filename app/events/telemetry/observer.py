@@ -1,5 +1,5 @@
-"""Who is told what the server does: a record of each turn, model call and tool call, filled in until it ends. What is observed
-happens within the context managers; its record says how it ended."""
+"""The interface of observers: a record of each turn, model call and tool call, filled in until it ends. The observed work happens
+within the context managers; its record says how it ended."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ class TurnEnd(StrEnum):
     """The user rejected a permission or a question."""
     ABORTED = "aborted"
     HANDED_OVER = "handed_over"
-    """Another server goes on with it."""
+    """Another server goes on with the turn."""
 
 
 class ModelCallEnd(StrEnum):
@@ -34,13 +34,13 @@ class ToolCallEnd(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     DENIED = "denied"
-    """By a rule or the user."""
+    """A rule or the user denied the permission."""
     ABORTED = "aborted"
 
 
 @dataclass(slots=True)
 class TurnRecord:
-    """`failure` is what the newest step ended with; `rejected`: it ended with a call that the user rejected."""
+    """`failure`: how the newest step ended. `rejected`: it ended with a call that the user rejected."""
 
     session_id: str = ""
     agent: str = ""
@@ -72,12 +72,12 @@ class TurnRecord:
 
 @dataclass(slots=True)
 class ModelContents:
-    """What was said, by the GenAI conventions; kept only for observers that capture it."""
+    """The texts of a call, by the GenAI conventions; kept only for observers that capture them."""
 
     system: list[dict[str, Any]]
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]] = field(default_factory=list)
-    """Parts of the answer."""
+    """The parts of the answer."""
 
     def output_messages(self, finish: str | None) -> list[dict[str, Any]]:
         return [{"role": "assistant", "parts": self.outputs, "finish_reason": finish or "unknown"}]
@@ -85,7 +85,7 @@ class ModelContents:
 
 @dataclass(slots=True)
 class ModelCallRecord:
-    """`headers`: what an observer wants to be sent with the request. `first_chunk`: when the answer began."""
+    """`headers`: added to the request by an observer. `first_chunk`: when the answer began."""
 
     session_id: str
     provider: str
@@ -123,12 +123,12 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class Observer:
-    """This one is for when nobody wants to know."""
+    """The base class observes nothing."""
 
     watches_models = False
-    """Whether it is to be told of model calls, whose streams are read along for it."""
+    """Whether it observes model calls, whose streams are then read along."""
     captures_contents = False
-    """Whether records hold what was said."""
+    """Whether records have the texts."""
 
     def turn(self, record: TurnRecord) -> AbstractContextManager[None]:
         return _NOTHING
@@ -140,7 +140,7 @@ class Observer:
         return _NOTHING
 
     def wait(self, kind: str) -> AbstractContextManager[None]:
-        """For the user's answer to a pending request of that kind."""
+        """The wait for the user's answer to a pending request of that kind."""
         return _NOTHING
 
     def committed(self, seconds: float, changes: int) -> None:
@@ -154,7 +154,7 @@ NOBODY = Observer()
 
 
 class Observers(Observer):
-    """All of them are told, the first one first."""
+    """Calls all observers, in order."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

@@ -1,4 +1,4 @@
-"""What is observed of this server, as the settings ask for it."""
+"""The observers of this server, by the settings."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ DEFAULT_SERVICE = "opensession"
 _CAPTURING = frozenset({"true", "span_only", "span_and_event"})
 
 
-# What the standard variables `OTEL_…` ask for. https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
+# The standard variables `OTEL_…`. https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
 
 
 def wants_traces(environ: Mapping[str, str]) -> bool:
-    """A collector or an exporter is named. Whoever names nothing gets none, though the SDK would try localhost."""
+    """Whether a collector or an exporter is named. The SDK would otherwise try localhost."""
     exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or exporter == "none":
         return False
@@ -35,7 +35,7 @@ def wants_contents(environ: Mapping[str, str]) -> bool:
 
 
 def service_name(environ: Mapping[str, str]) -> str:
-    """What is given here would be stronger than the variables, so it repeats them."""
+    """A given name overrides the variables, so it repeats theirs."""
     if name := environ.get("OTEL_SERVICE_NAME"):
         return name
     attributes = dict(pair.split("=", 1) for pair in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",") if "=" in pair)
@@ -43,7 +43,7 @@ def service_name(environ: Mapping[str, str]) -> str:
 
 
 def put_trace(headers: MutableMapping[str, str]) -> None:
-    """The current trace, in the headers of a request to another program; nothing where nothing is traced."""
+    """Adds the current trace to the headers of a request to another program; nothing without traces."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     TraceContextTextMapPropagator().inject(headers)
@@ -68,7 +68,7 @@ class Telemetry:
 
 
 def open_telemetry(metrics: bool, environ: Mapping[str, str]) -> Telemetry:
-    """Imports nothing that is not asked for."""
+    """Imports only what the settings ask for."""
     counting = None
     if metrics:
         from app.events.telemetry.metrics import Metrics

@@ -1,7 +1,7 @@
-"""Traces for OpenTelemetry, by its conventions for generative AI: a span a turn, a model call and a tool call.
+"""Traces for OpenTelemetry, by its conventions for generative AI: a span for each turn, model call and tool call.
 
-Spans of one task nest by the context that asyncio copies into the tasks that it starts: a subagent's turn is within the call that
-asked for it, a turn within the request that it was prompted by. Importing this imports the SDK.
+Spans nest by the context that asyncio copies into new tasks: a subagent's turn is within the call that started it, a turn within
+the request that prompted it. Importing this imports the SDK.
 """
 
 import logging
@@ -34,7 +34,7 @@ from app.events.telemetry.observer import (
 log = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 3.0
-"""How long the end of the server waits until what it has is exported."""
+"""How long the server's end waits for the export of the last spans."""
 
 _PROVIDER_NAMES = {
     "amazon-bedrock": "aws.bedrock",
@@ -45,10 +45,10 @@ _PROVIDER_NAMES = {
     "moonshotai": "moonshot_ai",
     "xai": "x_ai",
 }
-"""Where the conventions have another name for a provider than the catalogue."""
+"""Providers that have another name in the conventions than in the catalogue."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-"""Of the trace alone: baggage may say what providers are not to know."""
+"""Sends the trace alone: baggage may have what providers must not know."""
 
 Attributes = dict[str, Any]
 
@@ -74,7 +74,7 @@ class Traces(Observer):
 
     @contextmanager
     def model_call(self, record: ModelCallRecord) -> Iterator[None]:
-        """Not the current span: a stream is read here and there, and the calls that it brings belong to the turn."""
+        """Not the current span: a stream is read here and there, and its calls belong to the turn."""
         span = self._tracer.start_span(f"chat {record.model}", kind=SpanKind.CLIENT, attributes=_model_call_start(record))
         _PROPAGATOR.inject(record.headers, trace.set_span_in_context(span))
         try:
@@ -114,7 +114,7 @@ class Traces(Observer):
             detach(token)
 
     def stop(self) -> None:
-        """Exports what is left. A collector that does not answer is waited for no longer than FLUSH_SECONDS."""
+        """Exports what is left. Waits for a collector that does not answer at most FLUSH_SECONDS."""
         flushing = threading.Thread(target=self._provider.shutdown, name="flush traces", daemon=True)
         flushing.start()
         flushing.join(FLUSH_SECONDS)
@@ -123,7 +123,7 @@ class Traces(Observer):
 
     @contextmanager
     def _span(self, name: str, kind: SpanKind, attributes: Attributes) -> Iterator[Span]:
-        """The current one. Exceptions are not recorded as they are: they may hold contents."""
+        """Makes it the current span. Exceptions are not recorded as they are, because they may contain texts."""
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
@@ -131,7 +131,7 @@ class Traces(Observer):
 
 
 def current_ids() -> dict[str, str]:
-    """Of the span that this runs in, as log lines name it."""
+    """The ids of the current span, as log lines name them."""
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return {}
@@ -182,7 +182,7 @@ def _describe_model_call(span: Span, record: ModelCallRecord) -> None:
 
 
 def _usage(record: ModelCallRecord) -> Attributes:
-    """By the conventions input includes what was cached."""
+    """By the conventions input includes cached tokens."""
     tokens = record.tokens
     usage = {
         "input_tokens": tokens.input + tokens.cache.read + tokens.cache.write,

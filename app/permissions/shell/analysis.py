@@ -43,7 +43,7 @@ class ShellAnalysis:
 
     @property
     def readable_outside(self) -> tuple[str, ...]:
-        """Without what is known only at run time."""
+        """Without texts that are known only at run time."""
         read = self.outside[:-1] if self.unparsable else self.outside
         return tuple(path for path in read if Path(path).is_absolute())
 
@@ -56,7 +56,7 @@ def always_patterns(paths: Iterable[str]) -> list[str]:
 
 
 def _folder_patterns(path: str) -> Iterator[str]:
-    """Nothing but itself for what lies at the top: `/*` would be every file of the machine."""
+    """Only the path itself for one directly in `/`: `/*` would be every file of the machine."""
     is_directory = os.path.isdir(path)  # noqa: PTH112
     folder = path if is_directory else os.path.dirname(path)  # noqa: PTH120
     if is_directory or folder == "/":
@@ -66,7 +66,7 @@ def _folder_patterns(path: str) -> Iterator[str]:
 
 
 def analyse(command: str, cwd: Path, boundary: Boundary, environment: Mapping[str, str] | None = None) -> ShellAnalysis:
-    """`cwd`: where the command starts; it is reported if it lies outside. `environment`: the command's variables."""
+    """`cwd`: where the command starts; reported if it is outside. `environment`: the command's variables."""
     whole = Invocation(Subject(command, readability="unreadable"), always=None)
     variables = Variables(os.environ if environment is None else environment)
     findings = Findings()

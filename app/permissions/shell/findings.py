@@ -8,17 +8,17 @@ from posixpath import basename
 from app.permissions.rules import Readability, Subject
 from app.permissions.shell.programs import StartedProgram, runs_nothing
 from app.permissions.shell.syntax import MAX_NODES
-from app.permissions.shell.words import Word, has_glob, text_of, unquoted
+from app.permissions.shell.words import Word, has_glob, shown, text_of
 from app.permissions.spellings import always_pattern, spellings
 
 _WRITERS = frozenset(["tee", "cp", "mv", "ln", "install", "dd", "curl", "wget", "sed", "ed", "patch"])
-_HOOKS = ".git/"
-"""Git runs the hooks in this directory."""
+_GIT_DIRECTORY = ".git/"
+"""Git runs programs that files in it name: hooks, filters."""
 
 _SUBSCRIPT_EVALUATORS = "declare typeset local export readonly let test [ printf read unset wait"
 _EVALUATES_SUBSCRIPTS = frozenset(_SUBSCRIPT_EVALUATORS.split())
 _VERBATIM = re.compile(r"-j\$|\"?\$\(cat <<-?\s*['\"\\]?\w")
-"""What the run adds is a number (`make -j$(nproc)`), or a text that stands in the line."""
+"""Harmless expansions: a number (`make -j$(nproc)`), or a here-document whose text is in the command itself."""
 
 
 class TooComplex(Exception):
@@ -35,11 +35,11 @@ class Invocation:
 
 @dataclass(slots=True)
 class Findings:
-    """`outside`: real paths, or text as typed. `has_run`: a command stands before, which may have removed directories. `loose`:
-    text beside the words of commands.
+    """`outside`: real paths, or text as typed. `has_run`: an earlier command has run and may have removed directories. `loose`:
+    text that some command may run.
 
-    A file that the script both writes and runs holds commands that nobody read. Files are compared by their last name: the
-    folder that a copy is put into is often unknown.
+    A file that the script both writes and runs holds commands that nobody read. Files are compared by their last name, because
+    the folder that a copy is put into is often unknown.
     """
 
     invocations: list[Invocation] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Findings:
     _nodes: int = 0
     _written: set[str] = field(default_factory=set)
     _run: set[str] = field(default_factory=set)
-    _writes_hooks: bool = False
+    _writes_git_directory: bool = False
 
     def count(self, nodes: int) -> None:
         self._nodes += nodes
@@ -64,8 +64,8 @@ class Findings:
     def add_unreadable(self, text: str) -> None:
         self.add(Invocation(Subject(text, readability="unreadable"), always=None))
 
-    def say(self, text: str) -> None:
-        """As the shell reads it, without quotes."""
+    def add_loose(self, text: str) -> None:
+        """Adds text that some command may run, with quotes removed as the shell does."""
         self.loose[re.sub(r"\\(?=.)|\\\n|['\"]", "", text)] = None
 
     def report(self, paths: Iterable[str]) -> None:
@@ -73,13 +73,13 @@ class Findings:
 
     def writes(self, path: str) -> None:
         self._written.add(basename(path))
-        self._writes_hooks |= _HOOKS in path
+        self._writes_git_directory |= _GIT_DIRECTORY in path
 
     def runs(self, path: str) -> None:
         self._run.add(basename(path))
 
     def calls(self, program: str, path: str, args: Iterable[str]) -> None:
-        """`program`: the bare name, `path`: the name as it is called."""
+        """`program`: the bare name. `path`: the name as the command has it."""
         if "/" in path:
             self.runs(path)
         for arg in args if program in _WRITERS else ():
@@ -88,16 +88,16 @@ class Findings:
 
     @property
     def runs_what_it_writes(self) -> bool:
-        return self._writes_hooks or bool((self._written & self._run) - {""})
+        return self._writes_git_directory or bool((self._written & self._run) - {""})
 
 
 def flattened(words: Sequence[Word]) -> list[Word]:
     """One word for each field."""
-    return [word if len(word.fields) == 1 else Word(unquoted(one), (one,)) for word in words for one in word.fields]
+    return [word if len(word.fields) == 1 else Word(shown(one), (one,)) for word in words for one in word.fields]
 
 
 def build_invocation(words: Sequence[Word], flat: Sequence[Word], started: StartedProgram, redirections: str) -> Invocation:
-    """What its arguments name is denied as if it ran: whether the program runs it is not known."""
+    """Commands that the arguments name are denied as if they ran: nobody knows whether the program runs them."""
     text, plain = text_of(words), tuple(word.plain for word in flat)
     others = spellings(plain, reorder=not started.commands)
     if redirections:

@@ -1,7 +1,6 @@
 """What a command runs that no rule can know by its name: commands behind a wrapper, scripts, files, code.
 
-Few things are known of programs by their names, because a program that is not listed is taken to run what it names
-(app.permissions.spellings).
+Few programs are listed here, because any other program is taken to run what its words name (app.permissions.spellings).
 """
 
 import re
@@ -33,7 +32,7 @@ WRAPPERS = {
     "exec": "a",
     "xargs": "aEIdLnPs",
 }
-"""A rule that allows one of these allows not yet what it runs. With the letters of options that take a value."""
+"""A rule that allows a wrapper does not allow the command that it runs. By name, the letters of options that take a value."""
 SHELLS = frozenset(["bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "yash", "fish", "csh", "tcsh", "source", "."])
 INTERPRETERS = {
     **dict.fromkeys(("python", "pypy", "ipython"), "c"),
@@ -43,7 +42,7 @@ INTERPRETERS = {
     **dict.fromkeys(("pwsh", "powershell"), "cCeE"),
     **dict.fromkeys(["tclsh", "wish", "irb", "ghci", "bc", "dc", "m4", "gnuplot", "octave", "ed", "ex"], ""),
 }
-"""With the letters of options that take code. Without a file they read code from standard input."""
+"""By name, the letters of options that take code. Without a file they read code from standard input."""
 OWN_LANGUAGE = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), rf"system|getline|[^|]\|[^|]|@load|{UNKNOWN}"),
     **dict.fromkeys(("sqlite", "psql", "mysql", "mariadb"), r"(?i)\\!|^\s*[.\\]?(?:shell|system)|program|edit\("),
@@ -53,7 +52,7 @@ OWN_LANGUAGE = {
         r"|s([^\0])(?:\\[^\0]|(?!\1)[^\n\0\\])*\1(?:\\[^\0]|(?!\1)[^\n\0\\])*\1[gpimIM0-9]*[ew]",
     ),
 }
-"""Programs whose arguments are full of signs that mean code elsewhere, with what runs or writes something in theirs."""
+"""Programs whose arguments are full of signs that mean code elsewhere, with the patterns that run or write something here."""
 ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.DOTALL)
 _CHANGES_PROGRAMS = re.compile(
     r"PATH|LD_\w+|DYLD_\w+|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|(\w+_)?PAGER|VISUAL|BROWSER|"
@@ -69,7 +68,7 @@ _HARMLESS_SETTING = re.compile(
     r"|core\.(?:quotepath|autocrlf|ignorecase|filemode|longpaths|eol|abbrev)\b|diff\.(?:renames|algorithm|noprefix|mnemonicprefix)\b"
 )
 _SETTING = re.compile(r"[a-zA-Z][\w-]*\..+", re.DOTALL)
-"""Of git: those that are not harmless may name a program."""
+"""Git's settings: one that is not known as harmless may name a program."""
 _PROSE_OPTION = re.compile(r"-\w*m|--(?:message|title|body|notes|description|subject|comment)")
 _FIND_RUNS = re.compile(r"-exec|-execdir|-ok|-okdir")
 _MODULES_THAT_RUN_CODE = {"timeit", "code", "pdb", "runpy"}
@@ -79,8 +78,8 @@ _NO_FILE = re.compile(r"-|eval|/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 
 
 def runs_nothing(program: str, args: Sequence[str]) -> bool:
-    """Programs that are known to run none, so that their arguments are text and files. The list may be short: others are taken to
-    run whatever they name, and what the project brings along under such a name (`./grep`), too."""
+    """Programs that are known to run no others, so that their arguments are text and files. The list may be short: other
+    programs, and those that the project brings under such a name (`./grep`), are taken to run whatever they name."""
     name = re.sub(r"^/(usr/)?bin/", "", program)
     if name == "command":
         return bool(args) and re.fullmatch(r"-[pvV]*[vV]", args[0]) is not None
@@ -89,7 +88,7 @@ def runs_nothing(program: str, args: Sequence[str]) -> bool:
 
 
 def may_take_scripts(name: str, args: Sequence[str]) -> bool:
-    """Whether it is not known what the program does with its arguments."""
+    """Whether the program may take its arguments as scripts, for all that is known."""
     return not (runs_nothing(name, args) or may_hold_commands(name) or entry_name(name) in OWN_LANGUAGE)
 
 
@@ -102,7 +101,7 @@ def is_find(name: str) -> bool:
 
 
 def entry_name(name: str) -> str:
-    """`python3.11` is listed as python."""
+    """The name in the tables: `python3.11` is `python`."""
     return name if name == "m4" else name.rstrip("0123456789.") or name
 
 
@@ -125,7 +124,7 @@ def readability_of(name: str, args: Sequence[str], is_fed: bool) -> Readability:
 
 
 def _names_program(args: Sequence[str]) -> bool:
-    """Of git's arguments."""
+    """`args`: git's arguments."""
     given = [other for one, other in pairwise(args) if one == "-c" or "config" in args]
     settings = filter(_SETTING.fullmatch, given)
     is_named = any(arg.startswith(("ext::", "--config-env", "--exec-path=")) for arg in args)
@@ -133,7 +132,7 @@ def _names_program(args: Sequence[str]) -> bool:
 
 
 def texts_in(args: Sequence[Word]) -> Iterator[str]:
-    """What may be scripts among the arguments, without the options that they belong to."""
+    """Texts among the arguments that may be scripts, without the options that they belong to."""
     for at, word in enumerate(args):
         text = re.sub(r"^--[\w-]+=|^-\w", "", word.value)
         if word.is_known and re.search(r"\s", text) and not (at and _PROSE_OPTION.fullmatch(args[at - 1].value)):
@@ -146,7 +145,8 @@ def text_or_unknown(word: Word) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Stdin:
-    """What feeds a command. `text`: a heredoc or here-string; empty if known only at run time. `lists_files`: names of files."""
+    """The input of a command. `text`: a heredoc or here-string; empty if known only at run time. `lists_files`: names of
+    files."""
 
     text: str = ""
     lists_files: bool = False
@@ -157,7 +157,7 @@ class StartedProgram:
     """What a command runs besides itself.
 
     `scripts` are shell text, `files` contain code. UNKNOWN in a script stands for text that is known only at run time. `named`:
-    commands that stand in its arguments, which it may run.
+    commands in its arguments, which it may run.
     """
 
     commands: list[Sequence[Word]] = field(default_factory=list)
@@ -232,7 +232,7 @@ def _until(args: Sequence[Word], ends: set[str]) -> Sequence[Word]:
 
 
 def _inner_commands(args: Sequence[Word], valued: str, operands: int) -> Iterator[Sequence[Word]]:
-    """The earliest first. Where an option may take the next word as its value or not, both are followed."""
+    """The earliest first. If an option may or may not take the next word as its value, both ways are followed."""
     starts: set[int] = set()
     waiting, seen = [(0, operands)], set[tuple[int, int]]()
     while waiting:

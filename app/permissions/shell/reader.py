@@ -39,7 +39,7 @@ _MAX_DEPTH = 150
 _DEPTH_OF_SCRIPT = 18
 _DEPTH_OF_CALL = 12
 _MAX_WORDS = 300
-"""Of a command that holds others."""
+"""Of a command that contains others."""
 _APART = {"subshell", "command_substitution", "process_substitution"}
 _MISPLACED_WORDS = "if then elif else fi do done case esac while until for select function in ]]"
 _MISPLACED = frozenset(_MISPLACED_WORDS.split())
@@ -52,7 +52,7 @@ _LISTS_FILES = {"find", "fd", "ls", "git", "grep", "egrep", "rg", "sort", "uniq"
 
 
 class ShellReader:
-    """`in_place`: the script is evaluated by another one, as by `eval` or `trap`, and its assignments may not run."""
+    """`in_place`: another script evaluates this one, as by `eval` or `trap`, and its assignments may not run."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ShellReader:
         self._findings.count(root.descendant_count)
         self._variables.count(root)
         for text in syntax.loose_texts(root):
-            self._findings.say(text)
+            self._findings.add_loose(text)
         self._walk(root)
         return not (root.has_error or syntax.is_misread(root) or self._variables.is_contradicted)
 
@@ -128,7 +128,7 @@ class ShellReader:
             self._expect_failed_cd()
 
     def _expect_failed_cd(self) -> None:
-        """What follows a `;` or `||` runs even if the `cd` before it failed."""
+        """Commands behind a `;` or `||` run even if the `cd` before failed."""
         self._paths.directories = tuple(dict.fromkeys([*self._paths.directories, *self._after_failed_cd]))
         self._after_failed_cd = ()
 
@@ -240,7 +240,7 @@ class ShellReader:
                 return Stdin() if any(child.type in {"<", "<&", "<>"} for child in redirect.children) else None
 
     def _file_redirect(self, node: "Node") -> None:
-        """The grammar takes a command's words after a redirection for further targets: such a command is not understood."""
+        """The grammar takes a command's words behind a redirection for further targets: such a command is not understood."""
         targets = node.children_by_field_name("destination")
         self._findings.is_unparsable |= len(targets) > 1
         if targets and not syntax.is_descriptor(targets[0]):
@@ -287,7 +287,7 @@ class ShellReader:
         if len(flat) > _MAX_WORDS and may_hold_commands(bare):
             raise TooComplex
         self._note_effects(bare, flat, words[0].text)
-        self._hear(name.lower(), [word.plain for word in flat[1:]])
+        self._note_loose(name.lower(), [word.plain for word in flat[1:]])
         with self._deeper(_DEPTH_OF_CALL):
             if bare in _DIRECTORY_COMMANDS:
                 self._change_directory(words, flat, node)
@@ -295,12 +295,12 @@ class ShellReader:
                 self._findings.has_run = True
                 self._start(words, flat, bare, is_unreadable)
 
-    def _hear(self, name: str, args: Sequence[str]) -> None:
-        """What is no plain word may be a script for the command. The words of one that runs nothing may be one for another."""
+    def _note_loose(self, name: str, args: Sequence[str]) -> None:
+        """Notes arguments that may be scripts: all that are no plain word, and all of a command that runs nothing (`echo`)."""
         is_inert = runs_nothing(name, args)
         for at, arg in enumerate(args):
             if is_inert or at >= MOST_WORDS or not _PLAIN_WORD.fullmatch(arg):
-                self._findings.say(arg)
+                self._findings.add_loose(arg)
 
     def _note_effects(self, bare: str, flat: Sequence[Word], typed_name: str) -> None:
         args = [word.value for word in flat[1:]]
@@ -312,7 +312,7 @@ class ShellReader:
         self._findings.calls(bare, flat[0].value, args)
 
     def _start(self, words: Sequence[Word], flat: Sequence[Word], bare: str, is_unreadable: bool) -> None:
-        """The command stands before what it starts."""
+        """Notes the command before those that it starts."""
         started = started_by(bare, flat[1:], self._stdin)
         outer, self._findings.invocations = self._findings.invocations, []
         with self._fed_by(None if bare == "xargs" else self._stdin):
@@ -337,7 +337,7 @@ class ShellReader:
             self._check_arguments(words, flat, bare, started)
 
     def _named_in(self, text: str) -> list[Subject]:
-        """The commands of a text, which are run if the program takes it for a script; none if it is none."""
+        """The commands of a text, which run if the program takes it for a script; none if the text is no script."""
         found = Findings()
         child = self._variables.in_child_process()
         is_script = ShellReader(self._boundary, child, self._paths.directories, found, self._depth + _DEPTH_OF_SCRIPT).read(text)
@@ -346,7 +346,7 @@ class ShellReader:
         return [one.subject for one in found.invocations] if is_script else []
 
     def _script(self, script: str, in_place: bool) -> bool:
-        """Returns whether all of it is understood. What can be read of it is held against the rules in any case."""
+        """Returns whether all of the script is understood. The rules are applied to what can be read in any case."""
         if in_place:
             self._variables.forget_all()
         variables = self._variables if in_place else self._variables.in_child_process()
@@ -383,7 +383,7 @@ class ShellReader:
 
 
 def _is_plain_cd(node: "Node", flat: Sequence[Word]) -> bool:
-    """One known folder, in a script or a subshell, neither in a block nor behind `||`."""
+    """Whether the `cd` has one known folder, and is in a script or a subshell, neither in a block nor behind `||`."""
     if syntax.command_name(node) != "cd" or len(flat) != 2:
         return False
     target = flat[1]

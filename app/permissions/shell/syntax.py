@@ -16,7 +16,7 @@ _WORDS = """word string raw_string ansi_c_string translated_string concatenation
 process_substitution command_substitution arithmetic_expansion brace_expression extglob_pattern"""
 WORDS = frozenset(_WORDS.split())
 _RESERVED_CHARACTERS = re.compile("[\ue000-\ue07f\uf8ff]")
-"""What `words.py` marks quoted and unknown text with."""
+"""The characters by which `words.py` marks quoted and unknown text."""
 _CONTINUED_WORD = re.compile(rb"(?<![\s\\])(?:\\\\)*\\\n(?=\S)")
 _LIVE_BLANK = re.compile(rb"(?<!\\)(?:\\\\)*\s")
 
@@ -30,7 +30,7 @@ def _bash() -> "Language":
 
 
 def parse(script: str) -> "Node | None":
-    """Returns the tree's root, which may hold errors (`has_error`); None if the script is too large, too slow or no text."""
+    """Returns the tree's root, which may have errors (`has_error`); None if the script is too large, too slow or no text."""
     from tree_sitter import Parser
 
     if len(script) > MAX_CHARACTERS or _RESERVED_CHARACTERS.search(script):
@@ -42,7 +42,7 @@ def parse(script: str) -> "Node | None":
             lambda offset, _: source[offset : offset + 65536],
             progress_callback=lambda _offset, _has_error: time.monotonic() > deadline,
         )
-    except ValueError:  # the parser was stopped, or the text holds half a surrogate pair
+    except ValueError:  # the parser was stopped, or the text has half a surrogate pair
         return None
     return tree.root_node
 
@@ -53,7 +53,7 @@ def is_misread(root: "Node") -> bool:
 
 
 def _is_misread_node(node: "Node") -> bool:
-    """A word holds a blank, or backquotes hold backslashes, which the shell removes before it reads the script."""
+    """Whether a word has a blank in it, or backquotes have backslashes, which the shell removes before it reads the script."""
     text = node.text or b""
     if node.type == "command_substitution":
         return text.startswith(b"`") and b"\\" in text
@@ -70,7 +70,7 @@ def nodes_of(root: "Node") -> Iterator["Node"]:
 
 
 def loose_texts(root: "Node") -> Iterator[str]:
-    """The words that are no command's own, and what heredocs hold."""
+    """The words that belong to no command, and the texts of heredocs."""
     for node in nodes_of(root):
         if node.type == "heredoc_body" or (node.type in WORDS and parent_type(node) not in ("command", "command_name")):
             yield node_text(node)
@@ -85,7 +85,7 @@ def in_background(node: "Node") -> bool:
 
 
 def is_list_in_pipeline(node: "Node") -> bool:
-    """`cd x && make 2>&1 | tail`: the grammar puts the whole list into the pipeline, the shell its last command alone."""
+    """`cd x && make 2>&1 | tail`: the grammar puts the whole list into the pipeline, the shell only its last command."""
     body = node.child_by_field_name("body") if node.type == "redirected_statement" else None
     is_first = node.parent is not None and node.parent.type == "pipeline" and node.prev_sibling is None
     return is_first and body is not None and body.type == "list"
@@ -107,7 +107,7 @@ def parent_type(node: "Node") -> str:
 
 
 def command_name(node: "Node") -> str:
-    """The name as typed; empty for what is no simple command."""
+    """The name as typed; empty if the node is no simple command."""
     name = node.child_by_field_name("name") if node.type == "command" else None
     return node_text(name) if name is not None else ""
 

@@ -1,7 +1,8 @@
 """What the words of a command become after the shell has removed quotes and expanded braces and variables.
 
-A field is a string in which a quoted special character is moved to Unicode's private area, so that a `*` in a field is a live
-wildcard and a quoted one is not. UNKNOWN in a field stands for text that is known only at run time.
+A field is a word as text in which quoted special characters are hidden: moved to Unicode's private area, by `hidden`; `shown`
+moves them back. So a `*` in a field is a wildcard of the shell, and a quoted one is not. UNKNOWN in a field stands for text that
+is known only at run time.
 
 A variable is known when the script sets it exactly once, by a statement that certainly runs, and reads it after that. HOME is
 known from the environment.
@@ -24,7 +25,7 @@ UNKNOWN = "\uf8ff"
 _PRIVATE = 0xE000
 _SPECIAL = "{},*?[]!^~ \t\n$`\\"
 _HIDE = {ord(char): _PRIVATE + ord(char) for char in _SPECIAL}
-_SHOW = {hidden: char for char, hidden in _HIDE.items()}
+_SHOW = {moved: char for char, moved in _HIDE.items()}
 _HIDE_IN_VALUE = {ord(char): _PRIVATE + ord(char) for char in "{},~"}
 _MAX_FIELDS = 64
 
@@ -34,7 +35,7 @@ Lookup = Callable[[str], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`text` is as typed; `fields` is what it becomes: several by braces, by splitting, or by a variable with several values."""
+    """`text` is as typed; `fields` is what the word becomes: several by braces, splitting, or a variable with several values."""
 
     text: str
     fields: tuple[str, ...]
@@ -45,23 +46,23 @@ class Word:
 
     @property
     def value(self) -> str:
-        """Without quotes."""
-        return " ".join(map(unquoted, self.fields))
+        """The fields without quotes."""
+        return " ".join(map(shown, self.fields))
 
     @property
     def plain(self) -> str:
-        """Without quotes; as typed where something in it is unknown."""
+        """The fields without quotes; the text as typed if a field is not known."""
         return self.value if self.is_known else self.text
 
 
 UNKNOWN_WORD = Word("", (UNKNOWN,))
 
 
-def quoted(text: str) -> str:
+def hidden(text: str) -> str:
     return text.translate(_HIDE)
 
 
-def unquoted(field: str) -> str:
+def shown(field: str) -> str:
     return field.translate(_SHOW)
 
 
@@ -74,7 +75,7 @@ def has_glob(field: str) -> bool:
 
 
 def literal_word(text: str) -> Word:
-    return Word(text, (quoted(text),))
+    return Word(text, (hidden(text),))
 
 
 def text_of(words: Sequence[Word]) -> str:
@@ -82,7 +83,7 @@ def text_of(words: Sequence[Word]) -> str:
 
 
 def read_words(nodes: Sequence["Node"], lookup: Lookup) -> list[Word]:
-    """One word a node; nodes without a blank between them are one word that is not understood."""
+    """One word per node; adjacent nodes without a blank between them become one unknown word."""
     words: list[Word] = []
     end = -1
     for node in nodes:
@@ -103,11 +104,11 @@ def read_word(node: "Node", lookup: Lookup) -> Word:
 
 def _with_home(reading: str, lookup: Lookup) -> str:
     homes = lookup("HOME") if reading == "~" or reading.startswith("~/") else None
-    return quoted(homes[0]) + reading[1:] if homes else reading
+    return hidden(homes[0]) + reading[1:] if homes else reading
 
 
 def _split(reading: str) -> list[str]:
-    """Live blanks come from a variable's value. An empty word stays a word: it is quoted."""
+    """Splits at blanks that are not hidden, which come from unquoted variables. An empty text gives one empty word."""
     return re.split(r"[ \t\n]+", reading.strip(" \t\n"))
 
 
@@ -115,10 +116,10 @@ def _readings(node: "Node", lookup: Lookup, in_quotes: bool) -> list[str]:
     """Every text that the node may stand for."""
     match node.type:
         case "raw_string":
-            return [quoted(node_text(node)[1:-1])]
+            return [hidden(node_text(node)[1:-1])]
         case "ansi_c_string":
             text = node_text(node)[2:-1]
-            return [UNKNOWN if "\\" in text else quoted(text)]
+            return [UNKNOWN if "\\" in text else hidden(text)]
         case "string":
             return _joined(node, lookup, node.children[1:-1], trim=1, in_quotes=True)
         case "translated_string":
@@ -138,7 +139,7 @@ def _readings(node: "Node", lookup: Lookup, in_quotes: bool) -> list[str]:
 
 
 def _joined(node: "Node", lookup: Lookup, children: Iterable["Node"], trim: int, in_quotes: bool) -> list[str]:
-    """The children's readings in a row, with the text between them. `trim`: how many characters of quotes surround them."""
+    """The children's readings in a row, with the text between them. `trim`: the number of quote characters at each end."""
     source, start, offset = node.text or b"", trim, node.start_byte
     pieces: list[list[str]] = []
     for child in children:
@@ -150,8 +151,8 @@ def _joined(node: "Node", lookup: Lookup, children: Iterable["Node"], trim: int,
 
 def _literal(raw: str, in_quotes: bool) -> str:
     if in_quotes:
-        return quoted(re.sub(r"\\(\n|[$`\"\\])", lambda found: found[1].strip("\n"), raw))
-    return re.sub(r"\\(.|\n)", lambda found: quoted(found[1].strip("\n")), raw)
+        return hidden(re.sub(r"\\(\n|[$`\"\\])", lambda found: found[1].strip("\n"), raw))
+    return re.sub(r"\\(.|\n)", lambda found: hidden(found[1].strip("\n")), raw)
 
 
 def _variable(text: str, lookup: Lookup, in_quotes: bool) -> list[str]:
@@ -190,11 +191,11 @@ class Variables:
         self._values: dict[str, list[str]] = {}
 
     def in_child_process(self) -> "Variables":
-        """The child knows HOME alone: the script may or may not export its variables."""
+        """Knows HOME alone: the script may or may not export its other variables."""
         return Variables({} if self._is_opaque or self._times_set["HOME"] else self._environment)
 
     def count(self, root: "Node") -> None:
-        """Counts the assignments below a node, before any is read."""
+        """Counts the assignments below a node; called before any word is read."""
         for node in nodes_of(root):
             if node.type == "variable_assignment":
                 self._times_set[re.split(r"\+?=|\[", node_text(node))[0]] += 1
@@ -220,7 +221,7 @@ class Variables:
     def set(self, name: str, value: Word) -> None:
         self._values.pop(name, None)
         if all(map(is_known, value.fields)):
-            self._values[name] = [unquoted(one) for one in value.fields]
+            self._values[name] = [shown(one) for one in value.fields]
 
 
 def always_runs(assignment: "Node") -> bool:

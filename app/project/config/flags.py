@@ -8,8 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Flags:
-    """Each field is `OPENCODE_<FIELD>`; `OPENCODE_DISABLE_CLAUDE_CODE` and `OPENCODE_EXPERIMENTAL` turn on all of their
-    families. Others of OpenCode's flags concern what this server does not do (see docs/compatibility.md)."""
+    """Each field is `OPENCODE_<FIELD>`; `OPENCODE_DISABLE_CLAUDE_CODE` and `OPENCODE_EXPERIMENTAL` turn on all of their families.
+    OpenCode's other flags concern features that this server does not have (see docs/compatibility.md)."""
 
     server_password: str | None = field(default=None, repr=False)
     server_username: str = "opencode"

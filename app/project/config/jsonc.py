@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas: read, find where a value stands, and edit with everything else left as it is.
+"""JSON with comments and trailing commas: parsed, searched for where a value stands, and edited with everything else unchanged.
 
 Comments and trailing commas are blanked in place, so every offset and line of the strict JSON is one of the original.
 """
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 STRING = r'"(?:[^"\\\n]|\\.?)*(?:"|(?=\n)|\Z)'
 COMMENT = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
-"""Both match also what has no end: a search that went on behind each beginning would take minutes for a megabyte of them."""
+"""Both match a comment or string without an end, too: otherwise a megabyte of such beginnings would take minutes."""
 _STRING_OR_COMMENT = re.compile(rf"{STRING}|{COMMENT}", re.S)
 _STRING_OR_TRAILING_COMMA = re.compile(rf"{STRING}|,(?=\s*[}}\]])", re.S)
 _NOT_NEWLINE = re.compile(r"[^\n]")
@@ -48,14 +48,14 @@ def loads(text: str) -> Any:
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """The line, from 1, on which the deepest part of `path` that exists begins; None when none of it does."""
+    """The line, from 1, on which the deepest existing part of `path` begins; None if no part exists."""
     blanked = strict(text)
     member = _deepest(blanked, path)
     return None if member is None else text.count("\n", 0, member.begin) + 1
 
 
 def merge(text: str, update: Mapping[str, Any]) -> str:
-    """`text` with `update` merged into its object, deep; what is equal already, comments and layout stay."""
+    """`text` with `update` merged into its object, deep. Values that are equal already, comments and layout stay."""
     if not strict(text).strip():
         return json.dumps(update, indent=2, ensure_ascii=False) + "\n"
     for key, value in update.items():

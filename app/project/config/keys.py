@@ -17,8 +17,8 @@ from app.util import environment
 
 
 def ruleset(permission: Mapping[str, Any] | Action, home: Path | None = None) -> Ruleset:
-    """An action for everything, or an action or patterns a permission, in the order written. Patterns in the home directory
-    may begin with `~` or `$HOME`."""
+    """The rules of an action for all permissions, or of actions or patterns for single ones, in the order written. Patterns in
+    the home directory may begin with `~` or `$HOME`."""
     if isinstance(permission, str):
         return [Rule(permission="*", pattern="*", action=permission)]
     place = str(home or environment.home())
@@ -62,7 +62,7 @@ def commands(config: Config, worktree: Path) -> list[Command]:
 
 
 def hints(template: str) -> list[str]:
-    """The placeholders that a template has: `$1`, `$2` … by number, then `$ARGUMENTS`."""
+    """The placeholders in a template: `$1`, `$2` … by number, then `$ARGUMENTS`."""
     numbered = sorted(set(_NUMBERED.findall(template)), key=lambda hint: int(hint[1:]))
     return numbered + ["$ARGUMENTS"] * ("$ARGUMENTS" in template)
 
@@ -77,8 +77,8 @@ SUFFIXES = {".py", ".js", ".ts"}
 
 @dataclass(frozen=True)
 class Extension:
-    """`source` is a `file://` address, or the name of a package, module or entry point. `of_project`: it was named by a file that
-    comes with the project, and so perhaps by a stranger."""
+    """`source`: a `file://` address, or the name of a package, module or entry point. `of_project`: a file that comes with the
+    project, perhaps from a stranger, named it."""
 
     source: str
     of_project: bool = False
@@ -128,11 +128,11 @@ UNUSED = {
     "subagent_depth": "A subagent gives out tasks where its own rules speak of `task`.",
     "watcher": "Files are not watched.",
 }
-"""By key, `*` for any name, with the reason."""
+"""By key, `*` for any name, the reason."""
 
 
 def unused_keys(config: Mapping[str, Any]) -> dict[str, str]:
-    """Those that a configuration sets, by their names in it, with the reasons."""
+    """The keys without effect that a configuration sets, by their names in it, with the reasons."""
     return {".".join(found): reason for key, reason in UNUSED.items() for found in _matches(config, key.split("."))}
 
 

@@ -34,19 +34,18 @@ from app.util.project_files import ProjectBounds
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """What the operator's layers say, and what the project's own files do, each merged."""
+    """The configuration merged separately: from the operator's layers, and from the project's files."""
 
-    operators: Mapping[str, Any]
-    projects: Mapping[str, Any]
+    of_operator: Mapping[str, Any]
+    of_project: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class LoadedConfig:
     """`directories`: where agents, commands, skills and tools are looked for, lowest first. `warnings`: files that were skipped.
-    `plugins` and `tools`: all that are named or found, lowest first, two of one name too.
-    `unused`: keys that change nothing here, with the reasons.
-    `watched`: the paths that were looked at, with the stat of each. `environ`: what `{env:}` stood for.
-    `split`: who says what, where the project is not trusted."""
+    `plugins` and `tools`: all that are named or found, lowest first, also several of one name. `unused`: keys without effect
+    here, with the reasons. `watched`: the paths that were looked at, with the stat of each. `environ`: the variables for
+    `{env:}`. `split`: the merged layers of each side, if the project is not trusted."""
 
     config: Config
     directories: list[Path]
@@ -94,7 +93,7 @@ def load(
 
 
 def load_global(environ: Mapping[str, str] = os.environ) -> Config:
-    """What the user's own files say for all directories, and nothing that is added to it. Raises as `load` does."""
+    """The user's own global configuration, without any project's and without defaults. Raises as `load` does."""
     place, flags = environment.opencode_config_dir(), Flags()
     loader = _Loader(locate(place, place, flags, environment.home(), place), flags, environ, ProjectBounds.of(place, place))
     return validate(Config, _merged(loader.global_layers()), str(place), lambda where: None)
@@ -102,8 +101,11 @@ def load_global(environ: Mapping[str, str] = os.environ) -> Config:
 
 @dataclass(frozen=True)
 class _Layer:
+    """`path`: the file of the content; None of a layer that is no file of the project."""
+
     content: Mapping[str, Any]
     of_project: bool = False
+    path: Path | None = None
 
 
 def _merged(layers: Iterable[_Layer]) -> dict[str, Any]:
@@ -111,9 +113,10 @@ def _merged(layers: Iterable[_Layer]) -> dict[str, Any]:
 
 
 def _programs(split: SplitConfig, named: Collection[str]) -> dict[str, Any]:
-    """What starts programs, none of parts of both."""
+    """The `named` sections that start programs: no entry mixes the operator's fields with the project's."""
     rules = {"mcp": servers_apart, "lsp": programs_apart, "formatter": programs_apart}
-    return {key: rule(split.operators.get(key, {}), split.projects.get(key, {})) for key, rule in rules.items() if key in named}
+    both = (split.of_operator, split.of_project)
+    return {key: rule(*(side.get(key, {}) for side in both)) for key, rule in rules.items() if key in named}
 
 
 def _split(layers: Sequence[_Layer]) -> SplitConfig:
@@ -122,7 +125,7 @@ def _split(layers: Sequence[_Layer]) -> SplitConfig:
 
 
 class _Loader:
-    """`_own` reads what the user has put where they like, `_project` what came with the project, `_named` what that names."""
+    """Three readers: `_own` for the user's files, anywhere; `_project` for the project's; `_named` for files that these name."""
 
     def __init__(
         self,
@@ -148,18 +151,18 @@ class _Loader:
         self._project_values = Substitution(environ if trusts_project else {}, self._named.read)
 
     def watch(self, places: Iterable[Path | None]) -> None:
-        """A change of one of them reloads the configuration."""
+        """A change of one of `places` reloads the configuration."""
         for path in filter(None, places):
             self._own.exists(path)
 
-    def _watch(self, of_project: bool) -> ConfigWatch:
+    def _reader_for(self, of_project: bool) -> ConfigWatch:
         return self._project if of_project else self._own
 
     def _project_may_name(self, path: Path) -> bool:
         return self._trusts_project or self._bounds.hold(os.path.realpath(path))
 
     def all_warnings(self) -> list[ServiceError]:
-        """With the files that were refused, each once."""
+        """The warnings, and one for each file that was refused."""
         refused = {str(error): error for watch in (self._own, self._project, self._named) for error in watch.refused}
         return [*self.warnings, *(ConfigInvalidError(error.path, error.reason) for error in refused.values())]
 
@@ -169,39 +172,39 @@ class _Loader:
         yield _Layer(self._legacy_toml(self._sources.legacy_toml))
 
     def layers(self) -> Iterator[_Layer]:
-        """Lowest first; the order is the precedence."""
+        """All layers; a later one overrides an earlier one."""
         yield from self.global_layers()
         if self._sources.custom_file:
             yield _Layer(self._custom_file(self._sources.custom_file))
         for path in self._sources.project_files:
-            yield _Layer(self._file(path, of_project=True), of_project=True)
+            yield _Layer(self._file(path, of_project=True), of_project=True, path=path)
         if self._flags.config_content:
             yield _Layer(parse_literal(self._flags.config_content, "OPENCODE_CONFIG_CONTENT"))
         for directory in self._sources.directories:
-            yield from (_Layer(content, directory.of_project) for content in self._directory(directory))
+            yield from self._directory(directory)
 
     def narrowed(self, layer: _Layer) -> _Layer:
-        """Without what the project's own files may not say."""
+        """The layer without what the project's own files may not say."""
         if not layer.of_project:
             return layer
-        content = self._with_closed_sandbox(layer.content)
+        content = self._with_closed_sandbox(layer.content, layer.path)
         if not self._trusts_project:
-            content = self._with_own_instructions(_without_variables(content))
+            content = self._with_inside_instructions(_without_variables(content), layer.path)
         return _Layer(content, of_project=True)
 
-    def _with_closed_sandbox(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """They may close the sandbox and not open it: the commands inside can write these files."""
+    def _with_closed_sandbox(self, content: Mapping[str, Any], path: Path | None) -> Mapping[str, Any]:
+        """The project's files may close the sandbox, not open it: sandboxed commands can write these files."""
         wanted = content.get("sandbox")
         if not wanted:
             return content
         kept = {key: value for key, value in wanted.items() if key == "network" and value is False}
         for key in wanted.keys() - kept:
             message = f"sandbox.{key} opens the sandbox: put it into your own configuration, ~/.config/opencode/opencode.json"
-            self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
+            self.warnings.append(ConfigInvalidError(str(path), message))
         return {**content, "sandbox": kept}
 
-    def _with_own_instructions(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Those outside of the project are left out. The others are made relative: what such a pattern finds is kept inside."""
+    def _with_inside_instructions(self, content: Mapping[str, Any], path: Path | None) -> Mapping[str, Any]:
+        """Without patterns that begin outside the project. The others become relative: the files of those are kept inside."""
         if "instructions" not in content:
             return content
         kept = []
@@ -213,11 +216,11 @@ class _Loader:
                 kept.append(os.path.relpath(place, self._sources.directory))
             else:
                 message = f"instructions of the project name what is outside of it: {pattern}"
-                self.warnings.append(ConfigInvalidError(str(self._sources.project_files[-1]), message))
+                self.warnings.append(ConfigInvalidError(str(path), message))
         return {**content, "instructions": kept}
 
     def _file(self, path: Path, *, of_project: bool = False) -> dict[str, Any]:
-        text = self._watch(of_project).read(path)
+        text = self._reader_for(of_project).read(path)
         if text is None:
             return {}
         layer = parse_layer(text, str(path), path.parent, self._project_values if of_project else self._values)
@@ -243,32 +246,33 @@ class _Loader:
         model_name = {"model": f"{provider}/{model}"} if provider and model else {}
         return validate(Config, {**found, **model_name}, str(path), lambda where: None).layer()
 
-    def _directory(self, directory: ConfigDirectory) -> Iterator[dict[str, Any]]:
-        place, watch = directory.path, self._watch(directory.of_project)
-        if not watch.exists(place):
+    def _directory(self, directory: ConfigDirectory) -> Iterator[_Layer]:
+        place, reader = directory.path, self._reader_for(directory.of_project)
+        if not reader.exists(place):
             return
         self.present.append(directory)
-        folders = watch.folders(place)
+        folders = reader.folders(place)
         for path in directory.files:
-            yield self._file(path, of_project=directory.of_project)
-        yield from markdown.layers(watch, place, folders, self.warnings)
-        yield {"plugin": self._code_files(watch, place, folders & {"plugin", "plugins"})}
-        tools = self._code_files(watch, place, folders & {"tool", "tools"})
+            yield _Layer(self._file(path, of_project=directory.of_project), directory.of_project, path)
+        for content in markdown.layers(reader, place, folders, self.warnings):
+            yield _Layer(content, directory.of_project)
+        yield _Layer({"plugin": self._code_files(reader, place, folders & {"plugin", "plugins"})}, directory.of_project)
+        tools = self._code_files(reader, place, folders & {"tool", "tools"})
         self.tools += [Extension(file, directory.of_project) for file in tools]
 
-    def _code_files(self, watch: ConfigWatch, place: Path, folders: set[str]) -> list[str]:
-        found = (path for folder in sorted(folders) for path in watch.files(place / folder, deep=False))
+    def _code_files(self, reader: ConfigWatch, place: Path, folders: set[str]) -> list[str]:
+        found = (path for folder in sorted(folders) for path in reader.files(place / folder, deep=False))
         return [path.as_uri() for path in found if path.suffix in SUFFIXES]
 
     def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
         """One per name; the later one wins. `named`: the folders that the configuration names."""
-        claude = ((self._watch(place.of_project), place.path) for place in self._sources.claude_skills)
+        claude = ((self._reader_for(place.of_project), place.path) for place in self._sources.claude_skills)
         folders = [*claude, *self._skill_folders(), *named]
-        found = (skill for watch, folder in folders for skill in markdown.skills(watch, folder, self.warnings))
+        found = (skill for reader, folder in folders for skill in markdown.skills(reader, folder, self.warnings))
         return list({skill.name: skill for skill in found}.values())
 
     def skill_paths(self, layers: Iterable[_Layer], directory: Path) -> Iterator[tuple[ConfigWatch, Path]]:
-        """The folders that `skills.paths` of each layer names, with what reads them."""
+        """The folders that `skills.paths` of each layer names, each with the reader for it."""
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
                 place = environment.home() / name[2:] if name.startswith("~/") else directory / name
@@ -281,20 +285,20 @@ class _Loader:
 
     def _skill_folders(self) -> Iterator[tuple[ConfigWatch, Path]]:
         for place in self.present:
-            watch = self._watch(place.of_project)
-            folders = watch.folders(place.path)
-            yield from ((watch, place.path / name) for name in ("skill", "skills") if name in folders)
+            reader = self._reader_for(place.of_project)
+            folders = reader.folders(place.path)
+            yield from ((reader, place.path / name) for name in ("skill", "skills") if name in folders)
 
 
 def _place(pattern: str) -> Path | None:
-    """The path that a pattern of instructions begins at; None where it is relative to the project, or a page."""
+    """The path that a pattern of instructions begins at; None if the pattern is relative to the project, or a page's address."""
     if pattern.startswith("~/"):
         return environment.home() / pattern[2:]
     return Path(pattern) if Path(pattern).is_absolute() else None
 
 
 def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """No provider gets its key from a variable that is named here."""
+    """The project may not say which variable holds a provider's key."""
     if "provider" not in content:
         return content
     providers = content["provider"].items()
@@ -303,7 +307,7 @@ def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _plugin_place(plugin: str, base: Path) -> str:
-    """A path is relative to the file that names it; a package's name stays."""
+    """The plugin as a `file://` address, if it is a path: relative to `base`, the folder of the file that names it."""
     if plugin.startswith("file://"):
         return plugin
     if plugin.startswith("~/"):
@@ -313,7 +317,7 @@ def _plugin_place(plugin: str, base: Path) -> str:
 
 
 def finish(merged: Mapping[str, Any], flags: Flags) -> dict[str, Any]:
-    """The steps after the last layer: rewrites legacy forms, applies flags over the configuration and defaults below it."""
+    """The merged layers with legacy forms rewritten, flags applied over them and defaults below them."""
     config = dict(merged)
     modes = {name: {**mode, "mode": "primary"} for name, mode in config.get("mode", {}).items()}
     config["agent"] = deep_merge(config.get("agent", {}), modes)

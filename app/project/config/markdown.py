@@ -16,7 +16,7 @@ from app.util.bounds import DEEPEST
 
 MAX_FRONTMATTER = 64 * 1024
 MAX_VALUES = 10_000
-"""Of a frontmatter: in YAML a few lines can stand for billions of values."""
+"""The most values in a frontmatter: in YAML a few lines can stand for billions of values."""
 _TOP_LEVEL = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*)$")
 _FENCE = re.compile(r"^-{3,}\s*$")
 _NOT_PLAIN = ("'", '"', "|", ">", "{", "[", "&", "*", "!", "#")
@@ -57,7 +57,7 @@ def parse(text: str, path: Path) -> Document:
 
 
 def _require_shallow(head: str) -> None:
-    """The reader in C ends the process when values are nested thousands deep. What begins and ends it tells one by one."""
+    """The reader in C ends the process when values are nested thousands deep, so their begins and ends are counted first."""
     import yaml
     from frontmatter.default_handlers import SafeLoader
 
@@ -69,7 +69,7 @@ def _require_shallow(head: str) -> None:
 
 
 def _is_larger(data: Any, most: int) -> bool:
-    """Counts what is repeated as often as it is."""
+    """Counts a repeated value each time."""
     values = [data]
     for _ in range(most):
         if not values:
@@ -98,12 +98,12 @@ def _quote_line(line: str) -> str:
 
 
 def layers(watch: ConfigWatch, directory: Path, folders: set[str], warnings: list[ServiceError]) -> Iterator[dict[str, Any]]:
-    """What the documents of a directory say, lowest first: `{command,commands}/**/*.md`, whose body is the template;
+    """The layers of a directory's documents, lowest first: `{command,commands}/**/*.md`, whose body is the template;
     `{agent,agents}/**/*.md`; `{mode,modes}/*.md`, the older form of a primary agent. A `name` in the frontmatter is the agent's
     name, else its path."""
 
     def documents(*names: str, deep: bool = True) -> Iterator[tuple[str, Document]]:
-        """With each document its name: the path below the folder, without `.md`."""
+        """Each document with its name: the path below the folder, without `.md`."""
         for folder in (directory / name for name in names if name in folders):
             for path in watch.files(folder, deep=deep):
                 document = _document(watch, path, warnings) if path.suffix == ".md" else None
@@ -145,7 +145,7 @@ def _document(watch: ConfigWatch, path: Path, warnings: list[ServiceError]) -> D
 
 
 def skills(watch: ConfigWatch, folder: Path, warnings: list[ServiceError]) -> Iterator[Skill]:
-    """`folder/**/SKILL.md`."""
+    """The skills in `folder/**/SKILL.md`."""
     for path in watch.files(folder):
         document = _document(watch, path, warnings) if path.name == "SKILL.md" else None
         if document is None:

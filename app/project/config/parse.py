@@ -1,5 +1,5 @@
 """One layer: text → substituted text → JSON → a validated model. And layers merged: objects recursively, arrays replaced, except
-`plugin` and `instructions`, which are concatenated. Nothing here touches the disk; `{file:}` asks its caller."""
+`plugin` and `instructions`, which are concatenated. Reads no files: the caller does for `{file:}`."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _ADD_UP = ("plugin", "instructions")
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """A new object; a key that both have keeps its place in `base`, which is what orders permission rules."""
+    """A new object. A key that both have keeps its position in `base`, which orders permission rules."""
     merged = dict(base)
     for key, value in over.items():
         present = merged.get(key)
@@ -33,7 +33,7 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
 
 
 def difference(update: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
-    """What `update` says differently than `present`."""
+    """The values in `update` that differ from `present`."""
     changes: dict[str, Any] = {}
     for key, value in update.items():
         before = present.get(key)
@@ -67,31 +67,31 @@ def _without_retyped_mcp(base: Mapping[str, Any], layer: Mapping[str, Any]) -> M
     return {**base, "mcp": {name: entry for name, entry in base["mcp"].items() if stays(name, entry)}}
 
 
-def servers_apart(operators: Mapping[str, Any], projects: Mapping[str, Any]) -> dict[str, Any]:
-    """The MCP servers of the operator's layers and of the project's. None is made of parts of both: a header or a variable of the
-    operator's would go to an address or a program of the project's. But each may switch the other's on and off."""
+def servers_apart(of_operator: Mapping[str, Any], of_project: Mapping[str, Any]) -> dict[str, Any]:
+    """The MCP servers of the operator's layers and of the project's. No server mixes fields of both, or the operator's headers
+    and variables would go to an address or program of the project's. But each may switch the other's servers on and off."""
 
     def of(name: str) -> dict[str, Any]:
-        operator, project = operators.get(name, {}), projects.get(name, {})
+        operator, project = of_operator.get(name, {}), of_project.get(name, {})
         if "type" not in project:
             return deep_merge(operator, project)
         return deep_merge(project, {} if "type" in operator else operator)
 
-    return {name: of(name) for name in {**operators, **projects}}
+    return {name: of(name) for name in {**of_operator, **of_project}}
 
 
-def programs_apart(operators: Any, projects: Any) -> Any:
-    """The same of language servers and formatters. Either may switch all of them off."""
-    if not isinstance(operators, Mapping) or not isinstance(projects, Mapping):
-        return False if False in (operators, projects) else operators or projects
+def programs_apart(of_operator: Any, of_project: Any) -> Any:
+    """As `servers_apart`, for language servers and formatters. Either side may switch all of them off."""
+    if not isinstance(of_operator, Mapping) or not isinstance(of_project, Mapping):
+        return False if False in (of_operator, of_project) else of_operator or of_project
 
     def of(name: str) -> Mapping[str, Any]:
-        operator, project = operators.get(name, {}), projects.get(name, {})
+        operator, project = of_operator.get(name, {}), of_project.get(name, {})
         if "command" in project or not operator:
             return dict(project)
         return {**operator, **{key: value for key, value in project.items() if key == "disabled"}}
 
-    return {name: of(name) for name in {**operators, **projects}}
+    return {name: of(name) for name in {**of_operator, **of_project}}
 
 
 M = TypeVar("M", bound=BaseModel)
@@ -113,12 +113,12 @@ class Substitution:
 
 
 def parse_layer(text: str, path: str, base: Path | None, values: Substitution) -> dict[str, Any]:
-    """`path` is what errors name, `base` the directory that relative `{file:}` paths start from."""
+    """`path`: named in errors. `base`: the directory that relative `{file:}` paths start from."""
     return parse_literal(substitute(text, path, base, values), path)
 
 
 def parse_literal(text: str, path: str) -> dict[str, Any]:
-    """As `parse_layer`, with nothing substituted."""
+    """As `parse_layer`, without substitution."""
     return validate(Config, _json(text, path), path, lambda where: jsonc.line_of(text, where)).layer()
 
 
@@ -184,7 +184,7 @@ def substitute(text: str, path: str, base: Path | None, values: Substitution) ->
 
 
 def _env_text(value: str, in_string: bool) -> str:
-    """Unchanged, as in OpenCode, unless that would end the enclosing string."""
+    """Unchanged, as in OpenCode, unless the value would end the enclosing string."""
     if not in_string:
         return value
     try:

@@ -23,22 +23,22 @@ from app.util import environment, secrets
 from app.util.project_files import FileRefused, ProjectBounds, Within, anywhere, open_folder
 from app.util.secrets import MASK, all_masked
 
-# Their keys are the user's own patterns and names: nothing there is a secret.
+# The keys in these sections are the user's own patterns and names, which are no secrets.
 _PLAIN = ("permission", "keybinds", "tools", "template", "prompt", "description")
 _OF_PROMPTS = ("agent", "mode", "command")
 _STARTED = ("mcp", "formatter", "lsp", "experimental")
-"""Where programs are described, and servers that stand for one."""
+"""Sections that describe programs, and servers that stand for programs."""
 _HOST = re.compile(r"[\w+.-]+://[^/?#\s]*")
 
 
-def masked(config: Config, *, may_manage: bool = True) -> dict[str, Any]:
-    """The settings, with every API key, header, variable and password masked. The words of commands and the paths of MCP servers'
-    addresses are shown to those alone who may manage the server."""
+def masked_config(config: Config, *, may_manage: bool = True) -> dict[str, Any]:
+    """The settings, with every API key, header, variable and password masked. Only those who may manage the server see the words
+    of commands and the paths of MCP servers' addresses."""
     return {name: _masked_section(name, value, may_manage) for name, value in config.layer().items()}
 
 
 def _masked_section(name: str, value: Any, may_manage: bool) -> Any:
-    """An entry may have any name: only what stands in it says what it is."""
+    """An entry's name says nothing; only its fields say what it is."""
     if name in _OF_PROMPTS:
         return {entry: secrets.masked(fields, plain=_PLAIN) for entry, fields in value.items()}
     shown = value if name in _PLAIN else secrets.masked({name: value})[name]
@@ -97,7 +97,7 @@ def patch(
 
 
 def patch_global(update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
-    """The same with the user's own file."""
+    """As `patch`, for the user's own file."""
     check(update)
     path = global_file()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _merge_into(path: Path, update: dict[str, Any], within: Within, values: Subs
 
 
 def check(update: Any) -> None:
-    """`update` must be a configuration by itself; the first thing wrong is named."""
+    """`update` must be a valid configuration by itself. The error names the first thing that is wrong."""
     try:
         Config.model_validate(update)
     except ValidationError as error:
@@ -156,7 +156,7 @@ def _replace(path: Path, text: str, within: Within) -> None:
 
 
 def _replace_in(folder: int, name: str, text: str) -> None:
-    """By the open folder, wherever its path leads to by now."""
+    """Replaces the file in the open folder, wherever the folder's path leads by now."""
     temporary = f".{name}.{token_hex(4)}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

@@ -19,8 +19,8 @@ FOLDER = ".opencode"
 
 @dataclass(frozen=True)
 class ConfigDirectory:
-    """A directory of agents, commands, plugins, skills and tools; `files` are its config files, lowest first. `of_project`: it
-    stands in or above the project, and is not the user's own."""
+    """A directory of agents, commands, plugins, skills and tools. `files`: its config files, lowest first. `of_project`: the
+    directory is in or above the project, and is not the user's own."""
 
     path: Path
     files: tuple[Path, ...]
@@ -52,7 +52,7 @@ def locate(directory: Path, worktree: Path, flags: Flags, home: Path, global_dir
 
 
 def ascend(directory: Path, worktree: Path) -> list[Path]:
-    """`directory`, its parent and so on to `worktree`, or to the root when it does not stand below that."""
+    """`directory`, its parent and so on to `worktree`, or to the root if the directory is not below the worktree."""
     places = [directory, *directory.parents]
     return places[: places.index(worktree) + 1] if worktree in places else places
 
@@ -77,8 +77,8 @@ _SKIPPED_FOLDERS = {"node_modules", ".git"}
 
 
 class ConfigWatch:
-    """`stamps`: path → (mtime in ns, size, inode), None for a missing path; several may share them. `within`: where what is read
-    must really lie."""
+    """`stamps`: path → (mtime in ns, size, inode), None for a missing path; several watches may share them. `within`: where files
+    must really lie to be read."""
 
     def __init__(self, within: Within = anywhere, stamps: dict[str, ConfigStamp] | None = None) -> None:
         self.stamps = {} if stamps is None else stamps
@@ -89,7 +89,7 @@ class ConfigWatch:
         return self._reader.refused
 
     def read(self, path: Path) -> str | None:
-        """The text of a file, None if there is none or it is refused."""
+        """The text of a file; None if the file is missing or refused."""
         if not self.exists(path):
             return None
         try:
@@ -105,11 +105,11 @@ class ConfigWatch:
         return stamp is not None
 
     def folders(self, folder: Path) -> set[str]:
-        """The names of the folders in `folder`; none if it is not there."""
+        """The names of the folders in `folder`; none if it is missing."""
         return {entry.name for entry in self._entries(str(folder)) if entry.is_directory}
 
     def files(self, folder: Path, *, deep: bool = True) -> Iterator[Path]:
-        """The files below `folder`, sorted, links followed as far as they may be; hidden ones too."""
+        """The files below `folder`, sorted, hidden ones too. Links are followed as far as allowed."""
         yield from self._files(str(folder), deep, ())
 
     def _files(self, folder: str, deep: bool, above: tuple[str, ...]) -> Iterator[Path]:

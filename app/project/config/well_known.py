@@ -31,8 +31,8 @@ class OrganisationConfig:
 
 
 class Organisations:
-    """Those that the user has signed in to, asked once for each set of sign-ins; one that cannot be reached is asked again after
-    PAUSE seconds."""
+    """The organisations that the user has signed in to. Each is asked once for each set of sign-ins; one that cannot be reached
+    is asked again after PAUSE seconds."""
 
     def __init__(self, auth: Callable[[], Mapping[str, Auth]], environ: Mapping[str, str]) -> None:
         self._auth = auth

@@ -26,8 +26,8 @@ n=0
 while [ $n -lt 20 ] && kill -0 -1 2>/dev/null; do n=$((n + 1)); sleep 0.01; done
 exit $code
 """
-"""Process 1 of the namespace, which runs the command as its child: the limits hold inside only, a SIGTERM lets the command end,
-and what is left in the background gets the 0.2 seconds for its last output that it has without a sandbox. The out-of-memory
+"""Process 1 of the namespace, which runs the command as its child. So the limits hold inside only, a SIGTERM lets the command
+end, and processes left in the background get the same 0.2 seconds for their last output as without a sandbox. The out-of-memory
 killer takes these processes before the server's. The command's variables come numbered and are set here: bubblewrap, which starts
 outside, would obey some of them (`LD_PRELOAD`)."""
 _CHECK = """
@@ -37,26 +37,26 @@ if [ "$({stat} -Lc %d:%i -- {places} 2>&1)" != "{identities}" ]; then
 fi
 shift {count}
 """
-"""A path is named to bubblewrap and may lead elsewhere by then: what was bound is compared with what was judged."""
+"""A path that is named to bubblewrap may lead elsewhere by then, so what was bound is compared with what was judged."""
 REPLACED = 126
-"""The exit code of a command that was not begun because of it."""
+"""The exit code of a command that was not begun because a path led elsewhere."""
 
 _ROOT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
-"""What is left to root: to work with files of other owners, as `tar` and `su` do. It can neither mount nor make devices."""
+"""Root's capabilities: to work with files of other owners, as `tar` and `su` do. It can neither mount nor make devices."""
 _FEW_DEVICES = [word for name in ("null", "urandom") for word in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
 _Mounts = dict[Path, list[str]]
 
 
 def arguments(machine: MachineFacts, scope: SandboxScope, variables: int = 0) -> list[str]:
-    """Everything of the command line before the command's own words. `variables`: how many `numbered` ones there are."""
+    """The command line before the command's own words. `variables`: the number of `numbered` ones."""
     within = [*_file_system(machine, scope), *_kernel(machine), *_closed(machine, scope)]
     return [machine.bwrap, "--as-pid-1", *_namespaces(machine, scope), *within, *_ending(machine, scope, variables)]
 
 
 def server_arguments(machine: MachineFacts, scope: SandboxScope) -> list[str]:
-    """The same for a program of the server's own, which needs neither limits nor /proc, and no variables of others. Process 1
-    is a shell: bubblewrap's own is an orphan when bubblewrap has ended, and a server that is process 1 of its container reaps
-    none."""
+    """As `arguments`, for a program of the server's own, which needs neither limits nor /proc, and no variables of others.
+    Process 1 is a shell: bubblewrap's own would be an orphan when bubblewrap has ended, which a server that is process 1 of its
+    container does not reap."""
     within = [*_file_system(machine, scope), *_FEW_DEVICES, *_closed(machine, scope)]
     script = f'trap : TERM\n{_check(machine, scope)}\n"$@"\nexit $?'
     ending = ["--chdir", str(scope.directory), "--", machine.shell, "-c", script, "sandbox", *_places(scope)]
@@ -82,7 +82,7 @@ def _namespaces(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
 
 
 def _file_system(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
-    """From the top down, so that each mount lies on the one above. The rest of the root is empty and read-only."""
+    """From the top down, so that each mount lies on the one above it. The rest of the root is empty and read-only."""
     for link, target in machine.links:
         yield from ("--symlink", target, str(link))
     mounts = _mounts(machine, scope)
@@ -102,7 +102,7 @@ def _closed(machine: MachineFacts, scope: SandboxScope) -> Iterator[str]:
 
 
 def _mounts(machine: MachineFacts, scope: SandboxScope) -> _Mounts:
-    """By destination: what is named later wins."""
+    """By destination; a later entry replaces an earlier one."""
     shown = (*machine.system, *machine.toolchains, *scope.read, *scope.write)
     own = {machine.home: "home", Path("/tmp"): "tmp", Path("/var/tmp"): "tmp"}
     return {
@@ -125,7 +125,7 @@ def _option(path: Path, scope: SandboxScope) -> str:
 
 
 def _above(machine: MachineFacts, scope: SandboxScope) -> list[Path]:
-    """What lies above the project in the own home or /tmp is read-only: a write beside the project is an error, and not lost."""
+    """Directories above the project in the own home or /tmp are read-only: a write beside the project is an error, not lost."""
     own = (machine.home, Path("/tmp"))
     tops = (base / scope.project.relative_to(base).parts[0] for base in own if base in scope.project.parents)
     return [top for top in tops if top != scope.project and not top.name.startswith(".")]
@@ -157,7 +157,7 @@ def _places(scope: SandboxScope) -> list[str]:
 
 
 def _check(machine: MachineFacts, scope: SandboxScope) -> str:
-    """The part of the script that looks at the `_places`, which are its next words."""
+    """The part of the script that checks the `_places`, which are its next words."""
     if not scope.identities:
         return ""
     count = len(scope.identities)

@@ -1,8 +1,8 @@
-"""The one place that starts git. What it works with can be written by commands, members and models, so it runs in the sandbox,
-without network: it sees what it is given and, read-only, the system.
+"""The one place that starts git. Commands, members and models can write the files that git works with, so git runs in the
+sandbox, without network: it sees what it is given and, read-only, the system.
 
-A thread with `subprocess` takes 1.5 ms to start git, an asyncio subprocess 5 ms (under uvloop). That matters because a
-snapshot is taken before every step.
+A thread with `subprocess` takes 1.5 ms to start git, an asyncio subprocess 5 ms (under uvloop). That matters because a snapshot
+is taken before every step.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ TIMED_OUT = 124
 TOO_MUCH_OUTPUT = 123
 _KILL_AFTER_SECONDS = 2.0
 _PROGRAMS = ("core.editor", "core.pager", "core.sshCommand", "core.askPass", "gpg.program", "credential.helper")
-"""Settings that name a program for git to run. None of these does what the server asks of git."""
+"""Settings that name a program for git to run. The server's requests need none of them."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class GitResult:
 
 @dataclass(frozen=True)
 class Git:
-    """Git as it runs in one place: in `directory`, where it sees that, `besides`, and nothing else that can be written.
-    `repository`: the one that it works with, which no file of the directory replaces; None: it needs none. `selects`: whether it
-    is told so, or looks for the repository as on a command line. `walls`: what of others it does not see either."""
+    """Git as it runs in one place: in `directory`; it sees that, `besides`, and nothing else that can be written. `repository`:
+    the one that git works with, which no file of the directory replaces; None if git needs none. `selects`: whether git is given
+    the repository, or looks for it as on a command line. `walls`: files of others, which git does not see either."""
 
     sandbox: Sandbox
     directory: HeldDirectory
@@ -86,7 +86,7 @@ class Git:
         max_bytes: int | None = None,
     ) -> GitResult:
         """Runs `git *args`, with `env` added to the safe environment. Never raises for a failure of git; kills it when cancelled.
-        With `max_bytes` for a command that may print any amount: with TOO_MUCH_OUTPUT, `stdout` is its first `max_bytes`."""
+        `max_bytes`: for a command that may print any amount; with TOO_MUCH_OUTPUT, `stdout` has its first bytes."""
         variables = {**safe_environment(), **self._selected(), **(env or {})}
         child = _GitProcess(lambda: self._program(args, variables, cwd or self.directory.path), args, pass_fds)
         if max_bytes is None:
@@ -94,7 +94,7 @@ class Git:
         return await _in_thread(child, lambda: child.run_at_most(max_bytes, timeout))
 
     def looking_for_itself(self) -> "Git":
-        """As it does on a command line."""
+        """Git that looks for the repository as on a command line."""
         return replace(self, selects=False)
 
     def seeing(self, *directories: Path) -> "Git":
@@ -102,7 +102,7 @@ class Git:
         return replace(self, besides=(*self.besides, *map(HeldDirectory, directories)))
 
     async def without_filters(self) -> dict[str, str]:
-        """The variables with which git runs none of the filters that the repository's own configuration names."""
+        """The variables with which git runs no filter that the repository's own configuration names."""
         if self.repository is not None and not await asyncio.to_thread(may_name_filters, self.repository):
             return overrides()
         wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
@@ -133,7 +133,7 @@ class Git:
 
 
 def git_of(sandbox: Sandbox, repository: GitRepository, walls: Walls = NO_WALLS) -> Git:
-    """Git for a checkout. Raises OSError if that is gone, DirectoryReplaced if it is a link by now."""
+    """Git for a checkout. Raises OSError if the checkout is gone, DirectoryReplaced if it is a link by now."""
     checkout, *outside = map(HeldDirectory, (repository.checkout, *repository.outside))
     for held in (checkout, *outside):
         if held.real != held.path:
@@ -157,14 +157,14 @@ def safe_environment(inherited: Mapping[str, str] = os.environ) -> dict[str, str
     The user's own configuration applies (`safe.directory` above all); a caller that wants none sets GIT_CONFIG_GLOBAL.
     """
     kept = {name: value for name, value in inherited.items() if name in _KEPT_VARIABLES}
-    # A repository of which parts are missing may name a program to fetch them with: no protocol is allowed.
+    # A partial clone may name a program that fetches what is missing, so no protocol is allowed.
     fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
     return {**environment.minimal(inherited), **kept, **fixed, **overrides()}
 
 
 def overrides(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    """The variables that set `settings` over all configuration. Always among them: a repository's own configuration, which its
-    commands can write, names no program for git to run here."""
+    """The variables that set `settings` over all configuration. Always among them: settings that let a repository's own
+    configuration, which its commands can write, name no program for git to run."""
     programs = [(name, "") for name in _PROGRAMS]
     listed = [("core.fsmonitor", "false"), ("core.hooksPath", os.devnull), *programs, *settings]
     keys = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in enumerate(listed)}
@@ -197,7 +197,7 @@ class _GitProcess:
         return GitResult(process.returncode, out, err.decode("utf-8", "replace").strip())
 
     def run_at_most(self, max_bytes: int, timeout: float) -> GitResult:
-        """Kills git when it prints more. Its messages go to a file: nobody reads them while its output is read."""
+        """Kills git when it prints more. Its messages go to a file, because nobody reads them while the output is read."""
         with tempfile.TemporaryFile() as messages:
             process = self._start(messages)
             if isinstance(process, GitResult):
@@ -221,7 +221,7 @@ class _GitProcess:
         return GitResult(TIMED_OUT, b"", f"{self._shown} took longer than {timeout:g} s")
 
     def _start(self, stderr: "int | IO[bytes]" = subprocess.PIPE) -> "subprocess.Popen[bytes] | GitResult":
-        """The result where it does not start."""
+        """The process, or the result of a failed start."""
         try:
             program = self._make()
             with self._guard:
@@ -244,7 +244,7 @@ class _GitProcess:
 
     def kill(self) -> None:
         """Sends SIGTERM first, so that git removes its lock files and half-written objects. Bubblewrap, with which all in the
-        sandbox ends at once, is not asked."""
+        sandbox ends at once, is not asked first."""
         with self._guard:
             self._killed = True
             if self._process is None or self._process.poll() is not None:

@@ -1,7 +1,7 @@
-"""The git repository of a directory, found without git: what a project's files say of it is believed only where it holds.
+"""The git repository of a directory, found without running git.
 
-A command can write the checkout's `.git`, so one that leads out of the checkout is believed only where the git directory, which
-the command cannot write, names the checkout back, or lies where whoever works in the checkout may work too.
+A command can rewrite the checkout's `.git`. So a `.git` that points outside is accepted only if the git directory there, which
+commands cannot write, points back to this checkout, or if the user may work there anyway.
 """
 
 import os
@@ -23,7 +23,7 @@ _SMALL_FILES = (
     *("info/exclude", "info/attributes", "info/grafts", "objects/info/alternates"),
 )
 _FOLDERS = ("info", "logs", "objects", "objects/info", "objects/pack", "refs", "worktrees")
-_MOST_REFERENCES = 20_000
+_MOST_ENTRIES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class GitRepository:
 
     @property
     def main_checkout(self) -> Path:
-        """The parent of the common git directory, except where that is elsewhere: submodules, `--separate-git-dir`."""
+        """The checkout that the git directory belongs to; for a submodule or `--separate-git-dir`, this checkout itself."""
         return self.common_dir.parent if self.is_linked or self.common_dir.name == ".git" else self.checkout
 
     @property
@@ -50,8 +50,8 @@ class GitRepository:
 
 
 def find_repository(directory: Path, admits: Callable[[str], bool]) -> GitRepository | None:
-    """As git looks for it: in the directory, then in those above. None outside git, in a bare repository, and where what `.git`
-    names is not to be believed. `admits`: whether a path without symlinks is one where who works there may work."""
+    """Looks as git does: in the directory, then in those above. None outside git, in a bare repository, and if `.git` is not
+    accepted. `admits(path)`: may those who work in the directory also work at `path` (already resolved)?"""
     real = Path(os.path.realpath(directory))
     for checkout in (real, *real.parents):
         if os.path.lexists(checkout / ".git"):
@@ -64,7 +64,7 @@ def find_repository(directory: Path, admits: Callable[[str], bool]) -> GitReposi
 
 
 def repository_of(checkout: Path, admits: Callable[[str], bool] = lambda _: False) -> GitRepository | None:
-    """Of a checkout's top, without symlinks."""
+    """`checkout`: the top of a checkout, resolved. None if it has no repository that is accepted."""
     git_dir = _git_directory(checkout / ".git")
     if git_dir is None or not _is_git_directory(git_dir):
         return None
@@ -78,8 +78,8 @@ def repository_of(checkout: Path, admits: Callable[[str], bool] = lambda _: Fals
 
 
 def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
-    """Why git is not to be run in it. `is_walled`: git sees nothing else of the machine. Where it does, nothing in the git
-    directory may lead out of it."""
+    """Why git must not be run in the repository; None if it may. `is_walled`: git sees nothing else of the machine; otherwise
+    nothing in the git directory may lead out of that directory."""
     if refused := repository_obstacle(repository.checkout, repository.git_dir):
         return str(refused)
     for folder in dict.fromkeys((repository.git_dir, repository.common_dir)):
@@ -91,7 +91,7 @@ def problem_of(repository: GitRepository, *, is_walled: bool) -> str | None:
 
 
 def may_name_filters(repository: GitRepository) -> bool:
-    """Whether its configuration can name a filter, by itself or by another file that it includes."""
+    """Whether the repository's configuration can name a filter, itself or through a file that it includes."""
     files = (repository.common_dir / "config", repository.git_dir / "config.worktree")
     return any(_FILTER.search(read_small(file)) for file in files)
 
@@ -107,11 +107,11 @@ def _way_out(folder: Path) -> str | None:
 
 
 def _links(folder: Path) -> Iterator[Path]:
-    """Among what git reads and writes there."""
+    """The symbolic links among the files that git reads and writes."""
     yield from (folder / name for name in (*_SMALL_FILES, *_FOLDERS) if (folder / name).is_symlink())
     flat = (folder / name for name in ("objects", "objects/pack", "objects/info", "info", "worktrees"))
     entries = chain(chain.from_iterable(map(_entries, flat)), _entries_below([folder / "refs", folder / "logs"]))
-    yield from (Path(entry.path) for entry in islice(entries, _MOST_REFERENCES) if entry.is_symlink())
+    yield from (Path(entry.path) for entry in islice(entries, _MOST_ENTRIES) if entry.is_symlink())
 
 
 def _entries_below(folders: list[Path]) -> "Iterator[os.DirEntry[str]]":
@@ -123,16 +123,16 @@ def _entries_below(folders: list[Path]) -> "Iterator[os.DirEntry[str]]":
 
 
 def _entries(folder: Path) -> "list[os.DirEntry[str]]":
-    """None of a folder that cannot be read."""
+    """The folder's entries, at most _MOST_ENTRIES; none if it cannot be read."""
     try:
         with os.scandir(folder) as found:
-            return list(islice(found, _MOST_REFERENCES))
+            return list(islice(found, _MOST_ENTRIES))
     except OSError:
         return []
 
 
 def _git_directory(entry: Path) -> Path | None:
-    """What `.git` is, or names; without symlinks."""
+    """The directory that `.git` is, or that the file `.git` names; resolved."""
     if entry.is_dir():
         return Path(os.path.realpath(entry))
     prefix, _, name = read_small(entry).strip().partition(": ")
@@ -140,7 +140,7 @@ def _git_directory(entry: Path) -> Path | None:
 
 
 def _common_directory(git_dir: Path) -> Path | None:
-    """None for a `commondir` that leads elsewhere than to the repository in whose `worktrees` it stands."""
+    """The repository's git directory. None if `commondir` names another than that in whose `worktrees` folder it stands."""
     named = read_small(git_dir / "commondir").strip()
     if not named:
         return git_dir
@@ -154,7 +154,7 @@ def _is_git_directory(folder: Path) -> bool:
 
 
 def _names_back(git_dir: Path, checkout: Path) -> bool:
-    """A linked worktree by its `gitdir` file, a submodule by `core.worktree`."""
+    """Whether the git directory names the checkout: of a linked worktree in `gitdir`, of a submodule in `core.worktree`."""
     if git_dir.parent.name == "worktrees":
         return _leads_to(read_small(git_dir / "gitdir").strip(), checkout / ".git", git_dir)
     worktree = _WORKTREE_LINE.search(read_small(git_dir / "config"))
@@ -162,12 +162,12 @@ def _names_back(git_dir: Path, checkout: Path) -> bool:
 
 
 def _leads_to(name: str, path: Path, base: Path) -> bool:
-    """`name` is relative to `base`. A `path` that is a link is nobody's: it would lead to the `.git` file of another checkout."""
+    """`name` is relative to `base`. A `path` that is itself a link never matches: it could be the `.git` of another checkout."""
     return bool(name) and "\0" not in name and os.path.realpath(base / name) == str(path)
 
 
 def read_small(file: Path) -> str:
-    """Empty for what is no regular file, or a large one: `problem_of` has git not run there."""
+    """Empty for anything but a small regular file; `problem_of` refuses such a repository."""
     try:
         return (read_bytes(file, anywhere) or b"").decode("utf-8", "surrogateescape")
     except OSError:

@@ -1,5 +1,5 @@
-"""What this machine has for commands: the system, the toolchains and the user's git configuration, without what not every user
-may read; and whether the sandbox works here, which is tried once."""
+"""What this machine has for commands: the system, the toolchains and the user's git configuration, without files that not every
+user may read; and whether the sandbox works here, which is tried once."""
 
 import os
 import re
@@ -31,20 +31,20 @@ _OF_HOME = """
 .gitconfig .config/git .nvm .rustup .pyenv .rbenv .asdf .sdkman .volta .local/bin .local/share/uv .local/share/mise
 .local/share/pipx .local/share/pnpm .cargo/bin .cargo/env
 """
-"""What programs need of the home directory, and holds no keys."""
+"""Files of the home directory that programs need and that hold no keys."""
 _OF_ETC = "alternatives gitattributes gitconfig group ld.so.cache localtime nsswitch.conf passwd"
 _INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go", "perl")
 _MEMORY_SHARE = 0.75
 PROCESSES = 4096
-"""Threads count, too."""
+"""The most processes of a command, threads included."""
 SECONDS = 10
 _MESSAGE_CHARACTERS = 300
 _PROOF = "test ! -w /proc/sys/kernel/core_pattern && test ! -w /proc/sysrq-trigger && echo works"
-"""Fails also where the kernel's settings can be written: a `core_pattern` is run outside of all namespaces."""
+"""Fails also if the kernel's settings can be written: a `core_pattern` is run outside of all namespaces."""
 
 
 def git_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
-    """By the names that git finds them by; those that are there."""
+    """The existing ones of the files that git looks for."""
     found: list[Path] = []
     pending = _first_files(home, environment)
     while pending and len(found) < _MOST_FILES:
@@ -66,7 +66,7 @@ def _first_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
 
 
 def _named_in(file: Path, home: Path) -> Iterator[tuple[Path, bool]]:
-    """The absolute paths of files, and whether they are configuration, too."""
+    """The absolute paths of files that a configuration names, and whether they are configuration, too."""
     section = ""
     for line in read_small(file).splitlines():
         if head := _SECTION.match(line):
@@ -113,7 +113,7 @@ def _may_be_shown(path: Path, machine: MachineFacts) -> bool:
 
 
 def for_own_programs(machine: MachineFacts) -> MachineFacts:
-    """What git and ripgrep need of the machine: the fewer mounts, the sooner they start."""
+    """The part of the machine that git and ripgrep need: with fewer mounts they start sooner."""
     of_etc = (Path("/etc") / name for name in _OF_ETC.split())
     git = Path(shutil.which("git") or "/usr/bin/git")
     needed = (git, _real(git), machine.home / ".gitconfig", machine.home / ".config" / "git")
@@ -127,7 +127,7 @@ def for_own_programs(machine: MachineFacts) -> MachineFacts:
 
 
 def _kernel_files() -> Iterator[Path]:
-    """Settings of the kernel: root needs no capability to write them, and they hold for the whole machine."""
+    """Settings of the kernel, which hold for the whole machine and which root could write without a capability."""
     for entry in sorted(os.scandir("/proc"), key=attrgetter("name")) if os.access("/proc", os.R_OK) else ():
         is_of_process = entry.name.isdigit() or entry.is_symlink()
         if not is_of_process and (entry.is_dir() or entry.stat().st_mode & 0o222):
@@ -143,7 +143,7 @@ def _resolver() -> Iterator[Path]:
 
 def _toolchains(home: Path, environment: Mapping[str, str]) -> Iterator[Path]:
     """The directories of PATH that are not the system's, and where their interpreters really are, as of a virtual environment.
-    PATH may be another user's, as after `su`: what may not be entered is no toolchain."""
+    PATH may be another user's, as after `su`: a directory that may not be entered is skipped."""
     folders = [Path(folder) for folder in environment.get("PATH", "").split(":") if folder.startswith("/")]
     programs = (folder / name for folder in folders for name in _INTERPRETERS)
     for folder in [*folders, *(_real(program).parent for program in programs if os.access(program, os.X_OK))]:
@@ -152,13 +152,13 @@ def _toolchains(home: Path, environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _outermost(paths: Sequence[Path]) -> list[Path]:
-    """Without those that lie in another."""
+    """Without paths that lie in another of them."""
     return [path for path in dict.fromkeys(paths) if not any(path.is_relative_to(other) for other in paths if other != path)]
 
 
 def prefix_of(folder: Path, home: Path) -> Path:
-    """`…/bin` belongs with the libraries beside it, except in home and its hidden directories (`~/.local`), which hold other
-    things too; `…/shims` with the version manager (pyenv, asdf)."""
+    """The folder to show commands for a program found in `folder`: of `…/bin` the parent, which has the libraries, except in home
+    and its hidden directories (`~/.local`), which hold other things too; of `…/shims` the version manager's (pyenv, asdf)."""
     prefix = folder.parent
     if folder.name == "shims":
         return prefix
@@ -173,7 +173,7 @@ def _unreadable_for_others() -> tuple[Mask, ...]:
 
 
 def _unreadable_below(folder: str) -> Iterator[Mask]:
-    """By `os.scandir`: as paths, a thousand files took 8 ms of each start."""
+    """By `os.scandir`: as Paths, a thousand files took 8 ms of each start."""
     for entry in sorted(os.scandir(folder), key=attrgetter("name")) if os.access(folder, os.R_OK) else ():
         found = entry.stat(follow_symlinks=False).st_mode
         if stat.S_ISLNK(found):
@@ -189,12 +189,12 @@ def _real(path: Path) -> Path:
 
 
 class SandboxUnusable(Exception):
-    """Why it does not work here."""
+    """The message says why the sandbox does not work here."""
 
 
 def usable(machine: MachineFacts) -> MachineFacts:
-    """The facts with the kind of namespaces that works. Root needs no user namespace, and in one files of other owners are out of
-    reach; a container may allow root that kind alone. Raises SandboxUnusable."""
+    """The facts with the kind of namespaces that works. Root needs no user namespace, in which files of other owners are out of
+    reach; but a container may allow root only that kind. Raises SandboxUnusable."""
     if sys.platform != "linux":
         raise SandboxUnusable("bubblewrap is for Linux only")
     if not os.access(machine.bwrap, os.X_OK):

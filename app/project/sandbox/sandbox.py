@@ -1,5 +1,5 @@
-"""The door through which every program goes that runs someone else's words: the model's, a project's, an MCP server's. And what
-the model is told where a command failed because of the sandbox."""
+"""Starts every program that runs someone else's words: the model's, a project's, an MCP server's. And hints for the model when a
+command has failed because of the sandbox."""
 
 import os
 import re
@@ -41,14 +41,14 @@ _NETWORK = "The command ran in a sandbox without network (`sandbox.network` in t
 _NO_NETWORK = re.compile(r"Network is unreachable|ould not resolve host|failure in name resolution|ENOTFOUND|EAI_AGAIN")
 _NOT_FOUND = re.compile(r"No such file|Directory nonexistent|ENOENT|can't cd to|NoSuchFile", re.IGNORECASE)
 _ENDS_IN_NOT_FOUND = re.compile(rf"^[^\s:]+: .*({_NOT_FOUND.pattern})( or directory$|$| /)", re.IGNORECASE)
-"""What a program says of itself, unlike a line of a log that says so somewhere."""
+"""A program's message about itself, unlike a line of a log that says so somewhere."""
 _WORD = re.compile(r"[^\s'\"‘’`:,;()=]+")
 _SHOWN = tuple(map(Path, ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/proc", "/dev"]))
 _READ_CHARACTERS = 20_000
 
 
 class Sandbox:
-    """`machine` None: it is off, and programs run as they are. `state`: a sentence that says so, and why."""
+    """`machine` None: the sandbox is off, and programs run as they are. `state`: a sentence that says so, and why."""
 
     def __init__(self, machine: MachineFacts | None, state: str) -> None:
         self._machine = machine
@@ -70,10 +70,10 @@ class Sandbox:
         approved: Iterable[Path] = (),
         shows_named: bool = False,
     ) -> Program:
-        """`cwd`: where it starts, if not in the workspace's directory. `granted`: what the user allows it outside of the project;
-        `approved`: directories that they allow every command. `shows_named`: it sees, read-only, what `argv` names.
-        Raises OSError if the workspace is gone, DirectoryReplaced if something else stands there, and if its own home and /tmp
-        cannot be made."""
+        """`cwd`: where the program starts, by default the workspace's directory. `granted`: paths outside the project that the
+        user allows it; `approved`: directories that they allow every command. `shows_named`: it sees, read-only, what `argv`
+        names. Raises OSError if the workspace is gone, DirectoryReplaced if something else stands there, and if its own home and
+        /tmp cannot be made."""
         directory = cwd or workspace.directory
         if self._machine is None:
             _require_in_place(workspace.held)
@@ -96,7 +96,7 @@ class Sandbox:
         read: Iterable[Path] = (),
         walls: Walls = NO_WALLS,
     ) -> Program:
-        """A program of the server's own that works with what others wrote, such as git. It has no network and sees `shown`, and
+        """A program of the server's own that works with files of others, such as git. It has no network and sees `shown`, and
         `read` beside the system. Raises OSError, DirectoryReplaced."""
         _require_in_place(shown)
         if self._server_machine is None:
@@ -116,8 +116,8 @@ def _require_in_place(held: Iterable[HeldDirectory]) -> None:
 
 
 def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS) -> list[FoundPath]:
-    """What a configured program is made of: where it is installed, and the files and directories that its words name. Not what
-    belongs to others, nor keys: judged by where a path leads."""
+    """The files of a configured program: where it is installed, and the files and directories that its words name. Not files of
+    others, nor keys: judged by where a path leads."""
     program, *words = map(Path, argv)
     installed = {_installation(path, machine.home) for path in (program, Path(os.path.realpath(program)))}
     named = [opened_for(path, machine) for path in words if path.is_absolute() and path.exists()]
@@ -126,13 +126,13 @@ def named_by(argv: Sequence[str], machine: MachineFacts, walls: Walls = NO_WALLS
 
 
 def _installation(program: Path, home: Path) -> Path:
-    """Of a Node package all packages beside it, which it may need."""
+    """For a Node package all packages beside it, which it may need."""
     parts = program.parts
     return Path(*parts[: parts.index("node_modules") + 1]) if "node_modules" in parts else prefix_of(program.parent, home)
 
 
 def _beside(workspace: SandboxWorkspace, named: Iterable[FoundPath]) -> list[FoundPath]:
-    """What lies in the project is open anyway, and writable."""
+    """Paths in the project are open anyway, and writable."""
     own = workspace.real_directories()
     return [place for place in named if not any(place.real.is_relative_to(directory) for directory in own)]
 
@@ -145,8 +145,8 @@ def _may_be_named(real: Path, machine: MachineFacts, walls: Walls) -> bool:
 
 
 def remove_unused(data_dir: Path, now: float) -> None:
-    """Own homes and /tmp that no command has used for a week. `now` in seconds. What is no directory is none of them; another
-    server may remove one meanwhile."""
+    """Removes own homes and /tmp that no command has used for a week. `now` in seconds. Leaves entries that are no directories;
+    another server may remove one meanwhile."""
     for private in (data_dir / "sandbox").glob("*"):
         with suppress(FileNotFoundError, NotADirectoryError):
             if max(part.stat().st_mtime for part in (private, *private.iterdir())) < now - RETENTION_SECONDS:
@@ -157,7 +157,7 @@ OFF = Sandbox(None, "Sandbox: off")
 
 
 def open_sandbox(settings: Settings, environment: Mapping[str, str] = os.environ) -> Sandbox:
-    """Raises SandboxUnusable where the settings require one."""
+    """Raises SandboxUnusable if the settings require a sandbox that does not work."""
     if settings.sandbox == "off":
         return Sandbox(None, "Sandbox: off (OPENSESSION_SANDBOX=off): commands reach what this user reaches")
     facts = find_facts(Path.home(), settings.data_dir, settings.root_dirs, environment)
@@ -178,7 +178,8 @@ def _make(directory: Path, mode: int) -> None:
 
 
 def hint(program: Program, output: str, code: int | None) -> str | None:
-    """None where the output does not look like it. A command that hides its exit code (`|| true`, `| head`) still shows it."""
+    """None if the output shows no such failure. Judges the output even if the command hides its exit code (`|| true`, `|
+    head`)."""
     scope, end = program.scope, output[-_READ_CHARACTERS:]
     if scope is None:
         return None
@@ -193,8 +194,8 @@ def hint(program: Program, output: str, code: int | None) -> str | None:
 
 
 def _hidden(scope: SandboxScope, output: str, not_found: re.Pattern[str]) -> Iterator[Path]:
-    """Paths that were not found and that the sandbox does not show, also by a link of the project. Whether they exist is not
-    looked at, nor told."""
+    """Paths that were not found and that the sandbox does not show, also by a link of the project. Whether they exist is neither
+    looked at nor told."""
     shown = (*_SHOWN, *scope.write, *scope.read, *(name for _, name in scope.spellings))
     words = (word for line in output.splitlines() if not_found.search(line) for word in _WORD.findall(line))
     paths = (Path(os.path.normpath(scope.directory / word)) for word in words if not word.startswith(("//", "~")))

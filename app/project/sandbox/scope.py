@@ -1,4 +1,4 @@
-"""What a sandboxed command may reach: values, and how they follow from the directory, the configuration and what was granted."""
+"""What a sandboxed command may reach: values, and how they follow from the directory, the configuration and the permissions."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,14 +19,14 @@ _CREDENTIAL_STORES = """
 .ssh .gnupg .aws .azure .kube .docker .netrc .npmrc .pypirc .git-credentials .password-store .vault-token .config/gcloud
 .config/gh .config/git/credentials .local/share/keyrings .mozilla .config/google-chrome .config/chromium .cargo/credentials.toml
 """
-"""Of the home directory: hidden also where it, or a directory in it, is opened; not where they are named themselves."""
+"""Of the home directory. They stay hidden if it, or a directory in it, is opened, unless they are named themselves."""
 
 DEFAULTS = SandboxConfig()
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A file or directory that is hidden within what is shown."""
+    """A file or directory that is hidden within a shown one."""
 
     path: Path
     is_directory: bool
@@ -36,8 +36,7 @@ class Mask:
 class MachineFacts:
     """What is the same for every command. `links`: top-level links of the file system (`/bin` to `usr/bin`). `toolchains`: where
     programs of `PATH` are that are not the system's. `outputs`: the one directory of `data_dir` whose files may be shown.
-    `kernel_files`: what is writable below /proc and belongs to no process. `git_files`: what the user's git configuration is made
-    of."""
+    `kernel_files`: writable files below /proc that belong to no process. `git_files`: the user's git configuration."""
 
     bwrap: str
     shell: str
@@ -59,8 +58,8 @@ class MachineFacts:
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """What is kept from each other on a server with users, asked anew for each program. Paths without symlinks. `hidden`: the
-    roots of others. `admits`: whether a path may be opened for who works here."""
+    """What is kept apart on a server with users, evaluated anew for each program. Paths without symlinks. `hidden`: the roots of
+    others. `admits(path)`: may the user open it?"""
 
     hidden: Callable[[], Iterable[str]] = tuple
     admits: Callable[[str], bool] = lambda _: True
@@ -72,7 +71,7 @@ NO_WALLS = Walls()
 @dataclass(frozen=True, slots=True)
 class SandboxWorkspace:
     """The directory that a command works for, with its configuration. `worktree` is `/` outside git. `held`: the directories that
-    it works in, as they were when they were opened; none: as they are now."""
+    it works in, as they were when they were opened; empty: as they are now."""
 
     directory: Path
     worktree: Path
@@ -85,16 +84,16 @@ class SandboxWorkspace:
         return self.directory if self.worktree == Path("/") else self.worktree
 
     def directories(self) -> tuple[HeldDirectory, ...]:
-        """The top and the directory, which is the last. Raises OSError."""
+        """First the top, last the directory. Raises OSError."""
         return (self.held or hold(self.directory, self.worktree))[:2]
 
     def real_directories(self) -> list[Path]:
-        """The same without symlinks. Raises OSError."""
+        """As `directories`, without symlinks. Raises OSError."""
         return [one.real for one in self.directories()]
 
 
 def hold(directory: Path, worktree: Path) -> tuple[HeldDirectory, ...]:
-    """What commands of a directory work in: the top of the checkout, the directory itself, and the git directory of a linked
+    """The directories that commands work in: the top of the checkout, the directory itself, and the git directory of a linked
     worktree or a submodule. Raises OSError."""
     top = HeldDirectory(directory if worktree == Path("/") else worktree)
     below, found = HeldDirectory(directory), repository_of(top.real)
@@ -121,7 +120,7 @@ class FoundPath:
 
 
 def found_paths(paths: Iterable[Path | None]) -> list[FoundPath]:
-    """Without those that are not there."""
+    """Without missing paths."""
     found = []
     for path in filter(None, paths):
         with suppress(OSError):
@@ -131,9 +130,9 @@ def found_paths(paths: Iterable[Path | None]) -> list[FoundPath]:
 
 @dataclass(frozen=True, slots=True)
 class SandboxScope:
-    """`directory` is where the command starts, `project` the top of the checkout. `write` and `read` are real paths; `spellings`
+    """`directory`: where the command starts. `project`: the top of the checkout. `write` and `read` are real paths; `spellings`
     are names of some that contain a symbolic link. `identities`: what must stand at the paths, which others could replace.
-    `private` holds the own home and /tmp of the project's commands; None: both are empty."""
+    `private` has the own home and /tmp of the project's commands; None: both are empty."""
 
     directory: Path
     project: Path
@@ -154,9 +153,9 @@ def scope_of(
     approved: Iterable[Path] = (),
     named: Iterable[FoundPath] = (),
 ) -> SandboxScope:
-    """`granted`: paths outside of the project that the user has allowed this command, files or directories. `approved`:
-    directories that they have allowed for good: wide ones and the system's are opened only where a command names them. `named`:
-    what it sees besides, read-only. Raises OSError if the project is gone."""
+    """`granted`: files or directories outside the project that the user has allowed this command. `approved`: directories that
+    they have allowed for good; wide ones and the system's are opened only if the command names them. `named`: shown besides,
+    read-only. Raises OSError if the project is gone."""
     config, admits = workspace.config, workspace.walls.admits
     held = workspace.held or hold(workspace.directory, workspace.worktree)
 
@@ -200,7 +199,7 @@ def _scope(
 def server_scope(
     machine: MachineFacts, directory: Path, write: Sequence[HeldDirectory], read: Iterable[Path], walls: Walls = NO_WALLS
 ) -> SandboxScope:
-    """What a program of the server's own sees, such as git. Raises OSError."""
+    """For a program of the server's own, such as git. Raises OSError."""
     places = list(map(FoundPath.of, write))
     shown = [place.real for place in places]
     return SandboxScope(
@@ -221,31 +220,31 @@ def _spellings(places: Sequence[FoundPath]) -> tuple[tuple[Path, Path], ...]:
 
 
 def _identities(places: Sequence[FoundPath]) -> tuple[tuple[Path, Identity], ...]:
-    """Of each mount: what is at a path may be replaced between two of them."""
+    """By mount, because what is at a path may be replaced between two of them."""
     return tuple({path: place.identity for place in places for path in (place.real, place.name)}.items())
 
 
 def private_directory(data_dir: Path, top: Path) -> Path:
-    """Of a checkout's top, without symlinks, as it was opened: another one's home is never shown instead."""
+    """`top`: the checkout's, without symlinks, as it was opened; so another checkout's home is never shown instead."""
     return data_dir / "sandbox" / sha256(os.fsencode(top)).hexdigest()[:16]
 
 
 def may_be_granted(path: Path, machine: MachineFacts) -> bool:
-    """Never the server's own files, whoever allows it: they hold the keys and the conversations of all."""
+    """Never the server's own files: they hold everybody's keys and conversations."""
     if path.is_relative_to(machine.data_dir):
         return path.is_relative_to(machine.outputs) and path != machine.outputs
     return path != Path("/") and not any(path.is_relative_to(own) for own in _OWN)
 
 
 def is_private(path: Path, machine: MachineFacts) -> bool:
-    """Keys of the home directory, or the server's other roots."""
+    """Whether the path has keys of the home directory, or is in the server's other roots."""
     stores = (machine.home / name for name in _CREDENTIAL_STORES.split())
     return any(path.is_relative_to(hidden) for hidden in (*stores, *(mask.path for mask in machine.masks)))
 
 
 def opened_for(path: Path, machine: MachineFacts) -> Path | None:
-    """What is opened so that a command can work with `path`. A file can be replaced only if its directory is writable, so that is
-    opened, unless it is a wide one: then the file alone, which has to exist. None where nothing can be."""
+    """The path to open so that a command can work with `path`. A file can be replaced only if its directory is writable, so that
+    directory is opened; if it is a wide one, the file alone, which has to exist. None if nothing can be opened."""
     if path.is_dir():
         return path
     parent = next(above for above in path.parents if above.exists())
@@ -261,7 +260,7 @@ def _is_wide(directory: Path, machine: MachineFacts) -> bool:
 
 
 def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
-    """The credential stores that lie in something that is shown. To hide what is not there would make it."""
+    """The credential stores within shown directories. Hiding a missing one would create it."""
     for name in _CREDENTIAL_STORES.split():
         store = machine.home / name
         if any(store.is_relative_to(path) for path in shown) and store.exists():
@@ -269,7 +268,7 @@ def _masks(machine: MachineFacts, shown: Sequence[Path]) -> Iterator[Mask]:
 
 
 def _others(walls: Walls) -> Iterator[Mask]:
-    """The roots of others, also where they lie in the system's directories or a toolchain's."""
+    """The roots of others, even in the system's directories or a toolchain's."""
     return (Mask(root, is_directory=True) for root in map(Path, walls.hidden()) if root.is_dir())
 
 
@@ -283,7 +282,7 @@ def _real(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`env` None: the environment of the server. `scope` None: it is not confined."""
+    """`env` None: the server's environment. `scope` None: not confined."""
 
     argv: Sequence[str]
     cwd: Path
@@ -292,5 +291,5 @@ class Program:
 
     @property
     def is_confined(self) -> bool:
-        """It runs in a PID namespace, which ends with it."""
+        """Whether the program runs in a PID namespace, which ends with it."""
         return self.scope is not None

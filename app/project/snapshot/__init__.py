@@ -1,4 +1,4 @@
 """Snapshots of a directory in a separate git repository: taking and comparing them, restoring files.
 
-Begin at `snapshots.py`. What a session reverts is decided in `app.sessions.revert`.
+Begin at `snapshots.py`. `app.sessions.revert` decides what a session reverts.
 """

@@ -131,11 +131,11 @@ class Worktree:
 
 
 MOST_PATHS = 2000
-"""With more, git is as fast."""
+"""With more paths git is as fast."""
 SETTLED_MS = 2000
 """The coarsest times of common file systems, those of FAT, are two seconds apart."""
 SETTLED_BY_TICKS_MS = 100
-"""Where times are those of the kernel's ticks, which are ten milliseconds apart at the most."""
+"""For file systems whose times are those of the kernel's ticks, which are ten milliseconds apart at the most."""
 _BY_TICKS = {"ext4", "overlay", "tmpfs", "xfs"}
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -144,14 +144,14 @@ PathState = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class StatCache:
-    """States by path, None for a missing one: of a link itself in `paths`, of what it leads to in `rules`."""
+    """States by path, None for a missing one: in `paths` of a link itself, in `rules` of its target."""
 
     paths: Mapping[str, PathState | None]
     rules: Mapping[str, PathState | None]
 
     @classmethod
     def of(cls, paths: Iterable[str], rules: Iterable[str], began_ms: int) -> Self | None:
-        """As they are now and were at the time `began_ms`; None if one may have changed since."""
+        """The present states, if they are those of the time `began_ms`; None if one may have changed since."""
         cache = cls({path: path_state(path) for path in paths}, rule_states(rules))
         states = [state for state in (*cache.paths.values(), *cache.rules.values()) if state]
         changed_ns = max((max(state[:2]) for state in states), default=0)
@@ -167,7 +167,7 @@ class StatCache:
 
 
 def devices_with_ticks() -> set[int]:
-    """The file systems that take the times of their files from this machine's kernel."""
+    """The devices of file systems whose times are from this machine's kernel."""
     try:
         lines = _MOUNTS.read_text(errors="replace").splitlines()
     except OSError:
@@ -178,7 +178,7 @@ def devices_with_ticks() -> set[int]:
 
 
 def path_state(path: str, *, follow_symlinks: bool = False) -> PathState | None:
-    """Its times of change first; None for an unreachable path."""
+    """The times of change come first. None for an unreachable path."""
     try:
         found = os.stat(path, follow_symlinks=follow_symlinks)  # noqa: PTH116  a Path costs as much as the call
     except OSError:
@@ -199,8 +199,8 @@ class Searched:
 
 
 def searched(worktree: str, covered: str, ignored: Collection[str]) -> Searched | None:
-    """All directories of `covered` but the `ignored` ones, and those above it up to the worktree. None for too many, and where a
-    repository is inside: git looks into its `.git`, too. Raises OSError."""
+    """All directories of `covered` except the `ignored` ones, and those above it up to the worktree. None for too many, and if a
+    repository is inside, into whose `.git` git looks, too. Raises OSError."""
     above = _above(worktree, covered)
     found = Searched(above, [f"{folder}/.gitignore" for folder in above])
     pending = [covered]

@@ -1,5 +1,5 @@
-"""Which directories without git have snapshots: those that are small. In a checkout somebody has said what belongs to it;
-elsewhere a directory may be a disk. Counting stops at the bound."""
+"""Which directories without git have snapshots: the small ones. A checkout has rules for what belongs to it; another directory
+may be a whole disk. Counting stops at the bound."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ SLOW = f"its files could not be counted in {MAX_SECONDS:g} s"
 
 
 def refusal(directory: Path) -> str | None:
-    """Why a directory, its path without symlinks, has none however small it is."""
+    """Why a directory (resolved) has no snapshots, however small it is."""
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111  without one it stays as it is
     if shutil.which("git") is None:
         return "git is not installed"
@@ -33,7 +33,7 @@ def refusal(directory: Path) -> str | None:
 
 
 def excess(sizes: Iterable[int], now: Callable[[], float] = time.monotonic) -> str | None:
-    """What is too much of a directory with files of these sizes. No more of them are taken than it needs to know."""
+    """The bound that the files of a directory exceed, by their `sizes`, of which no more are read than needed."""
     until, total = now() + MAX_SECONDS, 0
     for count, size in enumerate(sizes, 1):
         total += size if size <= MAX_FILE_BYTES else 0
@@ -47,8 +47,8 @@ def excess(sizes: Iterable[int], now: Callable[[], float] = time.monotonic) -> s
 
 
 def sizes_below(directory: str, skipped: Collection[str]) -> Iterator[int]:
-    """Of all files, links and folders, 0 for what has no content, but for the `skipped` folders, those made by tools, and other
-    repositories. Raises FileRefused for what git would wait for."""
+    """The sizes of all files, links and folders, 0 for those without content; without the `skipped` folders, those made by tools,
+    and other repositories. Raises FileRefused for a file that git would wait for."""
     pending = [directory]
     while pending:
         for path, found in _entries(pending.pop()):
@@ -58,7 +58,7 @@ def sizes_below(directory: str, skipped: Collection[str]) -> Iterator[int]:
 
 
 def sizes_of(paths: Iterable[str]) -> Iterator[int]:
-    """0 for what is gone or cannot be reached."""
+    """0 for a path that is gone or cannot be reached."""
     return (found.st_size if (found := _lstat(path)) else 0 for path in paths)
 
 
@@ -89,7 +89,7 @@ def _require_ends(entry: "os.DirEntry[str]", found: os.stat_result) -> None:
 
 
 def _is_repository(folder: str) -> bool:
-    """Git opens its `HEAD`. Raises FileRefused."""
+    """Git would open its `HEAD`. Raises FileRefused."""
     head = _lstat(f"{folder}/.git/HEAD")
     if head is not None and not (stat.S_ISREG(head.st_mode) or stat.S_ISLNK(head.st_mode)):
         raise FileRefused(f"{folder}/.git/HEAD", "is no ordinary file")

@@ -36,7 +36,7 @@ class SnapshotFailed(ServiceError):
     name = "SnapshotError"
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:
-        """`is_final`: at once another try would fail, too."""
+        """`is_final`: another try would fail at once, too."""
         super().__init__(f"The files' snapshot failed: {reason}")
         self.reason = reason
         self.is_final = is_final
@@ -68,7 +68,7 @@ class CoalescedRun(Generic[T]):
 
 class RepositoryLock:
     def __init__(self, file: Path, name: str, locks: "Locks | None", timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """`locks` are those of the database: where servers share it, the lock is its lock of this name."""
+        """`locks`: the database's. If servers share the database, the lock is its lock of this name."""
         self._file = file
         self._name = name
         self._shared = locks if locks is not None and locks.is_shared else None
@@ -77,7 +77,7 @@ class RepositoryLock:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[int | None]:
-        """Yields the locked file's descriptor, None where the database's lock is held. A git process that inherits it keeps the
+        """Yields the locked file's descriptor; None if the database's lock is held. A git process that inherits it keeps the
         lock if this server is killed, so the holder of the lock knows that no other git process uses the index. Raises
         SnapshotFailed."""
         if self._shared is not None:
@@ -129,6 +129,6 @@ def repository_lock(git_dir: Path, locks: "Locks | None") -> RepositoryLock:
 
 
 def collection_lock(git_dir: Path, locks: "Locks", timeout_seconds: float = COLLECTION_TIMEOUT_SECONDS) -> RepositoryLock:
-    """Held while objects are packed or deleted, and by who needs them to stay where they are, be it another process. Git refuses
-    to collect while another server does."""
+    """Held while objects are packed or deleted, and by those who need them to stay, even in another process. Git refuses to
+    collect while another server does."""
     return RepositoryLock(git_dir / "opensession-collect.lock", f"collect {git_dir}", locks, timeout_seconds)

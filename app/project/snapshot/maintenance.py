@@ -1,5 +1,5 @@
-"""What is done with snapshots beside taking them: the limit on their disk space, those of another program, checks for
-`opensession doctor`, and collecting those of checkouts that no server has open."""
+"""Work on snapshots beside taking them: the limit on their disk space, those of another program, checks for `opensession doctor`,
+and collecting those of checkouts that no server has open."""
 
 import re
 import time
@@ -55,7 +55,7 @@ class SnapshotQuota:
 
 
 async def complete_trees(git_dir: Path, trees: Collection[str]) -> set[str]:
-    """Those of the trees whose files are all there. Writes nothing to the repository. Raises SnapshotFailed."""
+    """The trees among these all of whose files exist. Writes nothing to the repository. Raises SnapshotFailed."""
     wanted = sorted(filter(_HASH.fullmatch, trees))
     if not wanted:
         return set()
@@ -106,7 +106,7 @@ async def _check_one(place: Path, locks: Locks | None) -> Finding | None:
 
 
 async def collect_repositories(data_dir: Path, project_ids: Iterable[str], locks: Locks) -> None:
-    """Of projects. Raises SnapshotFailed."""
+    """Collects those of the projects. Raises SnapshotFailed."""
     for project_id in sorted(project_ids):
         for git_dir in sorted((data_dir / "snapshot" / project_id).glob("*")):
             if (git_dir / "refs" / "keep").is_dir():

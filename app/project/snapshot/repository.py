@@ -40,7 +40,7 @@ _KEEP_AGAIN_SECONDS = 3600
 _TIMEOUT_SECONDS = 60
 _LONG_TIMEOUT_SECONDS = 600
 _SMALL_TIMEOUT_SECONDS = 15
-"""For a list of the files of a directory without git, which are few: git waits for a FIFO that it reads rules from."""
+"""For listing the few files of a directory without git: git waits for a FIFO that it reads rules from."""
 # Stores bytes unchanged: no line endings, filters (LFS), keywords or encodings. This file overrides every .gitattributes.
 _ATTRIBUTES = "* -text !eol !filter !ident !working-tree-encoding\n"
 _CONFIG = {
@@ -66,7 +66,7 @@ _INIT_ENVIRONMENT = {
 }
 _NO_BLOB = "0" * 40
 _IGNORE_FILE = ".ignore"
-"""Rules as in `.gitignore`, which search tools know."""
+"""Rules as in `.gitignore`, for search tools."""
 
 Signature = tuple[int, int, int]
 
@@ -89,7 +89,7 @@ class Repository:
         self._exclude = [*(f"{name}/" for name in excluded_names), *map(_ignore_line, exclude)]
         self._options = _options(_CONFIG)
         self._project_exclude: Path | None = None
-        # Where git has the user's ignore rules unless its configuration names another file.
+        # Git's own place for the user's ignore rules, unless the configuration names another file.
         self._ignore_file = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "git" / "ignore"
         self._project_exclude_read: tuple[PathState | None] | None = None
         self._kept: dict[str, float] = {}
@@ -140,7 +140,7 @@ class Repository:
         self._project_exclude = self._worktree / (exclude.text if exclude.ok else ".git/info/exclude")
 
     async def _read_user_configuration(self) -> None:
-        """Of a directory without git. What may stand there as `.git` is not asked: git is told of this repository alone."""
+        """For a directory without git. A `.git` there is not read: git is given this repository alone."""
         ignore_file = await self._own_git().run(
             *("config", "--path", "--get", "core.excludesFile"), env={"GIT_DIR": str(self.git_dir)}
         )
@@ -151,7 +151,7 @@ class Repository:
             self._has_ignore_files = bool((await self._git(args, env={"GIT_LITERAL_PATHSPECS": "0"})).stdout)
 
     def _write_rules(self) -> None:
-        """Git waits for a FIFO, if that is what the project's configuration names."""
+        """Copies the rules, because git would wait for a FIFO that the project's configuration names."""
         named = {"core.excludesFile": str(self._ignore_file)} if self._ignore_file.is_file() else {}
         self._options = _options({**_CONFIG, **named})
         read = path_state(str(self._project_exclude), follow_symlinks=True) if self._project_exclude else None
@@ -181,12 +181,11 @@ class Repository:
 
     async def listed(self, lock: int | None) -> list[str]:
         """Paths that differ from the index: new, modified, deleted or of another type. Unordered, with duplicates; nested
-        repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them.
-        """
+        repositories as `path/`. Excludes names that are not UTF-8, because JSON cannot represent them."""
         return await self._files(["-o", "-m"], lock, _TIMEOUT_SECONDS if self._has_project else _SMALL_TIMEOUT_SECONDS)
 
     async def all_files(self, lock: int | None, timeout: float) -> list[str]:
-        """Those in the index and those that a snapshot would add."""
+        """The files in the index and those that a snapshot would add."""
         return await self._files(["-c", "-o"], lock, timeout)
 
     async def _files(self, kinds: Sequence[str], lock: int | None, timeout: float) -> list[str]:
@@ -196,7 +195,7 @@ class Repository:
         return listed if self._has_project else await self._without_left_out(listed, lock)
 
     async def _without_left_out(self, listed: list[str], lock: int | None) -> list[str]:
-        """By the `.ignore` files of a directory without git: git knows one name of such files at a time."""
+        """Leaves out files by the `.ignore` files of a directory without git: git knows one name of such files at a time."""
         self._has_ignore_files = self._has_ignore_files or any(name.rpartition("/")[2] == _IGNORE_FILE for name in listed)
         if not self._has_ignore_files:
             return listed
@@ -209,7 +208,7 @@ class Repository:
         args = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"]
         args += ["--untracked-files=all", "--ignored=matching", *self._pathspec]
         lines = names((await self._git(args)).stdout)
-        added = [line[3:] for line in lines if line.startswith("A")]  # which everything in the index is: there is no commit
+        added = [line[3:] for line in lines if line.startswith("A")]  # which everything in the index is, as there is no commit
         ignored = [line[3:].removesuffix("/") for line in lines if line.startswith("!!")]
         return [f"{self._worktree}/{path}" for path in added], {f"{self._worktree}/{path}" for path in ignored}
 
@@ -364,7 +363,7 @@ class Repository:
                 self._kept.pop(ref.name, None)
 
     def _own_git(self) -> Git:
-        """It sees the checkout, and this repository in place of the project's. Raises OSError."""
+        """Git that sees the checkout, with this repository in place of the project's. Raises OSError."""
         return replace(self._project, besides=(HeldDirectory(self.git_dir),), repository=None)
 
     async def _git(

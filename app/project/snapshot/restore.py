@@ -73,13 +73,13 @@ def _replace(root: HeldDirectory, path: str, create: Callable[[str, int, os.stat
 
 
 def remove_leftover(root: HeldDirectory, path: str) -> None:
-    """What a server that was killed while it replaced the file may have left beside it."""
+    """Removes what a server that was killed while it replaced the file may have left beside it."""
     with suppress(OSError), _parent(root, path) as (folder, name):
         os.unlink(_temporary(name), dir_fd=folder)
 
 
 def _temporary(name: str) -> str:
-    """The same each time, so that whoever comes later finds it."""
+    """The same name each time, so that a later server finds it."""
     return f".opensession-{hashlib.sha256(os.fsencode(name)).hexdigest()[:16]}"
 
 

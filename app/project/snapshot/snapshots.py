@@ -58,19 +58,19 @@ from app.util.tasks import TaskSet
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
 _LOOK_MS = 150
-"""After a change: the stat cache holds nothing that was changed just before."""
+"""How long after a change the stats are taken: the stat cache holds nothing that was changed just before."""
 _LOOK_AGAIN_MS = 3000
-"""Where it could not be made."""
+"""How long after a failed try the stats are taken again."""
 _LOOK_AT_MANY_AGAIN_MS = 600_000
 _STATS_AT_ONCE = 100
-"""So many take less time than a change of thread."""
+"""So many at once take less time than a change of thread."""
 _PAUSE_SECONDS = 600.0
-"""After a failure that comes again: what a step would wait for each time."""
+"""How long snapshots pause after a repeated failure, for which each step would wait."""
 
 
 def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:
-    """Each checkout of a project has its own repository, because checkouts cannot share an index. It stands where OpenCode
-    has it, for editors' plugins that read it; one that was made under the former name keeps that."""
+    """Each checkout of a project has its own repository, because checkouts cannot share an index. The repository is where
+    OpenCode has it, for editors' plugins that read it; one with the former name keeps that."""
     project, path = data_dir / "snapshot" / project_id, str(worktree).encode("utf-8", "surrogateescape")
     former = project / hashlib.sha256(path).hexdigest()[:16]
     return former if former.exists() else project / hashlib.sha1(path, usedforsecurity=False).hexdigest()
@@ -102,7 +102,7 @@ class Snapshots:
         max_bytes: int | None = None,
         locks: Locks | None = None,
     ) -> None:
-        """`project`: git in the checkout, or in a directory without git. `directory`, which lies there, is what snapshots cover;
+        """`project`: git in the checkout, or in a directory without git. `directory`: the part of it that snapshots cover.
         `exclude`: directories they leave out. `max_bytes`: what all snapshots may take. `locks`: the database's."""
         self._quota = SnapshotQuota(max_bytes)
         git_dir = git_dir.absolute()
@@ -129,7 +129,7 @@ class Snapshots:
         return await self._track()
 
     async def no_undo(self) -> str | None:
-        """Why a directory without git has no snapshots; None where it has. Counts up to the bounds."""
+        """Why a directory without git has no snapshots; None if it has. Counts up to the bounds."""
         directory, skipped = str(self._directory), {f"{self._worktree}/{path}" for path in self._excluded}
         if refused := extent.refusal(self._directory):
             return refused
@@ -142,7 +142,7 @@ class Snapshots:
             return str(error)
 
     async def _excess_of_listed(self) -> str | None:
-        """Of what ignore rules leave. Raises SnapshotFailed, OSError."""
+        """Counts the files that ignore rules leave. Raises SnapshotFailed, OSError."""
         async with self._lock.held() as lock:
             await self._repository.prepare()
             listed = await self._repository.all_files(lock, extent.MAX_SECONDS)
@@ -157,7 +157,7 @@ class Snapshots:
         return True
 
     async def adopt(self, source: Path, trees: Iterable[str]) -> None:
-        """Takes over snapshots from another repository (its absolute git directory), which has all their objects."""
+        """Takes snapshots over from another repository (its absolute git directory), which has all their objects."""
         await self._quota.require_room(self._repository)
         async with self._lock.held():
             await self._repository.prepare()
@@ -186,9 +186,9 @@ class Snapshots:
         """Restores each path's content, executable bit and type from its snapshot, or deletes it if the snapshot has no such
         path.
 
-        No other file is touched; a directory that a deletion empties goes too, as in git. A dry run only reports.
-        `before_restore` is called with the snapshot of how things are before the first file is touched; raising, it stops the
-        restore. Runs to completion even if the caller is cancelled: a half-restored tree is worse.
+        No other file is touched; a directory that a deletion empties is removed too, as in git. A dry run only reports.
+        `before_restore` is called before the first file is touched, with a snapshot of the present state; if it raises, nothing
+        is restored. Runs to completion even if the caller is cancelled: a half-restored tree is worse.
         """
         work = self._restore(wanted, dry_run, before_restore)
         return await asyncio.shield(self._restores.start(work, f"restore in {self._directory}"))
@@ -285,8 +285,8 @@ class Snapshots:
         return tree
 
     async def _cache_stats(self, known: _IndexState, rules: Mapping[str, PathState | None], began_ms: int) -> None:
-        """For a snapshot that began then and found nothing new. `rules`: the files with ignore rules as they were before it.
-        Where it fails, git looks again for the next one."""
+        """For a snapshot that began at `began_ms` and found nothing new. `rules`: the files with ignore rules as they were before
+        it. After a failure git looks again for the next snapshot."""
         if known.signature is None or began_ms < self._look_after:
             return
         self._look_after = began_ms + _LOOK_AGAIN_MS
@@ -384,7 +384,7 @@ class Snapshots:
         remaining = iter(writes.items())
         while some := dict(islice(remaining, _FILES_IN_MEMORY)):
             contents: dict[str, bytes] = {}
-            with suppress(SnapshotFailed):  # the report lists what is missing, and the restore goes on with the others
+            with suppress(SnapshotFailed):  # the report lists what is missing; the restore goes on with other files
                 contents = await self._repository.blobs(entry.blob for entry in some.values())
             await asyncio.to_thread(restorer.write, some, contents)
 

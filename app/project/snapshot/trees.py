@@ -1,4 +1,4 @@
-"""Reads what git prints of trees. With `-z`, names are unquoted and may contain any byte but NUL."""
+"""Parses git's output about trees. With `-z`, names are unquoted and may contain any byte but NUL."""
 
 import os
 import re
@@ -36,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class TreeChange:
-    """`before` and `after` are blob ids, None where the file is absent; the counts, of lines, are None for a binary file."""
+    """`before` and `after`: blob ids, None if the file is absent. The counts are of lines, None for a binary file."""
 
     path: str
     before: str | None
@@ -94,7 +94,7 @@ def _change(raw: bytes, numbered: bytes, hunks: Mapping[_BlobPair, bytes]) -> Tr
 
 
 def _hunks(patches: bytes) -> dict[_BlobPair, bytes]:
-    """What follows each patch's header. No line of it begins as a header does."""
+    """The text after each patch's header. No line of it begins as a header does."""
     found = {}
     for patch in (b"\n" + patches).split(b"\ndiff --git ")[1:]:
         header, start, rest = patch.partition(b"\n@@ ")
@@ -112,7 +112,7 @@ def _count(number: bytes) -> int | None:
 
 
 def checked(tree: str) -> str:
-    """Raises SnapshotFailed unless it is a tree's hash, so that git cannot read it as an option or another name."""
+    """Raises SnapshotFailed unless `tree` is a tree's hash, so that git cannot read it as an option or another name."""
     if not re.fullmatch("[0-9a-f]{40}", tree):
         raise SnapshotFailed(f"{tree!r} names no snapshot")
     return tree

@@ -1,4 +1,4 @@
-"""What is read, by aggregate: functions that take a Connection, each behind the statements that it executes.
+"""Queries, by aggregate: functions that take a Connection, each behind the statements that it executes.
 
 Begin at `message_rows.py` and `session_rows.py`. The writer's statements are in `app.record.statements`.
 """

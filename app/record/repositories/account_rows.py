@@ -1,4 +1,4 @@
-"""Users, their keys, and what they use."""
+"""Users, their keys, and their usage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ def users(connection: Connection) -> Sequence[Row[Any]]:
 
 
 def user_keys(connection: Connection, name: str | None = None) -> Sequence[Row[Any]]:
-    """Of one user or of all; encrypted."""
+    """The encrypted keys of one user or of all."""
     query = select(USER_KEY).order_by(USER_KEY.c.name, USER_KEY.c.provider_id)
     return connection.execute(query if name is None else query.where(USER_KEY.c.name == name)).all()
 
@@ -30,7 +30,7 @@ class UsageFilter:
     since: int | None = None
     until: int | None = None
     owner: str | None = None
-    """None: whosever it was."""
+    """None: usage of all owners."""
 
 
 DAY_MS = 86_400_000

@@ -11,7 +11,7 @@ from app.record.tables import APPROVAL, DIRECTORY_STATE, MESSAGE, PART, PROJECT,
 
 
 def projects(connection: Connection, project_ids: Collection[str] | None = None) -> list[str]:
-    """The bodies of some or of all, the newest used first."""
+    """The bodies of some or all projects, the newest used first."""
     query = select(PROJECT.c.body).order_by(PROJECT.c.updated.desc(), PROJECT.c.id)
     if project_ids is not None:
         query = query.where(PROJECT.c.id.in_(project_ids))
@@ -31,7 +31,7 @@ def _bytes(connection: Connection, body: ColumnElement[str]) -> ColumnElement[in
 
 
 def all_approvals(connection: Connection) -> Sequence[Row[Any]]:
-    """(project_id, permission, pattern), in the order of these."""
+    """(project_id, permission, pattern), ordered by these."""
     columns = (APPROVAL.c.project_id, APPROVAL.c.permission, APPROVAL.c.pattern)
     return connection.execute(select(*columns).order_by(*columns)).all()
 
@@ -52,7 +52,7 @@ _STATES = select(DIRECTORY_STATE).order_by(DIRECTORY_STATE.c.revision)
 
 
 def directory_states(connection: Connection, directory: str) -> Sequence[Row[Any]]:
-    """The oldest first."""
+    """Oldest first."""
     return connection.execute(_STATES.where(DIRECTORY_STATE.c.directory == directory)).all()
 
 
@@ -61,7 +61,7 @@ def directory_state(connection: Connection, directory: str, name: str) -> Row[An
 
 
 def directory_states_of(connection: Connection, prefix: str, value: str) -> Sequence[Row[Any]]:
-    """Of a value, by the beginning of their name."""
+    """The states with a value whose names begin with `prefix`."""
     wanted = (DIRECTORY_STATE.c.name.startswith(prefix, autoescape=True), DIRECTORY_STATE.c.value == value)
     return connection.execute(_STATES.where(*wanted)).all()
 
@@ -74,5 +74,5 @@ def directory_states_after(connection: Connection, revision: int) -> Sequence[Ro
 
 
 def newest_directory_state(connection: Connection) -> int:
-    """A revision; 0 where there are none."""
+    """The newest revision; 0 without states."""
     return connection.execute(select(func.max(DIRECTORY_STATE.c.revision))).scalar_one() or 0

@@ -36,7 +36,7 @@ def events_after(
 
 
 def event_of(row: Any) -> Event:
-    """Of the journal."""
+    """The event in a row of the journal."""
     return Event(row.type, row.payload.encode(), session_id=row.session_id, directory=row.directory, seq=row.seq, owner=row.owner)
 
 
@@ -45,13 +45,13 @@ _SESSION_EVENTS = select(EVENT.c.seq, EVENT.c.time, EVENT.c.type, EVENT.c.payloa
 
 
 def session_events(connection: Connection, session_id: str, seq: int, upto: int | None = None) -> Sequence[Row[Any]]:
-    """The journal's rows of a session after a cursor, and not after another."""
+    """The journal's rows of a session after the sequence `seq`, up to `upto`."""
     wanted = {"session": session_id, "after": seq, "upto": 2**63 - 1 if upto is None else upto}
     return connection.execute(_SESSION_EVENTS, wanted).all()
 
 
 def newest_event_of(connection: Connection, session_id: str) -> int:
-    """0 where the journal has none of the session."""
+    """0 if the journal has no event of the session."""
     return connection.execute(select(func.max(EVENT.c.seq)).where(EVENT.c.session_id == session_id)).scalar_one() or 0
 
 
@@ -106,8 +106,8 @@ _TOO_OLD = select(func.max(EVENT.c.seq)).where(EVENT.c.time < bindparam("limit")
 
 
 def journal_end(connection: Connection, keep_events: int, keep_bytes: int, older_than: int) -> int:
-    """The newest sequence to trim; 0 for none. The journal keeps at most `keep_bytes` in total, and none with a time before
-    `older_than`; of the others the newest `keep_events` events, and what a webhook is still to be offered."""
+    """The newest sequence to trim; 0 for none. Trims events with a time before `older_than` and what exceeds `keep_bytes` in
+    total. Keeps of the others the newest `keep_events`, and those that a webhook is still to be offered."""
     newest = connection.execute(select(func.max(EVENT.c.seq))).scalar_one_or_none() or 0
     too_many = connection.execute(_TOO_MANY_BYTES, {"keep": keep_bytes}).scalar_one_or_none() or 0
     too_old = connection.execute(_TOO_OLD, {"limit": older_than}).scalar_one_or_none() or 0

@@ -13,8 +13,8 @@ from app.record.tables import MESSAGE, PART, SESSION
 
 @dataclass(frozen=True, slots=True)
 class StoredMessages:
-    """Messages oldest first, and their parts in order; the rows have _MESSAGE_COLUMNS and _PART_COLUMNS. `more`: there are others
-    beyond them."""
+    """Messages oldest first, and their parts in order; the rows have _MESSAGE_COLUMNS and _PART_COLUMNS. `more`: there are
+    further messages beyond these."""
 
     messages: Sequence[Any]
     parts: Sequence[Any]
@@ -56,17 +56,17 @@ _NEWEST = 2**63 - 1
 
 
 def older_messages(connection: Connection, session_id: str, limit: int, before: int | None = None) -> StoredMessages:
-    """The newest of all, or of those before the one of a sequence."""
+    """The newest messages, of all or of those before a sequence."""
     return _page(connection, _OLDER, session_id, _NEWEST if before is None else before, limit)
 
 
 def newer_messages(connection: Connection, session_id: str, limit: int, after: int = 0) -> StoredMessages:
-    """The oldest of all, or of those behind the one of a sequence."""
+    """The oldest messages, of all or of those behind a sequence."""
     return _page(connection, _NEWER, session_id, after, limit)
 
 
 def messages_beside(connection: Connection, session_id: str, at: PageBeside) -> StoredMessages:
-    """Oldest first, whatever the order wanted. Raises UnknownAnchor."""
+    """Oldest first, whatever order is wanted. Raises UnknownAnchor."""
     seq = None if at.anchor is None else message_seq(connection, session_id, at.anchor)
     if at.anchor is not None and seq is None:
         raise UnknownAnchor(at.anchor)
@@ -90,7 +90,7 @@ def _page(connection: Connection, query: Select[Any], session_id: str, beside: i
 
 
 def _parts_of(connection: Connection, session_id: str, messages: Sequence[Any], parts: Select[Any] = _PARTS_BETWEEN) -> Any:
-    """Of messages that follow each other."""
+    """The parts of messages that follow each other."""
     if not messages:
         return []
     between = {"session": session_id, "first": messages[0].seq, "last": messages[-1].seq}
@@ -110,7 +110,7 @@ def is_at_or_after(connection: Connection, session_id: str, message_id: str, ear
     return earlier is not None and seq is not None and seq >= earlier
 
 
-# What the model is told.
+# What the model is sent.
 
 _SUMMARY = MESSAGE.alias("summary")
 _BOUNDARY = (
@@ -148,7 +148,7 @@ _NEWEST_ANSWER_TO = _NEWEST_ANSWER.where(MESSAGE.c.parent_id == bindparam("promp
 
 
 def newest_answer(connection: Connection, session_id: str, prompt_id: str | None = None) -> StoredMessages:
-    """The newest in a session, or to one prompt; empty if there is none."""
+    """The newest answer in a session, or to one prompt; empty if there is none."""
     query = _NEWEST_ANSWER if prompt_id is None else _NEWEST_ANSWER_TO
     messages = connection.execute(query, {"session": session_id, "prompt": prompt_id}).all()
     return StoredMessages(messages, _parts_of(connection, session_id, messages))
@@ -164,7 +164,7 @@ _UNANSWERED = (
 
 
 def unanswered_prompt(connection: Connection, session_id: str) -> str | None:
-    """The newest prompt that waits and came after all that was answered."""
+    """The newest prompt that waits for an answer and came after all answered prompts."""
     return connection.execute(_UNANSWERED, {"session": session_id}).scalar_one_or_none()
 
 
@@ -195,8 +195,8 @@ def patches(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
 _PATCHES_VERSION = select(func.count(), func.max(PART.c.seq)).where(
     PART.c.session_id == bindparam("session"), _IS_PATCH, PART.c.seq > literal_column("0")
 )
-"""All have such a sequence. Without that condition SQLite reads all parts of the session, if the index of patches was not made
-last."""
+"""All patches have such a sequence. Without that condition SQLite reads all parts of the session, unless the index of patches was
+made last."""
 
 
 def patches_version(connection: Connection, session_id: str) -> str:
@@ -244,7 +244,7 @@ def edge_snapshots(connection: Connection, session_id: str, prompt_id: str) -> E
 
 @dataclass(frozen=True, slots=True)
 class HistoryExtent:
-    """The first and the last sequence of the messages and of the parts; `before`: that of the first message that is not meant."""
+    """The first and the last sequence of the messages and of the parts. `before`: that of the first message that is left out."""
 
     before: int
     messages: tuple[int, int]
@@ -257,7 +257,7 @@ _EXTENTS = [
 
 
 def history_extent(connection: Connection, session_id: str, message_id: str | None) -> HistoryExtent | None:
-    """Up to a message, or with None of all that there is. None for an unknown message."""
+    """Up to a message, or with None of the whole history. None for an unknown message."""
     extents = [connection.execute(query, {"session": session_id}).one() for query in _EXTENTS]
     messages, parts = ((first or 0, last or 0) for first, last in extents)
     before = messages[1] + 1 if message_id is None else message_seq(connection, session_id, message_id)

@@ -27,11 +27,11 @@ from app.record.tables import DIFF, IMPORTED_SESSION, MESSAGE, PART, PROJECT, SE
 from app.record.text_search import fold
 from app.schema.errors import NotFound
 
-# Pages of what has an order, from one that a client has seen.
+# Pages of an ordered list, beside an item that a client has seen.
 
 
 class UnknownAnchor(NotFound):
-    """Of a page that begins beside it."""
+    """The item beside which a page was to begin is unknown."""
 
     def __init__(self, anchor: str) -> None:
         super().__init__(f"{anchor} is not there any more")
@@ -39,8 +39,8 @@ class UnknownAnchor(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class PageBeside:
-    """`limit` of them beside the one with the id `anchor`, `newer` or older than it; without an anchor the first ones in the
-    order that is wanted."""
+    """`limit` items beside the one with the id `anchor`, `newer` or older than it; without an anchor the first ones in the wanted
+    order."""
 
     limit: int
     newest_first: bool = True
@@ -49,16 +49,16 @@ class PageBeside:
 
     @property
     def upward(self) -> bool:
-        """From older ones to newer ones."""
+        """Whether the page goes from older items to newer ones."""
         return self.newer if self.anchor is not None else not self.newest_first
 
 
 SESSION_COLUMNS: tuple[Any, ...] = (SESSION.c.body, *(SESSION.c[name] for name in SUMS))
-"""All that a session is shown by."""
+"""All columns that are shown of a session."""
 
 
 def session_value(row: Any) -> dict[str, Any] | None:
-    """The JSON of a session, of a row with SESSION_COLUMNS; None of a damaged one."""
+    """The JSON of a session, from a row with SESSION_COLUMNS; None for a damaged one."""
     body = parsed(row.body)
     if body is None:
         return None
@@ -89,7 +89,7 @@ _SESSION_AND_PROMPT = _ONE_SESSION.add_columns(MESSAGE.c.body.label("prompt")).o
 
 
 def session_and_prompt(connection: Connection, session_id: str, prompt_id: str) -> Row[Any] | None:
-    """The same, and the body of the `prompt`, which is None for an unknown one."""
+    """As `stored_session`, and the body of the `prompt`, which is None for an unknown one."""
     return connection.execute(_SESSION_AND_PROMPT, {"id": session_id, "message": prompt_id}).one_or_none()
 
 
@@ -112,7 +112,7 @@ _SESSION_TO_PROMPT = _ONE_SESSION.add_columns(
 
 
 def session_to_prompt(connection: Connection, session_id: str) -> Row[Any] | None:
-    """The same, the ids of its newest `message` and that one's newest `part`, the `newest_prompt` without diffs."""
+    """As `stored_session`, with the ids of the newest `message` and its newest `part`, and the `newest_prompt` without diffs."""
     return connection.execute(_SESSION_TO_PROMPT, {"id": session_id}).one_or_none()
 
 
@@ -125,7 +125,7 @@ _SESSION_AND_WAITING_PROMPTS = _ONE_SESSION.add_columns(_WAITING_PROMPTS.scalar_
 
 
 def session_and_waiting_prompts(connection: Connection, session_id: str) -> Row[Any] | None:
-    """The same, and how many prompts are `waiting` for an answer."""
+    """As `stored_session`, with the number of prompts that are `waiting` for an answer."""
     return connection.execute(_SESSION_AND_WAITING_PROMPTS, {"id": session_id}).one_or_none()
 
 
@@ -138,7 +138,7 @@ def project_of(connection: Connection, session_id: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """Another one when somebody has changed the session; `newest_part` is a sequence number."""
+    """Differs when somebody has changed the session. `newest_part` is a sequence number."""
 
     session: Row[Any]
     messages: int
@@ -159,7 +159,7 @@ _BODIES = {of: select(of.c.body).where(key == bindparam("key")) for of, key in _
 
 
 def body_of(connection: Connection, of: Any, key: str) -> str | None:
-    """Of a project by its id; the todos or the diff of a session."""
+    """The body of a project by its id, or the todos or the diff of a session."""
     return connection.execute(_BODIES[of], {"key": key}).scalar_one_or_none()
 
 
@@ -175,7 +175,7 @@ _SOME_SESSIONS = select(*SESSION_COLUMNS).where(_AMONG)
 
 
 def some_sessions(connection: Connection, session_ids: Collection[str]) -> Sequence[Row[Any]]:
-    """Those that there are."""
+    """The rows of those sessions that exist."""
     return connection.execute(_SOME_SESSIONS, {"ids": list(session_ids)}).all()
 
 
@@ -199,7 +199,7 @@ _OWNERS = select(SESSION.c.id, SESSION.c.owner).where(_AMONG)
 
 
 def owners(connection: Connection, session_ids: Collection[str]) -> dict[str, str]:
-    """Of the sessions that there are."""
+    """By session, without unknown ones."""
     return {row.id: row.owner for row in connection.execute(_OWNERS, {"ids": list(session_ids)})}
 
 
@@ -209,7 +209,7 @@ def has_owned_sessions(connection: Connection) -> bool:
 
 
 def session_ages(connection: Connection) -> Sequence[Row[Any]]:
-    """Of all sessions, the oldest first."""
+    """Of all sessions, oldest first."""
     return connection.execute(select(SESSION.c.id, SESSION.c.parent_id, SESSION.c.updated).order_by(SESSION.c.seq)).all()
 
 
@@ -217,7 +217,8 @@ _TO_LOCK = select(SESSION.c.id, SESSION.c.updated).where(_AMONG).order_by(SESSIO
 
 
 def lock_sessions(connection: Connection, session_ids: Collection[str]) -> Sequence[Row[Any]]:
-    """Those that there are. On PostgreSQL nothing is added to them until the transaction ends: the rows are locked."""
+    """The rows of those that exist. On PostgreSQL, as the rows are locked, nothing is added to them until the transaction
+    ends."""
     return connection.execute(_TO_LOCK, {"ids": list(session_ids)}).all()
 
 
@@ -225,7 +226,7 @@ _LOCK_NEW_SESSION = select(func.pg_advisory_xact_lock(func.hashtextextended(bind
 
 
 def lock_new_sessions(connection: Connection, session_ids: Collection[str]) -> set[str]:
-    """Those of the ids that are taken. Until the transaction ends no other server takes the rest."""
+    """The ids that are taken. Until the transaction ends no other server takes the rest."""
     if connection.dialect.name == "postgresql":
         for session_id in sorted(session_ids):
             connection.execute(_LOCK_NEW_SESSION, {"id": session_id})
@@ -250,8 +251,8 @@ def unfinished_reverts(connection: Connection) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """What is None says nothing. `directories`: those in one of them; `path`: what is there or below; `updated_since` and
-    `updated_before` in epoch milliseconds; `search`: a part of the title."""
+    """Fields that are None filter nothing. `directories`: sessions in one of them. `path`: sessions there or below.
+    `updated_since` and `updated_before` in epoch milliseconds. `search`: a part of the title."""
 
     project_id: str | None = None
     directories: Collection[str] | None = None
@@ -263,13 +264,13 @@ class SessionFilter:
     updated_since: float | None = None
     updated_before: float | None = None
     archived: bool = True
-    """Those too."""
+    """False leaves archived sessions out."""
 
 
 def session_page(
     connection: Connection, wanted: SessionFilter, limit: int | None = None, before: int | None = None
 ) -> tuple[Sequence[Row[Any]], int | None]:
-    """Newest created first, up to a limit, of those created before the one of a sequence; and where the next page begins, if
+    """Newest created first, up to a limit, of sessions created before the one with a sequence; and where the next page begins, if
     there is one."""
     query = _sessions(wanted).order_by(SESSION.c.seq.desc())
     if before is not None:
@@ -281,7 +282,7 @@ def session_page(
 
 
 def sessions_beside(connection: Connection, wanted: SessionFilter, at: PageBeside) -> Sequence[Row[Any]]:
-    """In the order of their creation that is wanted. Raises UnknownAnchor."""
+    """In the wanted order of creation. Raises UnknownAnchor."""
     query = _sessions(wanted)
     if at.anchor is not None:
         seq = connection.execute(select(SESSION.c.seq).where(SESSION.c.id == at.anchor)).scalar_one_or_none()
@@ -293,8 +294,8 @@ def sessions_beside(connection: Connection, wanted: SessionFilter, at: PageBesid
 
 
 def updated_sessions(connection: Connection, wanted: SessionFilter, limit: int) -> tuple[Sequence[Row[Any]], int | None]:
-    """The newest updated first; and the time before which those of the next page were updated. Those of one millisecond stand
-    on one page: a page of them alone may have more than the limit."""
+    """Newest update first; and the time that bounds the next page. Sessions updated in one millisecond are on one page, which may
+    have more than the limit if it has only these."""
     query = _sessions(wanted).order_by(SESSION.c.updated.desc(), SESSION.c.seq.desc())
     rows = connection.execute(query.limit(limit + 1)).all()
     if len(rows) <= limit:
@@ -340,7 +341,7 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _begins_with(column: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
-    """Case counts, as SQLite's LIKE does not have it."""
+    """Case-sensitive, unlike SQLite's LIKE."""
     return func.substr(column, 1, len(beginning)) == beginning
 
 

@@ -1,4 +1,4 @@
-"""The rows of webhooks: what each is sent, how far its deliveries are, which server makes them, and the log of them."""
+"""The rows of webhooks: what each is sent, how far its deliveries are, which server makes them, and their log."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from app.record.repositories import journal_rows
 from app.record.tables import WEBHOOK, WEBHOOK_DELIVERY
 
 KEEP_DELIVERIES = 200
-"""Of one webhook; older ones are deleted."""
+"""The log of one webhook has so many deliveries; older ones are deleted."""
 
 Values = Mapping[str, Any]
 
 
 def all_of(connection: Connection, owner: str | None = None) -> Sequence[Row[Any]]:
-    """Of one owner or of all, the oldest first."""
+    """Webhooks of one owner or of all, oldest first."""
     query = select(WEBHOOK).order_by(WEBHOOK.c.created, WEBHOOK.c.id)
     return connection.execute(query if owner is None else query.where(WEBHOOK.c.owner == owner)).all()
 
@@ -30,7 +30,7 @@ def add(connection: Connection, row: Values) -> None:
 
 
 def change(connection: Connection, webhook_id: str, values: Values) -> bool:
-    """What its owner chooses. The server that delivers it notices by the `revision`. False if there is no such webhook."""
+    """Changes the owner's choices. The server that delivers notices it by the `revision`. False for an unknown webhook."""
     statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id).values(**values, revision=WEBHOOK.c.revision + 1)
     return bool(connection.execute(statement).rowcount)
 
@@ -44,18 +44,18 @@ def remove_of(connection: Connection, owner: str) -> None:
 
 
 def claim(connection: Connection, webhook_id: str, before: str, server: str) -> bool:
-    """For `server`, of the server `before` (empty: of none). False if another was faster."""
+    """For `server`, from the server `before` (empty: from none). False if another server was faster."""
     statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id, WEBHOOK.c.server == before, WEBHOOK.c.enabled)
     return bool(connection.execute(statement.values(server=server)).rowcount)
 
 
 def release(connection: Connection, server: str) -> None:
-    """All that a server delivers."""
+    """Releases all webhooks that a server delivers."""
     connection.execute(update(WEBHOOK).where(WEBHOOK.c.server == server).values(server=""))
 
 
 def put_progress(connection: Connection, webhook_id: str, server: str, values: Values, deliveries: Sequence[Values]) -> bool:
-    """How far `server` is. False, with nothing written, if it is not the one that delivers this webhook any more."""
+    """How far `server` is. False, with nothing written, if another server delivers this webhook now."""
     statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id, WEBHOOK.c.server == server)
     if not connection.execute(statement.values(**values)).rowcount:
         return False
@@ -64,13 +64,13 @@ def put_progress(connection: Connection, webhook_id: str, server: str, values: V
 
 
 def switch_off(connection: Connection, webhook: Row[Any], reason: str) -> bool:
-    """Unless its owner has changed it since `webhook` was read, or another server delivers it."""
+    """Unless its owner has changed the webhook since it was read, or another server delivers it."""
     statement = update(WEBHOOK).where(*_is_unchanged(webhook))
     return bool(connection.execute(statement.values(enabled=False, server="", disabled_reason=reason)).rowcount)
 
 
 def remove_unchanged(connection: Connection, webhook: Row[Any]) -> bool:
-    """On the same condition."""
+    """On the same condition as `switch_off`."""
     return bool(connection.execute(delete(WEBHOOK).where(*_is_unchanged(webhook))).rowcount)
 
 
@@ -89,19 +89,19 @@ def add_deliveries(connection: Connection, webhook_id: str, deliveries: Sequence
 
 
 def deliveries(connection: Connection, webhook_id: str, limit: int) -> Sequence[Row[Any]]:
-    """The newest first."""
+    """Newest first."""
     query = select(WEBHOOK_DELIVERY).where(WEBHOOK_DELIVERY.c.webhook_id == webhook_id)
     return connection.execute(query.order_by(WEBHOOK_DELIVERY.c.seq.desc()).limit(limit)).all()
 
 
 def backlog(connection: Connection) -> int:
-    """Events of the journal that the webhook furthest behind is still to be offered; 0 without webhooks."""
+    """How many events of the journal the webhook furthest behind is still to be offered; 0 without webhooks."""
     furthest = connection.execute(select(func.min(WEBHOOK.c.cursor)).where(WEBHOOK.c.enabled)).scalar_one_or_none()
     return 0 if furthest is None else max(0, journal_rows.journal_span(connection)[1] - furthest)
 
 
 def encrypt_anew(connection: Connection, encrypt: Callable[[str], str]) -> int:
-    """All secrets; how many there are."""
+    """Encrypts all secrets anew; returns their number."""
     rows = all_of(connection)
     for row in rows:
         connection.execute(update(WEBHOOK).where(WEBHOOK.c.id == row.id).values(secret=encrypt(row.secret)))

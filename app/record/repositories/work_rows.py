@@ -1,6 +1,5 @@
-"""Which server works on which session, what is left of servers that do no more, and what waits: requests for an answer of a user,
-prompts for a turn of their own.
-"""
+"""Which server works on which session, what dead servers have left, and what waits: requests to users, and prompts for a turn of
+their own."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -35,7 +34,7 @@ def now_ms(dialect: str) -> ColumnElement[int]:
 
 _NOW = {dialect: now_ms(dialect) for dialect in ("sqlite", "postgresql")}
 _IS_HELD = LEASE.c.owner != literal_column("''")
-"""No bound value: the partial index is used only where the statement itself says it."""
+"""No bound value: the partial index is used only if the statement itself has the condition."""
 HELD_SESSIONS = select(LEASE.c.session_id).where(_IS_HELD)
 
 
@@ -51,12 +50,12 @@ def _leases(connection: Connection, wanted: ColumnElement[bool]) -> Select[Any]:
 
 
 def leases(connection: Connection) -> Sequence[Row[Any]]:
-    """Those that are held. With `age`: milliseconds since the heartbeat."""
+    """Leases that are held. `age`: milliseconds since the heartbeat."""
     return connection.execute(_leases(connection, _IS_HELD)).all()
 
 
 def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
-    """Also where nothing is held: its generation goes on."""
+    """Also of a lease that is not held: its generation goes on."""
     return connection.execute(_leases(connection, LEASE.c.session_id == session_id)).one_or_none()
 
 
@@ -66,17 +65,17 @@ def aborting_leases(connection: Connection, owner: str) -> list[str]:
 
 
 def lease_statuses(connection: Connection, directory: str) -> Sequence[Row[Any]]:
-    """Of the sessions that servers hold in a directory."""
+    """The statuses of sessions that servers hold in a directory."""
     return [row for row in leases(connection) if row.directory == directory and row.status is not None]
 
 
 def held_among(connection: Connection, session_ids: Collection[str]) -> list[str]:
-    """Those that a server works on."""
+    """The sessions that a server works on."""
     return list(connection.execute(HELD_SESSIONS.where(LEASE.c.session_id.in_(session_ids))).scalars())
 
 
 def held_sessions(connection: Connection, directory: str | None = None) -> dict[str, str]:
-    """Sessions that a server works on in a directory, or in any; and where."""
+    """The sessions that a server works on, in a directory or in any; and their directories."""
     where = func.coalesce(LEASE.c.directory, SESSION.c.directory).label("directory")
     held = select(LEASE.c.session_id, where).join(SESSION, SESSION.c.id == LEASE.c.session_id).where(_IS_HELD)
     return {row.session_id: row.directory for row in connection.execute(held) if directory in (None, row.directory)}
@@ -86,15 +85,15 @@ def held_sessions(connection: Connection, directory: str | None = None) -> dict[
 
 
 def replicas(connection: Connection) -> Sequence[Row[Any]]:
-    """In the order of their starts. With `age`: milliseconds since the heartbeat; `running`: the sessions that each works on."""
+    """In the order of their starts. `age`: milliseconds since the heartbeat; `running`: the number of sessions that each runs."""
     age = (_NOW[connection.dialect.name] - REPLICA.c.heartbeat).label("age")
     running = select(func.count()).select_from(LEASE).where(LEASE.c.owner == REPLICA.c.id).scalar_subquery().label("running")
     return connection.execute(select(REPLICA, age, running).order_by(REPLICA.c.started, REPLICA.c.id)).all()
 
 
 def orphaned_messages(connection: Connection, sessions: Collection[str] | None = None) -> list[tuple[str, str, str]]:
-    """(session, message, role) of answers left open, and of prompts that wait for one: in `sessions`, or in all that no server
-    works on."""
+    """(session, message, role) of open answers, and of prompts that wait for one: in `sessions`, or in all that no server works
+    on."""
     query = select(MESSAGE.c.session_id, MESSAGE.c.id, MESSAGE.c.role).order_by(MESSAGE.c.seq)
     query = query.where(MESSAGE.c.open, in_or_not_leased(MESSAGE.c.session_id, sessions))
     return [(row.session_id, row.id, row.role) for row in connection.execute(query)]
@@ -115,7 +114,7 @@ _ABANDONED_SESSIONS = (
 
 
 def abandoned_sessions(connection: Connection) -> Sequence[Row[Any]]:
-    """(session_id, directory, answered) of sessions that no server works on: with a prompt without an answer, or an open one."""
+    """(session_id, directory, answered) of sessions that no server works on, with an unanswered prompt or an open answer."""
     return connection.execute(_ABANDONED_SESSIONS).all()
 
 
@@ -126,7 +125,7 @@ _WAITING = _ANY.where(PENDING_REQUEST.c.answer.is_(None))
 
 
 def pending_requests(connection: Connection, kind: str, directory: str, owner: str | None = None) -> Sequence[Row[Any]]:
-    """`owner`: only those of the sessions of a user."""
+    """`owner`: only requests of this user's sessions."""
     query = _WAITING.where(PENDING_REQUEST.c.kind == kind, PENDING_REQUEST.c.directory == directory)
     if owner is not None:
         query = query.where(PENDING_REQUEST.c.session_id.in_(select(SESSION.c.id).where(SESSION.c.owner == owner)))
@@ -142,7 +141,7 @@ _ONE_REQUEST = _ANY.where(PENDING_REQUEST.c.id == bindparam("id"))
 
 
 def find_request(connection: Connection, request_id: str) -> Row[Any] | None:
-    """Whether it waits or is answered."""
+    """The request, whether it waits or is answered."""
     return connection.execute(_ONE_REQUEST, {"id": request_id}).one_or_none()
 
 
@@ -171,7 +170,7 @@ _QUEUED_PROMPTS = select(QUEUED_PROMPT).where(_OF_SESSION).order_by(QUEUED_PROMP
 
 
 def queued_prompts(connection: Connection, session_id: str) -> Sequence[Row[Any]]:
-    """In their order."""
+    """In the order of their turns."""
     return connection.execute(_QUEUED_PROMPTS, {"session": session_id}).all()
 
 

@@ -62,20 +62,20 @@ SHELL_TOOL = "bash"
 
 
 def entries(messages: Sequence[MessageWithParts], requests: Sequence[MessageWithParts] = ()) -> list[SessionMessage]:
-    """`requests`: those for summaries, where they are not among the messages."""
+    """`requests`: the messages that asked for summaries, if they are not among `messages`."""
     by_id = {message.info.id: message for message in [*requests, *messages]}
     found = [entry(message, by_id.get(summary_request(message) or "")) for message in messages]
     return [message for message in found if message is not None]
 
 
 def summary_request(message: MessageWithParts) -> str | None:
-    """The id of the message that asked for this summary; None if it is none."""
+    """The id of the message that asked for this summary; None if the message is no summary."""
     info = message.info
     return info.parent_id if isinstance(info, AssistantMessage) and info.summary else None
 
 
 def entry(message: MessageWithParts, request: MessageWithParts | None = None) -> SessionMessage | None:
-    """`request`: of a summary, the message that asked for it."""
+    """`request`: the message that asked for this one, if this is a summary."""
     info = message.info
     if isinstance(info, UserMessage):
         return _of_user(info, message.parts)
@@ -123,7 +123,7 @@ def _source(text: SourceText) -> PromptSource:
 def _compaction(
     info: AssistantMessage, parts: Sequence[Part], request: MessageWithParts | None
 ) -> SessionMessageCompaction | None:
-    """None until it is complete."""
+    """None until the summary is complete."""
     if info.time.completed is None:
         return None
     asked = next((part for part in request.parts if isinstance(part, CompactionPart)), None) if request else None

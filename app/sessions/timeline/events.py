@@ -1,4 +1,4 @@
-"""What happened with a message, as events of the second API, made of what the message is now. Pure.
+"""Events of the second API about a message, made of the message as it is now. Pure.
 
 Each happening belongs to one moment of one record: a message or a tool call that began, or a message, text or tool call that
 ended. The journal says when that moment was; without it, the happenings of a message come in the order of its content.
@@ -31,13 +31,11 @@ from app.schema.timeline import (
     ToolStatePending,
 )
 
-# The number of an event within its session: `seq` in the second API, a cursor to resume from.
-#
-# An event that the journal has is numbered by its place there, so that numbers ascend as events are committed, on whatever
-# server. A digest of the event is in the number too: by it the event is found among the stored messages when the journal no
-# longer has it. What was stored before the journal begins is counted from 1.
-#
-# 53 bits, which JavaScript can count: | 31 journal | 2 position in the journal's event | 20 digest |
+# The number of an event within its session: `seq` in the second API, a cursor to resume from. An event of the journal is numbered
+# by its position there, so that numbers ascend as events are committed, on whatever server. A digest of the event is in the
+# number too, to find the event among the stored messages when the journal no longer has it. What was stored before the journal
+# begins is counted from 1. 53 bits, which JavaScript counts exactly: | 31 journal | 2 position in the journal's event | 20 digest
+# |
 
 _DIGEST_BITS = 20
 _POSITION_BITS = 2
@@ -45,7 +43,7 @@ LARGEST = (1 << 53) - 1
 
 
 class JournalPlace(NamedTuple):
-    """Of a number. `journal_seq` 0: before the journal; else `digest` is the event's."""
+    """The parts of a number. `journal_seq` 0: before the journal; else `digest` is the event's."""
 
     journal_seq: int
     digest: int
@@ -61,7 +59,7 @@ def place_of(seq: int) -> JournalPlace:
 
 
 def id_of_number(seq: int) -> EventId:
-    """The id of the event with a number: with it a client resumes behind the journal's event."""
+    """The id of the event with a number; a client with it resumes behind the journal's event."""
     return EventId(place_of(seq).journal_seq, 1 + (seq & ((1 << (_DIGEST_BITS + _POSITION_BITS)) - 1)))
 
 
@@ -100,7 +98,7 @@ def version_of(event_type: str) -> int:
 
 
 def happenings(message: SessionMessage, delivery: Delivery = "steer") -> list[Happening]:
-    """In the order in which they came, as far as the message tells."""
+    """In the order in which they happened, as far as the message tells."""
     match message:
         case SessionMessageUser():
             return _of_user(message, delivery)
@@ -139,7 +137,7 @@ def _of_shell(message: SessionMessageShell) -> Iterator[Happening]:
 
 
 def _of_compaction(message: SessionMessageCompaction) -> list[Happening]:
-    """Both when it is complete: a summary that fails is none."""
+    """Both when the summary is complete: a summary that fails is none."""
     begun = {"messageID": message.id, "reason": message.reason}
     ended = {**begun, "text": message.summary, "recent": message.recent}
     of = (message.id, Phase.ENDED)
@@ -210,10 +208,9 @@ def _known(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-# Translates the journal's events of one session into numbered events of the second API. Pure.
-#
-# The journal says when a message or part began or ended; what it says is read from the stored message. A message that was removed
-# since says nothing any more. Events of `session.next.*` that the journal has itself go through as they are.
+# Translates the journal's events of one session into numbered events of the second API. Pure. The journal says when a message or
+# part began or ended; the stored message says what it is. A message that was removed since gives no events. Events of
+# `session.next.*` that the journal has itself stay as they are.
 
 
 class JournalEvent(NamedTuple):
@@ -226,7 +223,7 @@ class JournalEvent(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """What an event of the journal says of a message."""
+    """A moment of a message that an event of the journal names."""
 
     message_id: str
     moment: Moment
@@ -236,7 +233,7 @@ _Mentions = Callable[[Mapping[str, Any]], Mention | None]
 
 
 def _of_message(properties: Mapping[str, Any]) -> Mention | None:
-    """A prompt is stored again with its summary, a step's answer when its model has finished: neither is a moment."""
+    """A prompt is stored again with its summary, and an answer when its model has finished: neither is a moment."""
     info = properties["info"]
     phase = Phase.BEGUN
     if info["role"] == "user":
@@ -277,7 +274,7 @@ _MENTIONS: Mapping[str, _Mentions] = {
 
 
 def is_telling(event_type: str) -> bool:
-    """Whether something may be told of it."""
+    """Whether events of the second API may be made of it."""
     return event_type in _MENTIONS or event_type == "session.status" or event_type.startswith(PREFIX)
 
 
@@ -287,7 +284,7 @@ def mention(event: JournalEvent) -> Mention | None:
 
 
 class JournalTranslation:
-    """`happened`: by the message's id, what is known of it."""
+    """`happened`: by the message's id, its happenings."""
 
     def __init__(self, session_id: str, happened: Mapping[str, Sequence[Happening]]) -> None:
         self._session_id = session_id
@@ -296,7 +293,7 @@ class JournalTranslation:
         """Prompts that were admitted when they were queued."""
 
     def events(self, journal: Iterable[JournalEvent]) -> list[TimelineEvent]:
-        """Ascending; a moment that the journal tells of twice is told once."""
+        """Ascending; each moment once, even if the journal has it twice."""
         found: dict[tuple[Moment, str], TimelineEvent] = {}
         for event in journal:
             for position, happening in enumerate(self._of(event)):

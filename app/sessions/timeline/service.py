@@ -11,7 +11,7 @@ import orjson
 
 from app.events.bus.base import Event, EventId, StreamingParts
 from app.events.bus.frames import HEARTBEAT, EventFrame, Format, Frame, PartFrame, pieces
-from app.events.bus.memory import Listener
+from app.events.bus.listener import Listener
 from app.record.engine import Connection, Database
 from app.record.repositories import journal_rows, message_rows, session_rows, work_rows
 from app.record.repositories.session_rows import PageBeside
@@ -41,7 +41,7 @@ from app.sessions.timeline.events import (
 from app.util import clock
 
 KEEP_SECONDS = 30.0
-"""How long a history waits for its next page to be asked for."""
+"""How long a history is kept for the request for its next page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class EventPage:
 
 
 class Admission(NamedTuple):
-    """Of a prompt: the events with which it came and became a message; `time` in epoch milliseconds."""
+    """`seq`s of the events with which a prompt was admitted and became a message; `time` in epoch milliseconds."""
 
     admitted_seq: int
     promoted_seq: int | None
@@ -63,8 +63,8 @@ class Admission(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _WholeHistory:
-    """All events of a session whose beginning the journal does not have. `before`: what the first of them tell, which are
-    counted; `upto`: the journal's newest number then."""
+    """All events of a session whose beginning the journal does not have. `before`: the happenings of the first ones, which are
+    counted. `upto`: the journal's newest number then."""
 
     events: list[TimelineEvent]
     before: Sequence[Happening]
@@ -73,7 +73,7 @@ class _WholeHistory:
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
-    """`first` and `last`: the ids of the stored messages between which the page lies, None for an empty page."""
+    """`first` and `last`: the ids of the first and last stored messages of the page; None for an empty page."""
 
     entries: list[SessionMessage]
     first: str | None
@@ -81,7 +81,7 @@ class EntryPage:
 
 
 _Key = tuple[str, int, int]
-"""Of a whole history: the session, the journal's oldest number, and its newest of the session."""
+"""The key of a whole history: the session, the journal's oldest number, and the journal's newest number of the session."""
 
 
 class Timeline:
@@ -90,19 +90,19 @@ class Timeline:
         self._store = store
         self._telling = asyncio.Lock()
         self._kept: dict[_Key, _WholeHistory] = {}
-        """Of the session that was read last: clients ask for page after page."""
+        """The history that was read last, because clients fetch page after page."""
         self._forgetting: asyncio.TimerHandle | None = None
 
     async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
-        """The events of a session behind a number: all, or the first, more than `most` if there are more. Raises NotFound;
-        BadRequest for a number that leads nowhere any more."""
+        """The events of a session after a number: all, or the first, more than `most` if there are more. Raises NotFound;
+        BadRequest for a number that is not known any more."""
         page, made = await self._database.read(partial(_events, session_id=session_id, after=after, most=most, kept=self._kept))
         if made:
             self._keep(made)
         return page
 
     def _keep(self, made: dict[_Key, _WholeHistory]) -> None:
-        """In place of the one before, which would otherwise be held until its time is over."""
+        """Replaces the history that is kept, which would otherwise be held until its time is over."""
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._kept = made
@@ -116,7 +116,7 @@ class Timeline:
         return await self._database.read(journal_rows.newest_event)
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
-        """Of a prompt that was stored, or queued, after `since` in the journal, or before. Raises NotFound."""
+        """How a prompt was admitted. Looks first behind `since` in the journal, then in the whole history. Raises NotFound."""
         new = await self._database.read(partial(_told_of, session_id=session_id, seen=since))
         found = _admission(new, message_id) or _admission((await self.events(session_id)).events, message_id)
         if found is None:
@@ -124,17 +124,17 @@ class Timeline:
         return found
 
     async def stored_prompts(self, session_id: str, message_id: str) -> list[MessageWithParts]:
-        """With this id, stored or in the queue."""
+        """The prompts with this message id, stored or in the queue."""
         return await self._database.read(partial(_stored_prompts, session_id=session_id, message_id=message_id))
 
     async def tell(self, frames: Iterable[EventFrame]) -> None:
-        """Finds what is `told` of each, once however many listeners have it, of whatever sessions."""
+        """Sets `translated` of each frame, once for all its listeners. The frames may be of several sessions."""
         async with self._telling:
-            new = [frame for frame in frames if frame.told is None]
+            new = [frame for frame in frames if frame.translated is None]
             telling = [frame.event for frame in new if frame.event.seq is not None and is_telling(frame.event.type)]
             told = await self._database.read(partial(_told_by, published=telling)) if telling else {}
             for frame in new:
-                frame.told = told.get(frame.event.seq or 0, [])
+                frame.translated = told.get(frame.event.seq or 0, [])
 
     # Messages.
 
@@ -153,14 +153,13 @@ class Timeline:
         return found[0]
 
     async def context(self, session_id: str) -> list[SessionMessage]:
-        """What the model is to know: from the newest summary on. Raises NotFound."""
+        """The messages that the model is sent: from the newest summary on. Raises NotFound."""
         return (await self._shown(session_id, message_rows.live_messages))[1]
 
     async def _shown(
         self, session_id: str, query: Callable[[Connection, str], message_rows.StoredMessages]
     ) -> tuple[list[str], list[SessionMessage]]:
-        """The ids of stored messages, and what they are here together with the parts that stream: one that ends meanwhile is read
-        anew."""
+        """The ids of stored messages, and their entries with the parts that stream. Reads anew if such a part ends meanwhile."""
 
         def read(connection: Connection, live: Mapping[str, Part]) -> tuple[list[str], list[SessionMessage]]:
             _require(connection, session_id)
@@ -172,8 +171,8 @@ class Timeline:
         )
 
     async def follow(self, session_id: str, after: int, listener: Listener) -> AsyncIterator[list[TimelineEvent]]:
-        """The events behind a number, then what comes; an empty list with each heartbeat. Ends with the listener, which hears of
-        that session alone, and with what it may hear. Raises NotFound."""
+        """The events after a number, then new ones; an empty list with each heartbeat. Ends with the listener, which receives
+        this session's events alone, and when its user may not read the session any more. Raises NotFound."""
         page = await self.events(session_id, after)
         listener.resume(page.upto, StreamingParts({}, []))
         yield page.events
@@ -181,14 +180,14 @@ class Timeline:
             heard = [frame for frame in frames if isinstance(frame, EventFrame)]
             types = {frame.event.type for frame in heard}
             await self.tell(heard)
-            events = [event for frame in heard for event in frame.told or ()]
+            events = [event for frame in heard for event in frame.translated or ()]
             if events or HEARTBEAT in types:
                 yield events
             if "session.deleted" in types and not await self._is_heard(session_id, listener):
                 return
 
     async def _is_heard(self, session_id: str, listener: Listener) -> bool:
-        """One that changes hands is deleted for whom it was until then."""
+        """Whether the listener may read the session: one that gets a new owner is announced to the former one as deleted."""
         owners = await self._database.read(partial(session_rows.owners, session_ids=[session_id]))
         audience = listener.audience
         return session_id in owners and (audience is None or audience.owns(owners[session_id]))
@@ -217,7 +216,7 @@ def _admission(events: Sequence[TimelineEvent], message_id: str) -> Admission | 
 def _events(
     connection: Connection, session_id: str, after: int, most: int | None, kept: Mapping[_Key, _WholeHistory]
 ) -> tuple[EventPage, dict[_Key, _WholeHistory]]:
-    """And the whole history, where the page is of it and it is none of those that are `kept`."""
+    """A page of events after a number; and the whole history, if one had to be read for it that is not in `kept`."""
     _require(connection, session_id)
     oldest, newest = journal_rows.journal_span(connection)
     at = place_of(after)
@@ -241,7 +240,7 @@ def _whole_history(connection: Connection, session_id: str, upto: int) -> _Whole
 def _first(
     connection: Connection, session_id: str, journal: Sequence[JournalEvent], after: int, most: int
 ) -> list[TimelineEvent]:
-    """Reads only the messages that so many events are of."""
+    """Up to `most` events after a number, and one more if there are more. Reads only the messages that these events need."""
     size = most
     while True:
         events = _translated(connection, session_id, journal[:size])
@@ -252,7 +251,7 @@ def _first(
 
 
 def _behind(whole: _WholeHistory, at: JournalPlace, after: int) -> list[TimelineEvent]:
-    """An event that the journal has forgotten is found by its digest."""
+    """The events of the history after a number. An event that the journal no longer has is found by its digest."""
     if not at.journal_seq:
         return whole.events[bisect_right(whole.events, after, key=lambda event: event.durable.seq) :]
     found = [n for n, each in enumerate(whole.before) if digest_of(each.moment.record, each.type) == at.digest]
@@ -262,7 +261,7 @@ def _behind(whole: _WholeHistory, at: JournalPlace, after: int) -> list[Timeline
 
 
 def _without_copies(journal: list[JournalEvent]) -> list[JournalEvent]:
-    """Messages that a fork begins with are announced as they are, in the commit that creates it: none of them happens then."""
+    """Without the messages that a fork begins with: they are announced in the commit that creates it, but did not happen then."""
     created = next((event.time for event in journal if event.type == "session.created"), None)
     return [event for event in journal if event.time != created]
 
@@ -280,7 +279,7 @@ def _translated(connection: Connection, session_id: str, journal: Sequence[Journ
 
 
 def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
-    """By message, in their order; behind them what waits in the queue, which is admitted and no message yet."""
+    """By message, in order; then the prompts in the queue, which are admitted and no messages yet."""
     found = {message.id: happenings(message) for message in _entries(connection, session_id, stored)}
     for row in work_rows.queued_prompts(connection, session_id):
         prompt = entry(MessageWithParts.model_validate_json(row.message)) if row.message_id else None
@@ -290,7 +289,7 @@ def _happened(connection: Connection, session_id: str, stored: message_rows.Stor
 
 
 def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, list[TimelineEvent]]:
-    """By the numbers of the events in the journal."""
+    """By the events' numbers in the journal."""
     of_session: dict[str, set[int]] = {}
     for event in published:
         of_session.setdefault(event.session_id or "", set()).add(event.seq or 0)
@@ -303,8 +302,8 @@ def _told_by(connection: Connection, published: Sequence[Event]) -> dict[int, li
 
 
 def _journal(connection: Connection, session_id: str, seen: int, upto: int | None = None) -> list[JournalEvent]:
-    """Without those of a deleted session of that id, which an import has brought back. One that changes hands is deleted and
-    created in one commit."""
+    """Without events of a deleted session of that id, which an import has brought back. A session that only gets a new owner is
+    deleted and created in one commit."""
     stored = journal_rows.session_events(connection, session_id, seen, upto)
     events = [JournalEvent(row.seq, row.time, row.type, _properties(row)) for row in stored]
     created = {event.time for event in events if event.type == "session.created"}
@@ -330,16 +329,16 @@ def _read(session_id: str, stored: message_rows.StoredMessages, live: Mapping[st
     return rows.read_messages(session_id, stored, live or {})
 
 
-# The events of `session.next.*` on a stream of all events: those of the journal behind the event that they are made of, and what
-# a text gains, which the journal does not have.
+# The events of `session.next.*` on a stream of all events: each stands behind the journal's event that it is made of. Events of
+# new text are made of part frames: the journal does not have them.
 
 _STREAMED = {"text": "textID", "reasoning": "reasoningID"}
-_ALREADY_TOLD = frozenset(f"{PREFIX}{kind}.started" for kind in _STREAMED)
-"""With the first of what the text gained. The journal has it, with its number, when the text is complete."""
+_ALREADY_SENT = frozenset(f"{PREFIX}{kind}.started" for kind in _STREAMED)
+"""Sent with a text's first delta; the journal has these events, with their numbers, when the text is complete."""
 
 
 async def written(timeline: Timeline, listener: Listener) -> AsyncIterator[bytes]:
-    """What a listener takes, and behind each event what is made of it. Until it is closed."""
+    """The listener's frames, and behind each its `session.next.*` events, until the listener is closed."""
     while (frames := await listener.take()) is not None:
         async for piece in with_session_events(timeline, frames, listener.form):
             yield piece
@@ -356,15 +355,15 @@ async def with_session_events(timeline: Timeline, frames: Sequence[Frame], form:
 
 def _beside(frame: Frame, form: Format) -> Iterator[bytes]:
     if isinstance(frame, PartFrame):
-        yield from _gained(frame, form)
+        yield from _text_events(frame, form)
         return
-    for event in frame.told or ():
-        if event.type not in _ALREADY_TOLD:
+    for event in frame.translated or ():
+        if event.type not in _ALREADY_SENT:
             content = {"type": event.type, "durable": event.durable.wire(), "data": event.data}
             yield _encoded(id_of_number(event.durable.seq), content, frame.directory, form)
 
 
-def _gained(frame: PartFrame, form: Format) -> Iterator[bytes]:
+def _text_events(frame: PartFrame, form: Format) -> Iterator[bytes]:
     delta = frame.delta
     name = _STREAMED.get(delta.part_type)
     if name is None or not frame.text:
@@ -378,8 +377,8 @@ def _gained(frame: PartFrame, form: Format) -> Iterator[bytes]:
     if delta.size == len(frame.text):
         started = {"type": f"{PREFIX}{delta.part_type}.started", "data": of}
         yield _encoded(EventId.behind(frame.id.seq), started, frame.directory, form)
-    gained = {"type": f"{PREFIX}{delta.part_type}.delta", "data": {**of, "delta": frame.text}}
-    yield _encoded(EventId.behind(frame.id.seq), gained, frame.directory, form)
+    new_text = {"type": f"{PREFIX}{delta.part_type}.delta", "data": {**of, "delta": frame.text}}
+    yield _encoded(EventId.behind(frame.id.seq), new_text, frame.directory, form)
 
 
 def _encoded(event_id: EventId, content: Mapping[str, object], directory: str | None, form: Format) -> bytes:

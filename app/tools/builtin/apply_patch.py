@@ -82,8 +82,7 @@ class FileBatch:
 
 def write_batch(batch: FileBatch) -> dict[Path, Stamp]:
     """Writes everything and returns the stamps of the written files. Undoes the writes and raises ToolError if one fails or a
-    file has changed since it was read.
-    """
+    file has changed since it was read."""
     for path, original in batch.originals.items():
         text_file.require_unchanged(path, original, batch.root_of(path))
     data = batch.encoded()
@@ -207,7 +206,7 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
         return _result(ctx, planned, metadata, await ctx.host.errors_in(written))
 
     async def _formatted(self, ctx: ToolContext, planned: list[_PlannedChange]) -> tuple[list[_PlannedChange], dict[str, str]]:
-        """The changes with the texts that formatters have made of them: of two of one file the last."""
+        """The changes with the texts that formatters have made of them; if two changes are of one file, the last has them."""
         errors: dict[str, str] = {}
         changed = list(planned)
         for path, at in _left(planned).items():
@@ -220,7 +219,7 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
 
 
 def _left(planned: Sequence[_PlannedChange]) -> dict[Path, int]:
-    """The files that are there after the changes, and which of them was each file's last."""
+    """The files that exist after the changes, each with the index of its last change."""
     left: dict[Path, int] = {}
     for at, plan in enumerate(planned):
         left.pop(plan.path, None)

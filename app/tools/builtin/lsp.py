@@ -51,7 +51,7 @@ class LspTool(Tool[LspParameters]):
 
 
 def _shown(found: list[Any]) -> str:
-    """Raises ToolError for what cannot be stored."""
+    """Raises ToolError for text that cannot be stored."""
     try:
         plain_json(found)
         return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode() if found else ""

@@ -110,7 +110,7 @@ class ReadTool(Tool[ReadParameters]):
 
 
 def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
-    """The version is that of a text: an image cannot be edited."""
+    """The stamp is None for an image, which cannot be edited."""
     try:
         with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())
@@ -194,8 +194,7 @@ def _skip_lines(file: BinaryIO, count: int) -> int:
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
     """The lines without their newline, long lines cut. The last one is the text after the last newline, even if it is empty.
-    Needs no more memory than one buffer, whatever the file's size.
-    """
+    Needs no more memory than one buffer, whatever the file's size."""
     while line := file.readline(_LINE_BYTES):
         yield line.removesuffix(b"\n")
         if not line.endswith(b"\n") and not _skip_rest_of_line(file):
@@ -269,8 +268,7 @@ def _trailer(page: _FilePage) -> str:
 
 def attachment_mime(path: Path, head: bytes) -> str | None:
     """The MIME type of an image or PDF; None for anything else. The first bytes take precedence over the name: providers reject a
-    conversation with a wrongly labelled image.
-    """
+    conversation with a wrongly labelled image."""
     by_name = _ATTACHED.get(_suffix(path))
     return (_by_signature(head) or by_name) if by_name else None
 

@@ -1,5 +1,5 @@
-"""The SDK's client for a configured server, its answers in our words. Importing this imports the SDK, which takes most of a
-second."""
+"""The SDK's client for a configured server, with its answers translated to our values. Importing this module imports the SDK,
+which takes most of a second."""
 
 import json
 import logging
@@ -67,9 +67,9 @@ log = logging.getLogger(__name__)
 P = TypeVar("P", bound=PaginatedResult)
 MOST_PAGES = 100
 MOST_LISTED_BYTES = 4 * 1024 * 1024
-"""Of all pages together, in JSON."""
+"""The JSON of all pages of one list together."""
 _TIMEOUT = httpx2.Timeout(30.0, read=300.0)
-"""Seconds. An answer may be a stream that is silent for long; how long a call may take is the connection's affair."""
+"""In seconds. An answer may be a stream that is silent for long; the connection limits the time of a call."""
 _EVENT_END = re.compile(rb"\n\r?\n")
 _CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 
@@ -79,7 +79,8 @@ async def ask_uncompressed(request: httpx2.Request) -> None:
 
 
 async def bound(response: httpx2.Response) -> None:
-    """Reading an answer that is compressed or too large raises httpx2.StreamError: to the SDK one of that request alone."""
+    """Reading an answer that is compressed or too large raises httpx2.StreamError: for the SDK, a failure of that request
+    alone."""
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     response.stream = _BoundedStream(response, _events if is_stream else _document)
 
@@ -117,7 +118,7 @@ async def _document(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
 
 
 def of_tool_call(result: CallToolResult) -> Content:
-    """A result of data alone becomes JSON text."""
+    """A result that is only data becomes JSON text."""
     content = _of_blocks(result.content)
     texts = content.texts
     if result.structured_content is not None and not texts and not content.files:
@@ -182,7 +183,7 @@ def _resource(server: str, found: Resource) -> ServerResource:
 
 
 def authentication(target: McpTarget, config: McpRemoteConfig) -> httpx2.Auth | None:
-    """None where there is nothing to show: a server that wants more then says so."""
+    """None without credentials: a server that wants some says so."""
     if not takes_sign_in(config):
         return None
     stored = target.credentials.get(config.url)
@@ -197,7 +198,7 @@ def _provider(target: McpTarget, config: McpRemoteConfig, redirect_uri: str, sto
     provider = OAuthClientProvider(config.url, _metadata(config, redirect_uri), storage, browser.open, browser.answer)
     storage.provider = provider
     if stored is not None:
-        # The SDK takes stored tokens for fresh, and forgets where they are renewed.
+        # The SDK treats stored tokens as fresh, and forgets where they are renewed.
         provider.context.token_expiry_time = stored.expires_at
         provider.context.oauth_metadata = OAuthMetadata.model_validate(stored.metadata) if stored.metadata else None
     return provider
@@ -265,7 +266,7 @@ class _OAuthStorage:
         )
 
     def _stored(self) -> Credentials:
-        """A registration holds for the address it was made with, which changes with this server's port."""
+        """A registration is valid only for the redirect address it was made with, which changes with this server's port."""
         stored = self._store.get(self._url)
         fits = stored is not None and stored.redirect_uri == self._redirect_uri
         return stored if stored is not None and fits else Credentials(redirect_uri=self._redirect_uri)
@@ -278,14 +279,15 @@ def _dump(value: BaseModel | None) -> dict[str, Any] | None:
     return None if value is None else value.model_dump(mode="json", exclude_none=True)
 
 
-# The SDK logs a traceback for every line it cannot read and every sign-in it cannot make; the server's status tells of both.
+# The SDK logs a traceback for every line that it cannot read and every sign-in that fails; the server's status shows both.
 for _name in ("mcp.client.streamable_http", "mcp.client.auth.oauth2"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 @asynccontextmanager
 async def open_client(target: McpTarget, watch: McpWatch) -> AsyncIterator[Client]:
-    """Connected and initialised; the watch gets what the server announces. Raises the SDK's errors, in groups, and McpFailure."""
+    """Connected and initialised. `watch` receives the server's announcements. Raises the SDK's errors, in groups, and
+    McpFailure."""
 
     async def heard(message: IncomingMessage) -> None:
         if isinstance(message, _CHANGES):
@@ -333,7 +335,7 @@ async def _http(target: McpTarget, config: McpRemoteConfig, watch: McpWatch) -> 
 
 
 async def _listen(client: Client, stack: AsyncExitStack) -> None:
-    """Newer servers tell of changes only on a stream that was asked for."""
+    """Newer servers announce changes only on a stream that a client has opened."""
     can = client.server_capabilities
     tools, prompts, resources = (bool(kind and kind.list_changed) for kind in (can.tools, can.prompts, can.resources))
     if not (tools or prompts or resources):

@@ -44,7 +44,7 @@ class McpTimeouts:
 
 
 class McpConnection:
-    """Opens at once. `on_change` is called when the tools that the server offers are others, unless by closing it."""
+    """Opens at once. `on_change` is called when the server's tools have changed, except when it is closed."""
 
     def __init__(self, target: McpTarget, limits: McpTimeouts, on_change: Callable[[], None]) -> None:
         self.target = target
@@ -64,22 +64,22 @@ class McpConnection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was connected and ended without being closed."""
+        """Whether the connection was up and has ended without being closed."""
         return self._was_up and not self._closing and (self._watch.end is not None or self._task.done())
 
     async def wait_opened(self) -> None:
-        """Returns when it has connected, or failed to."""
+        """Returns when the connection is up, or has failed."""
         await self._opened.wait()
 
     async def wait_opened_within(self, seconds: float) -> None:
-        """The same, but `seconds` after it began at the latest."""
+        """As `wait_opened`, but returns at the latest `seconds` after the connection began."""
         left = self._began + seconds - time.monotonic()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(left, 0)):
                 await self._opened.wait()
 
     async def close(self) -> None:
-        """Returns when its process and requests have ended."""
+        """Returns when the connection's process and requests have ended."""
         self._closing = True
         if self._client is not None:
             self._watch.stop()
@@ -88,7 +88,7 @@ class McpConnection:
         await asyncio.wait([self._task])
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Content:
-        """Raises McpFailure, as the other requests do. Cancelled, they return at once."""
+        """Raises McpFailure, as the other requests do. A request that is cancelled returns at once."""
         from app.tools.mcp.client import of_tool_call
 
         return of_tool_call(
@@ -133,28 +133,28 @@ class McpConnection:
             self._client = None
             self.status = MCPStatusDisabled() if self._closing else self._explained(cause)
             self._opened.set()
-            self._offer(Offers())
+            self._set_offers(Offers())
 
     async def _serve(self) -> None:
         await asyncio.to_thread(import_module, "app.tools.mcp.client")  # the SDK takes most of a second to import
         from app.tools.mcp.client import offers, open_client
 
         async with open_client(self.target, self._watch) as client:
-            self._offer(await offers(client, self.target.name))
+            self._set_offers(await offers(client, self.target.name))
             self._scope.deadline = math.inf
             self._client, self.status, self._was_up = client, MCPStatusConnected(), True
             self._opened.set()
             while await self._watch.change():
                 with anyio.fail_after(self._limits.answer):
-                    self._offer(await offers(client, self.target.name))
+                    self._set_offers(await offers(client, self.target.name))
 
-    def _offer(self, offers: Offers) -> None:
+    def _set_offers(self, offers: Offers) -> None:
         before, self.offers = self.offers, offers
         if before.tools != offers.tools and not self._closing:
             self._on_change()
 
     def _explained(self, cause: Exception | None) -> MCPStatus:
-        """`cause` is None when it was cut off because it took too long."""
+        """`cause` is None if connecting took too long."""
         from mcp.client.auth import OAuthRegistrationError
 
         asks = self._watch.last_status == _UNAUTHORIZED and self.target.sign_in is None and takes_sign_in(self.target.config)
@@ -167,12 +167,12 @@ class McpConnection:
         return MCPStatusFailed(error=self._told(cause))
 
     def _told(self, cause: Exception) -> str:
-        """A server, or the address of a failed request, may quote what the configuration has."""
+        """The message without the configuration's secrets, which a server or a failed address may quote."""
         return redacted(str(cause), self.target.secrets()) or type(cause).__name__
 
 
 async def _abandonable(work: Awaitable[T]) -> T:
-    """Cancelled, it returns at once, whatever the work still does: telling a server that hangs can take seconds."""
+    """When cancelled it returns at once and leaves the work: telling a server that hangs can take seconds."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

@@ -1,4 +1,4 @@
-"""The MCP servers of one directory, and what clients choose at run time for them. The servers of one database tell each other."""
+"""The MCP servers of one directory, and clients' choices for them at run time, which the servers of one database share."""
 
 import asyncio
 import hashlib
@@ -29,15 +29,15 @@ CODE = "mcp code "
 RESULT = "mcp result "
 
 MOMENT = 3.0
-"""Seconds after the start of connecting that a turn waits for a server; it goes on without one that is slower."""
+"""Seconds after the start of connecting that a turn waits for a server; it goes on without slower ones."""
 CONNECT_SECONDS = 30.0
 ANSWER_SECONDS = 60.0
 SIGN_IN_SECONDS = 300.0
 
 
 class McpChoice(Wire):
-    """A server is to be connected, anew if it is, or to stay off. `added`: the configuration of one that was added at run time.
-    `of`: the fingerprint of the configuration for which that was chosen."""
+    """Whether clients want a server connected (anew, if it is connected) or off. `added`: the configuration of a server that was
+    added at run time. `of`: the fingerprint of the configuration for which that was chosen."""
 
     enabled: bool
     of: str
@@ -50,7 +50,7 @@ def fingerprint(value: object) -> str:
 
 @dataclass(frozen=True)
 class McpSettings:
-    """What the servers of all directories share. `environment` is what programs see of this process's variables."""
+    """What the servers of all directories share. `environment`: the variables of this process that programs see."""
 
     environment: Mapping[str, str]
     sandbox: Sandbox
@@ -60,15 +60,15 @@ class McpSettings:
 
 @dataclass
 class McpServer:
-    """`connection` is None while it is switched off; `added`: at run time, the configuration does not know it. `users` counts the
-    McpServers that have started it; `enabled`: they connect it."""
+    """`connection` is None while the server is switched off. `added`: at run time, it is not in the configuration. `users` counts
+    the McpServers that have started it; `enabled`: they connect it."""
 
     name: str
     config: McpServerConfig
     added: bool = False
     connection: McpConnection | None = None
     listener: asyncio.Server | None = None
-    """Of its newest sign-in, where browsers come back to a port of its own."""
+    """The newest sign-in's, if browsers come back to a port of its own."""
     users: int = 0
     enabled: bool = field(init=False)
 
@@ -77,7 +77,7 @@ class McpServer:
 
     @property
     def status(self) -> MCPStatus:
-        """A server that is still connecting counts as one that needs a sign-in."""
+        """A server that is still connecting counts as needing a sign-in."""
         if self.connection is None:
             return MCPStatusDisabled()
         return self.connection.status or MCPStatusNeedsAuth()
@@ -92,13 +92,13 @@ class McpServer:
 
     @property
     def has_status(self) -> bool:
-        """Connected, failed or switched off."""
+        """Whether the server is connected, has failed or is switched off."""
         return self.connection is None or self.connection.status is not None
 
 
 class McpServers:
-    """Those of one configuration. When that changes, `configured` makes another set, which shares the servers that stay: a server
-    is connected as long as one of its sets is started."""
+    """The servers of one configuration. When that changes, `configured` makes another set, which shares the servers that stay: a
+    server is connected as long as a set with it is started."""
 
     def __init__(self, workspace: SandboxWorkspace, settings: McpSettings, answer_ms: int | None = None) -> None:
         self.directory = str(workspace.directory)
@@ -110,7 +110,7 @@ class McpServers:
         self._closing = TaskSet()
         self._listening = TaskSet()
         self._followed: dict[str, int] = {}
-        """The revision of the newest choice of other servers that was followed, by name."""
+        """By server, the revision of the newest choice at other servers that was followed."""
 
     def __iter__(self) -> Iterator[McpServer]:
         return iter(list(self._servers.values()))
@@ -121,10 +121,10 @@ class McpServers:
             raise NotFound(f"There is no MCP server {name!r}. There are: {', '.join(self._servers) or 'none'}")
         return self._servers[name]
 
-    # Which there are.
+    # The servers of a set.
 
     def configured(self, config: Mapping[str, McpConfig], answer_ms: int | None, workspace: SandboxWorkspace) -> "McpServers":
-        """The set of another configuration, not started. It shares what was added at run time and what is configured alike."""
+        """The set of another configuration, not started. It shares added servers, and those with the same configuration."""
         other = McpServers(workspace, self.settings, answer_ms)
         wanted = {name: one for name, one in config.items() if not isinstance(one, McpEnabledConfig)}
         kept = {server.name: server for server in self if server.added or self._is_unchanged(server, wanted, workspace)}
@@ -133,32 +133,32 @@ class McpServers:
         return other
 
     def _is_unchanged(self, server: McpServer, wanted: Mapping[str, McpServerConfig], workspace: SandboxWorkspace) -> bool:
-        """A program is started anew where it may reach something else."""
+        """A program is started anew if it may reach other files."""
         is_alike = wanted.get(server.name) == server.config
         return is_alike and (workspace == self._workspace or not isinstance(server.config, McpLocalConfig))
 
     def start(self) -> None:
-        """Connects those that are switched on and that no other set has started. Returns at once."""
+        """Connects the servers that are switched on and that no other set has started. Returns at once."""
         self._started = True
         for server in self:
             self._use(server)
 
     def stop(self) -> None:
-        """Closes those that no other set has started. Returns at once; the set may be started again."""
+        """Closes the servers that no other set has started. Returns at once; the set may be started again."""
         if self._started:
             self._started = False
             for server in self:
                 self._release(server)
 
     async def add(self, name: str, config: McpServerConfig) -> dict[str, MCPStatus]:
-        """Lasts until the directory is closed. The statuses of all."""
+        """The server lasts until the directory is closed. Returns the statuses of all."""
         server = McpServer(name, config, added=True)
         self._replace(server)
         await self.share_choice(server)
         return await self.statuses()
 
     async def connect(self, name: str) -> None:
-        """Anew if it is connected. Returns when it has connected or failed to; raises NotFound."""
+        """Connects anew if the server is connected. Returns when it is connected or has failed. Raises NotFound."""
         server = self.find(name)
         server.enabled = True
         connection = self.open(server)
@@ -166,7 +166,7 @@ class McpServers:
         await connection.wait_opened()
 
     async def disconnect(self, name: str) -> None:
-        """Until it is connected again; raises NotFound."""
+        """Lasts until the server is connected again. Raises NotFound."""
         server = self.find(name)
         server.enabled = False
         connection, server.connection = server.connection, None
@@ -186,11 +186,11 @@ class McpServers:
         await self.stopped()
 
     async def stopped(self) -> None:
-        """Returns when no process and no connection is left of what was closed."""
+        """Returns when all processes and connections that were closed have ended."""
         await self._closing.wait()
 
     def open(self, server: McpServer, sign_in: SignIn | None = None) -> McpConnection:
-        """A new connection in place of the one that it has."""
+        """A new connection in place of the server's present one."""
         self._close_connection(server)
         shared = self.settings
         environment, credentials = shared.environment, shared.credentials
@@ -210,15 +210,15 @@ class McpServers:
         self._listening.start(close_listener(), f"sign-in to mcp {server.name}")
         return connection
 
-    # What other servers are told, and tell.
+    # Choices of clients, shared with other servers.
 
     async def share_choice(self, server: McpServer) -> None:
-        """The other servers connect it too, or switch it off. Raises StorageError."""
+        """Other servers connect the MCP server too, or switch it off. Raises StorageError."""
         choice = McpChoice(enabled=server.enabled, of=fingerprint(server.config), added=server.config if server.added else None)
         await self.settings.states.put(self.directory, CHOICE + server.name, choice.wire_json().decode())
 
     def follow(self, states: Iterable[DirectoryState]) -> None:
-        """What clients have chosen through other servers. Returns at once."""
+        """Follows the choices of clients at other servers. Returns at once."""
         for state in states:
             name = state.name.removeprefix(CHOICE)
             if state.name.startswith(CHOICE) and state.revision > self._followed.get(name, 0):
@@ -238,10 +238,10 @@ class McpServers:
             elif not choice.enabled:
                 self._close_connection(server)
 
-    # What they offer.
+    # What the servers offer.
 
     async def offers(self) -> list[Offers]:
-        """Of the servers that are connected. One that was lost is connected again; one that is connecting gets a moment."""
+        """Of connected servers. A server whose connection was lost is connected again; one that is connecting gets a moment."""
         connections = [self._connection_of(server) for server in self]
         found = [connection for connection in connections if connection is not None]
         await asyncio.gather(*(connection.wait_opened_within(MOMENT) for connection in found))
@@ -266,14 +266,14 @@ class McpServers:
         return connection
 
     def _connection_of(self, server: McpServer) -> McpConnection | None:
-        """Its connection; a new one if that was lost."""
+        """The server's connection; a new one if it was lost."""
         lost = server.connection is not None and server.connection.is_lost
         return self.open(server) if lost else server.connection
 
-    # Coming and going.
+    # Connecting and closing.
 
     def _replace(self, server: McpServer) -> None:
-        """What has its name."""
+        """Replaces the server of this name."""
         before = self._servers.pop(server.name, None)
         self._servers[server.name] = server
         if self._started:
@@ -297,7 +297,7 @@ class McpServers:
             self._closing.start(connection.close(), f"close mcp {server.name}")
 
     def _announce(self, server: McpServer) -> None:
-        """Its tools are others than before. Each server that is connected to it sees that."""
+        """Announces that the server's tools have changed. Each server of the database that is connected to it does so itself."""
         changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
         tools = fingerprint(server.connection.offers.tools if server.connection else ())
         self.settings.states.announce_change(self.directory, TOOLS + server.name, tools, changed)

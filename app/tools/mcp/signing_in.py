@@ -1,7 +1,7 @@
 """Signing in to remote servers: the user opens a page, the browser comes back with a code, the connection goes on.
 
-An authorization server accepts only addresses that it knows to send browsers back to. Where that is another port of this machine,
-as with OpenCode, the server listens to it as long as the sign-in lasts.
+An authorization server sends browsers back only to addresses that it knows. If such an address is another port of this machine,
+as with OpenCode, the server listens to that port as long as the sign-in lasts.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _REQUEST_SECONDS = 10.0
 
 AnswerBrowser = Callable[[dict[str, str]], Awaitable[str]]
-"""Takes the query that the browser brings; the text that it is shown."""
+"""Takes the query that the browser brings; returns the text to show."""
 
 HAND_OVER_SECONDS = 30.0
-"""How long another server may take to finish a sign-in with the code that came back here."""
+"""How long another server may take to finish a sign-in with the code that came back to this one."""
 POLL_SECONDS = 0.25
 
 
 def redirect_uri(config: McpRemoteConfig, of_server: str) -> str:
-    """`of_server`: as the user's browser reaches this server."""
+    """`of_server`: the address at which the user's browser reaches this server."""
     own = config.oauth or McpOAuthConfig()
     if own.redirect_uri:
         return own.redirect_uri
@@ -43,8 +43,8 @@ def redirect_uri(config: McpRemoteConfig, of_server: str) -> str:
 
 
 def own_port(redirect: str, of_server: str) -> int | None:
-    """The port to listen to; None where the redirect leads to this server itself or to another machine. Raises McpFailure for
-    what is no address."""
+    """The port to listen to; None if the redirect leads to this server itself or to another machine. Raises McpFailure for a bad
+    address."""
     try:
         address, port = urlsplit(redirect), urlsplit(redirect).port
     except ValueError as error:
@@ -54,7 +54,7 @@ def own_port(redirect: str, of_server: str) -> int | None:
 
 
 async def listen(redirect: str, port: int, answer: AnswerBrowser) -> asyncio.Server:
-    """Raises McpFailure where the port is taken."""
+    """Raises McpFailure if the port is taken."""
     address = urlsplit(redirect)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,7 +63,7 @@ async def listen(redirect: str, port: int, answer: AnswerBrowser) -> asyncio.Ser
             writer.write(_page(await answer(query) if path == address.path else "There is nothing here."))
             await writer.drain()
         except (TimeoutError, ValueError, OSError, EOFError, asyncio.LimitOverrunError):
-            pass  # no browser that comes back from a sign-in
+            pass  # not a browser that comes back from a sign-in
         finally:
             writer.close()
 
@@ -91,7 +91,7 @@ def _page(text: str) -> bytes:
 
 
 class SignInAnswer(Wire):
-    """What a sign-in page sends a browser back with. The state says which sign-in it belongs to."""
+    """What a sign-in page sends a browser back with. The state identifies the sign-in."""
 
     state: str
     code: str | None = None
@@ -115,8 +115,8 @@ class NoSignIn(NotFound):
 
 
 async def start(servers: McpServers, name: str, of_server: str) -> str:
-    """The page to open; empty when there is no need to. `of_server`: where browsers come back to, if the configuration says
-    nothing else. Raises NotFound, BadRequest for a server that takes no sign-in."""
+    """The page to open; empty if no sign-in is needed. `of_server`: where browsers come back to, unless the configuration says
+    otherwise. Raises NotFound, BadRequest for a server that takes no sign-in."""
     server = servers.find(name)
     if not takes_sign_in(server.config):
         raise BadRequest(f"The MCP server {name} takes no sign-in", ["name"], name)
@@ -138,7 +138,7 @@ async def start(servers: McpServers, name: str, of_server: str) -> str:
 
 
 async def _listener(servers: McpServers, server: McpServer, redirect: str, of_server: str) -> asyncio.Server | None:
-    """At the port that the redirect leads to, where that is not this server's own. Raises BadRequest."""
+    """Listens at the port that the redirect leads to, unless that is this server's own. Raises BadRequest."""
     try:
         port = own_port(redirect, of_server)
         if port is None:
@@ -166,7 +166,7 @@ def _not_begun(name: str, reason: str) -> BadRequest:
 
 
 async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
-    """Raises NotFound, BadRequest when no sign-in waits for a code."""
+    """Raises NotFound, BadRequest if no sign-in waits for a code."""
     server, states = servers.find(name), servers.settings.states
     if server.sign_in is not None and server.waits_for_user:
         return await _finish(servers, server, SignInAnswer(state=server.sign_in.state or "", code=code))
@@ -179,7 +179,7 @@ async def finish(servers: McpServers, name: str, code: str) -> MCPStatus:
 
 
 async def run(servers: McpServers, name: str, of_server: str) -> MCPStatus:
-    """The whole way. This server opens no browser: it tells its clients the page, and waits. Raises as `start` does."""
+    """The whole sign-in. This server opens no browser: it sends its clients the page, and waits. Raises as `start` does."""
     page = await start(servers, name, of_server)
     if page:
         failed = EventMcpBrowserOpenFailed(properties=McpPage(mcp_name=name, url=page))
@@ -198,8 +198,8 @@ async def forget(servers: McpServers, name: str) -> None:
 
 
 async def finish_from_browser(everywhere: Iterable[McpServers], states: DirectoryStates, answer: SignInAnswer) -> MCPStatus:
-    """The browser is back from a sign-in page, perhaps at another server than it set out from. The state is known to nobody but
-    that page. Raises NoSignIn."""
+    """For a browser that comes back from a sign-in page, perhaps to another server than the one it started from. Only that page
+    knows the state. Raises NoSignIn."""
     for servers in everywhere:
         if (server := _waiting(servers, answer.state)) is not None:
             return await _finish(servers, server, answer)
@@ -210,14 +210,14 @@ async def finish_from_browser(everywhere: Iterable[McpServers], states: Director
 
 
 async def finish_from_other_server(servers: McpServers, state: DirectoryState) -> None:
-    """A browser came back to another server: the answer is for a sign-in that waits here, if one does."""
+    """For a browser that came back to another server: its answer is for a sign-in that waits here, if there is one."""
     answer = SignInAnswer.model_validate_json(state.value)
     if (server := _waiting(servers, answer.state)) is not None:
         await _finish(servers, server, answer)
 
 
 async def _hand_over(states: DirectoryStates, directory: str, name: str, answer: SignInAnswer) -> MCPStatus:
-    """To the server that the sign-in was started on. Raises NoSignIn when that is gone."""
+    """Passes the answer to the server on which the sign-in was started. Raises NoSignIn when that is gone."""
     await states.put(directory, CODE + name, answer.wire_json().decode())
     try:
         async with asyncio.timeout(HAND_OVER_SECONDS):
@@ -229,14 +229,14 @@ async def _hand_over(states: DirectoryStates, directory: str, name: str, answer:
 
 
 async def _result(states: DirectoryStates, directory: str, name: str, sign_in: str) -> MCPStatus | None:
-    """None while the sign-in is not over."""
+    """None while the sign-in lasts."""
     stored = [state.value for state in await states.in_directory(directory) if state.name == RESULT + name]
     results = [SignInResult.model_validate_json(value) for value in stored]
     return next((result.status for result in results if result.state == sign_in), None)
 
 
 async def _finish(servers: McpServers, server: McpServer, answer: SignInAnswer) -> MCPStatus:
-    """The other servers connect with what the sign-in leaves."""
+    """The other servers connect with the credentials that the sign-in stored."""
     assert server.sign_in is not None
     if answer.code is None:
         server.sign_in.refuse(answer.error or "no code came back")
@@ -251,7 +251,7 @@ async def _finish(servers: McpServers, server: McpServer, answer: SignInAnswer) 
 
 
 def page_text(status: MCPStatus) -> str:
-    """What the user sees in the browser."""
+    """The text that the user sees in the browser."""
     if isinstance(status, MCPStatusConnected):
         return "Signed in. This window can be closed."
     return f"That did not work: {getattr(status, 'error', status.status)}"

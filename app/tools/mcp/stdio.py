@@ -1,4 +1,4 @@
-"""An MCP server that runs as a local program, over its standard input and output: a message a line. The SDK's own way has no
+"""An MCP server that runs as a local program, over its standard input and output: a message a line. The SDK's transport has no
 bound on a line."""
 
 import asyncio
@@ -25,18 +25,18 @@ from app.util.bounds import AnswerPassedLimit, require_few_values
 from app.util.processes import PipeReader
 
 MOST_UNREADABLE = 100
-"""Lines that are no messages; some programs print a greeting, but one that prints for ever is no server."""
+"""Lines that are no messages. Some programs print a greeting, but one that prints for ever is no server."""
 STOP_SECONDS = 2.0
-"""How long a program may take to end when its input is closed, and again when it is told to."""
+"""How long a program may take to end when its input is closed, and again after SIGTERM."""
 _LOOK_SECONDS = 0.01
 _TAIL_BYTES = 2000
 _STDERR_MOMENT = 0.2
-"""Seconds that a program's last words on standard error may take to arrive after it has ended."""
+"""Seconds that a program's last words on standard error may take to arrive after its end."""
 
 
 @asynccontextmanager
 async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) -> AsyncIterator[TransportStreams]:
-    """Raises McpFailure when the program cannot be started; tells the watch when its output ends, with its last words."""
+    """Raises McpFailure if the program cannot be started. When its output ends, reports that with its last words to the watch."""
     mark = processes.new()
     async with _stderr() as errors:
         try:
@@ -46,7 +46,7 @@ async def streams(target: McpTarget, config: McpLocalConfig, watch: McpWatch) ->
         except (OSError, ValueError) as error:
             raise McpFailure(f"{config.command[0]} could not be started: {error}") from error
         finally:
-            with CancelScope(shield=True):  # what left the process group has not ended with it
+            with CancelScope(shield=True):  # processes that left the group have not ended with it
                 await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
@@ -57,7 +57,7 @@ def _program(target: McpTarget, config: McpLocalConfig) -> Program:
 
 
 def _working_directory(target: McpTarget, cwd: str) -> Path:
-    """Raises McpFailure for one that is not there, or neither in the directory nor in its checkout."""
+    """Raises McpFailure for a missing directory, or one that is neither in the project's directory nor in its checkout."""
     path = Path(os.path.normpath(target.workspace.directory / cwd))
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(allowed) for allowed in target.workspace.real_directories()):
@@ -69,7 +69,7 @@ def _working_directory(target: McpTarget, cwd: str) -> Path:
 
 @asynccontextmanager
 async def _conversation(program: Program, mark: str, errors: "_Stderr", watch: McpWatch) -> AsyncIterator[TransportStreams]:
-    """Raises OSError, ValueError when it cannot be started. What is no message is received as an exception."""
+    """Raises OSError, ValueError if the program cannot be started. A line that is no message is received as an exception."""
     process = await asyncio.create_subprocess_exec(
         *program.argv,
         stdin=asyncio.subprocess.PIPE,
@@ -97,7 +97,7 @@ async def _conversation(program: Program, mark: str, errors: "_Stderr", watch: M
 
 
 class _Pipes:
-    """Passes a program's messages on. The SDK tells nobody when they end."""
+    """Passes a program's messages on, and says when they end, which the SDK tells nobody."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _Pipes:
             pass  # a program that cannot write does not end
 
     async def write(self, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """A program that reads no more is one that has ended: nobody waits for its answers."""
+        """A program that does not read any more has ended: nobody waits for its answers."""
         try:
             async with to_send:
                 async for message in to_send:
@@ -158,13 +158,13 @@ class _Pipes:
             raise AnswerPassedLimit(f"A line of the server has more than {bounds.MAX_EVENT_BYTES} bytes") from error
 
     async def _tell_end(self) -> None:
-        """Unless who asks the server has gone before."""
+        """Does nothing if the client of the messages is gone."""
         if self._received.statistics().open_receive_streams:
             self._watch.ended(McpFailure(f"The server ended{await self._errors.stderr_note()}"))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Closes its input, then ends its process group."""
+    """Closes the program's input, then ends its process group."""
     assert process.stdin is not None
     process.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -176,7 +176,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Within STOP_SECONDS. Waiting for the process would wait for whoever has inherited its pipes, too."""
+    """Within STOP_SECONDS. Waiting for the process alone would wait for those that inherited its pipes, too."""
     with anyio.move_on_after(STOP_SECONDS):
         while process.returncode is None:  # noqa: ASYNC110  it tells of its end by nothing else
             await asyncio.sleep(_LOOK_SECONDS)
@@ -184,7 +184,7 @@ async def _has_ended(process: asyncio.subprocess.Process) -> bool:
 
 
 class _Stderr(asyncio.Protocol):
-    """Keeps the end of what a program says on standard error. `sink` is what it writes to."""
+    """Keeps the end of a program's standard error. `sink`: the program writes to it."""
 
     def __init__(self, sink: TextIO) -> None:
         self.sink = sink
@@ -203,7 +203,7 @@ class _Stderr(asyncio.Protocol):
             async with asyncio.timeout(_STDERR_MOMENT):
                 await self._closed.wait()
         except TimeoutError:
-            pass  # something that the program started still holds it open
+            pass  # a process that the program started still holds it open
         text = self._tail.decode("utf-8", "replace").strip()
         return f". It said: {text}" if text else ""
 

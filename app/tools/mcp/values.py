@@ -1,4 +1,4 @@
-"""What it takes to connect to an MCP server, and what one offers and answers, in our words."""
+"""What is needed to connect to an MCP server, and what a server offers and answers, as values of ours."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class ServerPrompt:
-    """`arguments` are their names, in the order in which a command takes them."""
+    """`arguments`: their names, in the order in which a command takes them."""
 
     server: str
     name: str
@@ -79,7 +79,7 @@ class Content:
 
 
 class Credentials(BaseModel):
-    """`client` is how this program is registered there, `metadata` where tokens are renewed; both in the SDK's form.
+    """`client`: this program's registration at the server. `metadata`: where tokens are renewed. Both in the SDK's form.
     `expires_at` is in seconds since 1970."""
 
     redirect_uri: str
@@ -110,23 +110,23 @@ class CredentialStore:
 
 
 def state_of(page: str) -> str | None:
-    """That the address of a sign-in page has."""
+    """The state in the address of a sign-in page."""
     return parse_qs(urlsplit(page).query).get("state", [None])[0]
 
 
 class SignIn:
-    """`address` is the page to open, once it is known; the browser comes back to `redirect_uri` with a code."""
+    """`address`: the page to open, once it is known. The browser comes back to `redirect_uri` with a code."""
 
     def __init__(self, redirect_uri: str) -> None:
         loop = asyncio.get_running_loop()
         self.redirect_uri = redirect_uri
         self.address: asyncio.Future[str] = loop.create_future()
         self.answer: asyncio.Future[tuple[str, str | None]] = loop.create_future()
-        """The code and the issuer that came with it, if one did."""
+        """The code, and the issuer if one came with it."""
 
     @property
     def state(self) -> str | None:
-        """What the browser must bring back, so that nobody else's code is taken."""
+        """What the browser must bring back, so that no other's code is accepted."""
         return state_of(self.address.result()) if self.address.done() else None
 
     def finish(self, code: str, issuer: str | None = None) -> None:
@@ -140,8 +140,8 @@ class SignIn:
 
 @dataclass(frozen=True)
 class McpTarget:
-    """A program is started in the sandbox of `workspace` with `environment` and what its own configuration adds.
-    With a `sign_in` a remote server may ask the user to sign in; without one it is only tried with what is stored."""
+    """A program is started in the sandbox of `workspace`, with `environment` and the variables of its own configuration. With a
+    `sign_in` a remote server may ask the user to sign in; without one only stored credentials are tried."""
 
     name: str
     config: McpServerConfig
@@ -152,7 +152,7 @@ class McpTarget:
     sign_in: SignIn | None = None
 
     def secrets(self) -> list[str]:
-        """What its configuration has and an error may quote, but not tell."""
+        """Values of the configuration that an error may quote and clients must not see."""
         match self.config:
             case McpLocalConfig(command=command, environment=environment):
                 return [*secrets_of(environment, headers=True), *words_of_secrets(command)]
@@ -161,14 +161,14 @@ class McpTarget:
 
 
 def takes_sign_in(config: McpServerConfig) -> TypeGuard[McpRemoteConfig]:
-    """Not where the configuration turns it off or brings a key of its own."""
+    """False if the configuration turns sign-in off or has a key of its own."""
     if not isinstance(config, McpRemoteConfig) or config.oauth is False:
         return False
     return "authorization" not in {header.lower() for header in config.headers}
 
 
 class McpWatch:
-    """What the task of a connection waits for once it is up: a change that the server tells of, or the end."""
+    """What the task of a connection waits for once it is up: a change that the server announces, or the end."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -176,7 +176,7 @@ class McpWatch:
         self.end: Exception | None = None
         self._stopped = False
         self.last_status: int | None = None
-        """Of the HTTP answers that came."""
+        """Of the newest HTTP answer."""
 
     def changed(self) -> None:
         self._changed = True

@@ -1,4 +1,4 @@
 """Python plugins and custom tools: importing them, running their hooks within limits.
 
-Begin at `api.py`, what a plugin is written with. Where hooks are called in a turn is in `app.turn.hooks`.
+Begin at `api.py`, which plugins are written with. `app.turn.hooks` calls the hooks of a turn.
 """

@@ -1,4 +1,4 @@
-"""What a plugin is written with; plugins need to import nothing else of this server, and need not even this.
+"""The types that plugins are written with. A plugin may import them, needs nothing else of this server, and works without them.
 
     async def plugin(input: PluginInput) -> Hooks:
         async def params(input, output):
@@ -24,8 +24,9 @@ PluginToolArgs = type[BaseModel] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PluginInput:
-    """`project` is {id, worktree, vcs?}; `worktree` the checkout's top (`/` outside git). `client` is an `httpx.AsyncClient` of
-    this server's API that works in `directory`: for hooks, not yet for the plugin function, which requests there wait for."""
+    """`project` is {id, worktree, vcs?}; `worktree` the checkout's top (`/` outside git). `client`: an `httpx.AsyncClient` of
+    this server's API, for `directory` and for hooks only: requests wait until the plugin function returns, so its own would time
+    out."""
 
     project: Mapping[str, Any]
     directory: str
@@ -53,12 +54,12 @@ class PluginToolContext(Protocol):
     abort: threading.Event
 
     async def run(self, command: Sequence[str], timeout: float = 120) -> "PluginCommandEnd":
-        """Runs a program in the session's directory, in the sandbox where that is on; its output and errors as one text. What a
-        tool starts by itself (`subprocess`) runs outside. Raises OSError where the program cannot be started."""
+        """Runs a program in the session's directory, in the sandbox if that is on; returns its output and errors as one text.
+        Programs that a tool starts itself (`subprocess`) run outside. Raises OSError if the program cannot be started."""
         ...
 
     async def metadata(self, title: str | None = None, metadata: dict[str, Any] | None = None) -> None:
-        """Show progress on the running call. Raises ValueError for metadata that is no JSON."""
+        """Shows progress on the running call. Raises ValueError for metadata that is no JSON."""
         ...
 
     async def ask(
@@ -70,7 +71,7 @@ class PluginToolContext(Protocol):
 
 @dataclass(frozen=True)
 class PluginCommandEnd:
-    """`code` is None if a signal ended it, or it took too long."""
+    """`code` is None if a signal ended the program, or it took too long."""
 
     code: int | None
     output: str
@@ -111,4 +112,4 @@ HOOK_NAMES = frozenset(Hooks.__annotations__) - {"tool"}
 
 
 Tool, ToolContext, ToolResult = PluginTool, PluginToolContext, PluginToolResult
-"""What plugins import; the tools of this server have classes of their own by these names."""
+"""Names for plugins; the tools of this server have classes of their own by these names."""

@@ -1,4 +1,4 @@
-"""The plugins of the directories in use: loaded once per configuration, told of the directory's events, closed with it."""
+"""The plugins of the directories in use: loaded once per configuration, given the directory's events, closed with it."""
 
 import asyncio
 import logging
@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 from app.project.config.loader import LoadedConfig
 from app.project.location import Location
 from app.tools.plugins.api import PluginInput
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ApiAccess:
-    """How plugins get at this server: its address, and a client of its API that works in a directory."""
+    """How plugins reach this server: its address, and a client of its API that works in a directory."""
 
     server_url: str | None = None
     connect: Callable[[str], Any] = lambda directory: None
@@ -29,7 +30,7 @@ class ApiAccess:
 
 @dataclass(frozen=True)
 class _OpenPlugins:
-    """A directory's plugins, and the task that tells them of events."""
+    """A directory's plugins, and the task that gives them events."""
 
     loaded: LoadedConfig
     loading: asyncio.Task[Plugins]
@@ -37,7 +38,7 @@ class _OpenPlugins:
 
 
 class PluginHost:
-    """`project_code`: what a project itself brings runs too."""
+    """`project_code`: plugins that a project itself brings run too."""
 
     def __init__(self, bus: MemoryBus, api_access: ApiAccess, *, project_code: bool, hook_seconds: float = HOOK_SECONDS) -> None:
         self._bus = bus
@@ -47,7 +48,7 @@ class PluginHost:
         self._open: dict[str, _OpenPlugins] = {}
 
     async def open(self, location: Location, loaded: LoadedConfig) -> Plugins:
-        """Loaded when a configuration is first seen, once however many wait for it."""
+        """Plugins are loaded when a configuration is first seen, once even if several calls wait."""
         directory = location.directory
         if not loaded.plugins and not loaded.tools:
             self.close(directory)
@@ -61,7 +62,7 @@ class PluginHost:
         return await asyncio.shield(opened.loading)
 
     def close(self, directory: str) -> None:
-        """Its plugins hear of no more events."""
+        """The directory's plugins get no more events."""
         opened = self._open.pop(directory, None)
         if opened is not None:
             opened.telling.cancel()
@@ -84,7 +85,7 @@ class PluginHost:
 
 
 async def forward(subscribe: Callable[[], Listener], hooks: HookRunner, plugin: str) -> None:
-    """Until the directory is closed. What waits for a plugin is bounded: one that falls behind loses what waited."""
+    """Runs until the directory is closed. The queue of a plugin is bounded: one that falls behind loses the events in it."""
     while True:
         with closing(subscribe()) as listener:
             await _notify(listener, hooks, plugin)

@@ -1,5 +1,5 @@
-"""Loads the plugins and tool files of one configuration, from files, modules and entry points of Python. What cannot be loaded is
-logged and missing, never an error."""
+"""Loads the plugins and tool files of one configuration, from files, modules and entry points of Python. Failures are logged and
+never raised."""
 
 import importlib
 import importlib.util
@@ -24,7 +24,7 @@ from app.util.project_files import anywhere, read_bytes
 
 ENTRY_POINTS = "opensession.plugins"
 LOAD_SECONDS = 30.0
-"""To import a plugin's module, and again to call its function."""
+"""For importing a plugin's module, and again for calling its function."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class LoadedPlugin:
     hooks: Mapping[str, Hook]
     tools: Mapping[str, PluginTool] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
-    """Keys that are no hook of this server."""
+    """Keys that are not hooks of this server."""
 
 
 async def load_plugin(extension: Extension, given: PluginInput) -> LoadedPlugin:
@@ -120,7 +120,7 @@ def _is_module(name: str) -> bool:
 
 
 class _SourceLoader(SourceFileLoader):
-    """Compiles what stands in the file now and keeps no bytecode: that would change the folder, which is watched."""
+    """Compiles the file as it is now and keeps no bytecode, which would change the folder, which is watched."""
 
     def get_code(self, fullname: str) -> CodeType:
         source = read_bytes(self.path, anywhere)
@@ -141,7 +141,7 @@ def _import_file(path: Path) -> Any:
 
 
 class ExtensionStatus(Wire):
-    """What became of a plugin or a file of tools. `place` is its file or the name that the configuration has for it."""
+    """How the loading of a plugin or tool file ended. `place`: its file, or its name in the configuration."""
 
     name: str
     place: str
@@ -161,7 +161,7 @@ class Plugins:
 
 
 async def load_all(loaded: LoadedConfig, given: PluginInput, *, project_code: bool, hook_seconds: float) -> Plugins:
-    """`project_code`: also what the project itself brings."""
+    """`project_code`: load plugins and tools of the project itself too."""
     loading = _Loading(project_code)
     for extension in loading.chosen(loaded.plugins, "plugin"):
         await loading.plugin(extension, given)
@@ -180,7 +180,7 @@ class _Loading:
         self.statuses: list[ExtensionStatus] = []
 
     def chosen(self, extensions: Sequence[Extension], kind: ExtensionKind) -> list[Extension]:
-        """One a name. What does not run takes the place of nothing: a project cannot switch the user's own plugin off."""
+        """One per name. An extension that is skipped replaces nothing: a project cannot switch the user's own plugin off."""
         allowed = []
         for extension in extensions:
             reason = self._reason_to_skip(extension)

@@ -1,5 +1,5 @@
-"""Calls third-party code, which may be slow, hang, raise anything, or not be a coroutine; above all the hooks of a directory's
-plugins, in load order. One that fails or hangs is logged with its plugin's name."""
+"""Calls third-party code, above all the hooks of a directory's plugins, in load order. Such code may be slow, hang, raise
+anything, or not be a coroutine. A hook that fails or hangs is logged with its plugin's name."""
 
 import asyncio
 import copy
@@ -16,7 +16,7 @@ from app.util.bounds import DEEPEST, plain_json
 
 log = logging.getLogger(__name__)
 HOOK_SECONDS = 10.0
-"""A hook holds up what it is called for no longer than that."""
+"""The longest time that one hook delays its caller."""
 _AROUND = 10
 """Levels of a hook's output above a value that anybody may nest, such as a tool's arguments in a conversation."""
 _FAILED = "plugin %s: its hook %s failed: %s"
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 async def call(function: Callable[..., Any], *args: Any, seconds: float | None = None) -> Any:
-    """What the function returns or raises, as an Exception whatever it was. Raises TimeoutError after `seconds`.
+    """What the function returns or raises, as an Exception in any case. Raises TimeoutError after `seconds`.
 
-    Coroutines run here, other functions in a thread of their own. What does not end in time, or is cancelled with its caller,
-    is cancelled and not waited for.
+    Coroutines run here, other functions in a thread of their own. A call that takes too long, or whose caller is cancelled, is
+    cancelled and not waited for.
     """
     task = asyncio.create_task(_result(function, args))
     task.add_done_callback(_retrieve)
@@ -98,14 +98,14 @@ class NamedHooks:
 
 
 class HookFailed(Exception):
-    """For hooks that stand guard: what they were called for must not go on."""
+    """Of hooks that guard: the guarded action must not happen."""
 
 
 class HookRunner:
     def __init__(self, plugins: Sequence[NamedHooks] = (), seconds: float = HOOK_SECONDS) -> None:
         self._seconds = seconds
         self.named: dict[str, list[tuple[str, Hook]]] = {}
-        """By what they are called for, with their plugins."""
+        """By the hook's name, with their plugins."""
         for plugin in plugins:
             for name, hook in plugin.hooks.items():
                 self.named.setdefault(name, []).append((plugin.plugin, hook))
@@ -116,11 +116,11 @@ class HookRunner:
     async def change(
         self, name: str, given: Json | None, output: Json, read: Callable[[Json], T], *, guards: bool = False
     ) -> T | None:
-        """What the hooks made of `output`, read by `read`, which raises for what has another shape; None when none succeeded.
-        What is no JSON has another shape, too.
+        """The `output` as the hooks have changed it, read by `read`, which raises for a wrong shape; None if no hook succeeded.
+        Output that is no JSON has a wrong shape, too.
 
-        Each hook gets copies, of `given` (None: it is called without) and of the output as the hook before left it. A hook that
-        fails changes nothing; with `guards` it raises HookFailed.
+        Each hook gets copies, of `given` (None: the hook is called without) and of the output as the hook before left it. A hook
+        that fails changes nothing; with `guards` it raises HookFailed.
         """
         adopted: T | None = None
         for plugin, hook in self.named.get(name, ()):
@@ -138,7 +138,7 @@ class HookRunner:
         return adopted
 
     async def notify(self, plugin: str, name: str, value: Json) -> None:
-        """One plugin's hook, for something that it cannot change."""
+        """Calls one plugin's hook, which cannot change `value`."""
         for owner, hook in self.named.get(name, ()):
             if owner != plugin:
                 continue

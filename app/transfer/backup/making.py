@@ -1,7 +1,7 @@
-"""Makes a backup while servers work: one tar.gz. It appears under its name when it is whole.
+"""Makes a backup while servers work: one tar.gz. It gets its name when it is complete.
 
-The database is copied first, then the rest: a snapshot or an output is written before the part that names it, so what the copied
-database names is there. A repository of snapshots is not collected while it is copied.
+The database is copied first, then the rest: a snapshot or an output is written before the part that names it, so all that the
+copied database names exists. A repository of snapshots is not collected while it is copied.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ from app.util.data_files import lock_directory
 
 COPYING = "Copying"
 COMPRESSION = 3
-"""Snapshots are compressed already; more takes thrice as long for little."""
+"""Snapshots are compressed already; a higher level takes thrice as long for little."""
 
 
 async def back_up(data_dir: Path, database: Database, target: Path, progress: BackupProgress) -> Manifest:
-    """Raises BackupError, OSError, StorageError, SnapshotFailed; nothing stands at `target` then."""
+    """Raises BackupError, OSError, StorageError, SnapshotFailed; then there is no file at `target`."""
     _require_free(target, data_dir)
     with _scratch(target) as scratch:
         manifest = await _write(data_dir, database, scratch, progress)
@@ -58,7 +58,7 @@ def _require_free(target: Path, data_dir: Path) -> None:
 
 @contextmanager
 def _scratch(target: Path) -> Iterator[Path]:
-    """A directory beside the target, emptied of what a killed backup left there."""
+    """A directory beside the target, emptied of the files of a killed backup."""
     path = target.with_name(f".{target.name}.partial")
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with lock_directory(path) as is_ours:
@@ -114,12 +114,12 @@ class BackupArchive:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             member.size, member.mode = status.st_size, stat.S_IMODE(status.st_mode)
-            self._tar.addfile(member, file)  # what is appended meanwhile is left out
+            self._tar.addfile(member, file)  # data that is appended meanwhile is left out
         self.manifest.count += 1
         self.manifest.bytes += member.size
 
     def finish(self) -> None:
-        """With the manifest: a backup without one is not whole."""
+        """Writes the manifest, without which a backup is not complete."""
         text = self.manifest.model_dump_json(indent=2).encode()
         member = tarfile.TarInfo(MANIFEST)
         member.size, member.mode = len(text), 0o600
@@ -156,7 +156,7 @@ async def _add_files(data_dir: Path, database: Database, archive: BackupArchive)
 
 
 def _database_files(database: Database) -> set[Path]:
-    """Where it stands, with what SQLite puts beside it: it is copied already, wherever that is and however it is called."""
+    """The database's own files, with those that SQLite puts beside it. The database is copied separately, wherever it is."""
     if database.dialect != "sqlite":
         return set()
     path = Path(database.engine.url.database or "").resolve()

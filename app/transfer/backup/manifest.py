@@ -1,4 +1,4 @@
-"""What of a data directory belongs in a backup, and what a backup says of itself."""
+"""Which files of a data directory belong in a backup, and the manifest of a backup."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -19,14 +19,14 @@ class BackupError(Exception):
 
 
 class BackupDamaged(BackupError):
-    """What a backup holds is not what was written."""
+    """The content of a backup is not what was written."""
 
 
 class RestoreUnderWay(DatabaseUnusable):
     """Another process is restoring into the data directory."""
 
 
-# What of a data directory belongs in a backup: all of it but what is of this machine, of the moment, or copied otherwise.
+# The files of a data directory that belong in a backup: all but those of this machine, of the moment, or copied otherwise.
 
 DATABASE = "opensession.db"
 ASIDE = "before-restore-"
@@ -44,16 +44,16 @@ _LEFT_OUT = (
     ".*",  # temporary files
 )
 _LEFT_OUT_OF_REPOSITORIES = ("index*", "keep.*", "gc.pid", "*.lock", "*.new", "tmp_*")
-"""The index follows a checkout as it is on this machine: git makes it anew."""
+"""The index follows a checkout on this machine: git makes it anew."""
 
 
 def belongings(data_dir: Path) -> list[Path]:
-    """Its files and directories that belong in a backup, without the database."""
+    """The files and directories that belong in a backup, without the database."""
     return sorted(path for path in data_dir.iterdir() if not _matches(path.name, _LEFT_OUT))
 
 
 def database_files(data_dir: Path) -> list[Path]:
-    """With the WAL and what else stands beside it."""
+    """The database's files, with the WAL and others beside it."""
     return sorted(data_dir.glob(f"{DATABASE}*"))
 
 
@@ -62,7 +62,7 @@ def repositories(data_dir: Path) -> list[Path]:
 
 
 def files_below(top: Path) -> Iterator[Path]:
-    """It, and each directory and file in it, directories first."""
+    """`top`, and each directory and file in it, directories first."""
     yield top
     if top.is_dir():
         for folder, directories, files in os.walk(top):
@@ -75,13 +75,13 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 BackupProgress = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is, and how much there is."""
+"""Called with what is being done, how much of it is done, and how much there is."""
 
 FORMAT = 2
 MANIFEST = "manifest.json"
 """The last member of the archive."""
 DATA = "data"
-"""Where in a backup the data directory's content is."""
+"""The directory in a backup that has the data directory's content."""
 
 
 class Manifest(BaseModel):
@@ -97,7 +97,7 @@ class Manifest(BaseModel):
 
 
 def read_manifest(text: bytes) -> Manifest:
-    """Raises BackupDamaged; BackupError for one that another version wrote and this one cannot work with."""
+    """Raises BackupDamaged; BackupError for the manifest of another version that this one cannot restore."""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:

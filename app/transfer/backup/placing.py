@@ -38,7 +38,7 @@ def finish_restore(data_dir: Path) -> None:
 
 
 def decide(data_dir: Path, aside: str) -> None:
-    """From here on the restore is done, whatever happens. `aside`: where what is there now goes."""
+    """From here on the restore is decided, whatever happens. `aside`: where the present content goes."""
     outgoing = [path.name for path in (*database_files(data_dir), *belongings(data_dir))]
     (data_dir / STAGING / _PLAN).write_bytes(orjson.dumps({"aside": aside, "outgoing": outgoing}))
     os.sync()
@@ -47,7 +47,7 @@ def decide(data_dir: Path, aside: str) -> None:
 
 
 def exchange(data_dir: Path) -> None:
-    """The caller has locked the directory. Each step leaves out what an earlier attempt has done."""
+    """The caller has locked the directory. Each step skips what an earlier attempt has done."""
     decided = data_dir / DECIDED
     if not (decided / _PLAN).exists():  # another process has finished it while this one waited
         return
@@ -71,8 +71,8 @@ def exchange(data_dir: Path) -> None:
 
 
 def open_database(settings: Settings) -> Database:
-    """What a killed restore left to be done is done first. The embedded database is migrated here; a shared one is by
-    `opensession migrate`. Raises DatabaseUnusable and StorageError."""
+    """First finishes a killed restore. Migrates the embedded database; a shared one is migrated by `opensession migrate`. Raises
+    DatabaseUnusable and StorageError."""
     require_writable(settings.data_dir)
     finish_restore(settings.data_dir)
     database = Database(settings.resolved_database_url)

@@ -1,4 +1,4 @@
-"""Restores a backup: unpacked and checked beside what is there, brought to this version's schema, then exchanged."""
+"""Restores a backup: unpacked and checked beside the present content, brought to this version's schema, then exchanged for it."""
 
 import gzip
 import os
@@ -38,7 +38,7 @@ _OUT_OF_PLACE = (FileExistsError, FileNotFoundError, NotADirectoryError, IsADire
 
 
 def unpack(source: Path, target: Path, progress: BackupProgress) -> Manifest:
-    """Writes the content to `target`, which is empty, with its modes. Raises BackupError, and OSError for a disk that is full."""
+    """Writes the content to `target`, which is empty, with its modes. Raises BackupError, and OSError for a full disk."""
     if not source.is_file():
         raise BackupError(f"There is no file {source}.")
     try:
@@ -62,7 +62,7 @@ def _unpack(source: Path, target: Path, progress: BackupProgress) -> Manifest:
             else:
                 _write(_content(archive, member), path, member.mode)
             progress(UNPACKING, packed.tell(), size)
-        while unpacked.read(_BLOCK):  # the checksum of all of it stands at the end
+        while unpacked.read(_BLOCK):  # the checksum of the whole archive is at its end
             pass
     if manifest is None:
         raise BackupDamaged(f"{source} is no backup, or is not whole: it has no {MANIFEST}. Use another one.")
@@ -72,7 +72,7 @@ def _unpack(source: Path, target: Path, progress: BackupProgress) -> Manifest:
 
 
 def _name(member: tarfile.TarInfo) -> str:
-    """Relative to the data directory. A backup has files and directories: with no link in it, none can lead elsewhere."""
+    """Relative to the data directory. A backup has only files and directories: without links in it, none can lead elsewhere."""
     top, _, name = member.name.partition("/")
     parts = PurePosixPath(name)
     if top != DATA or not (member.isfile() or member.isdir()):
@@ -89,7 +89,7 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _write(file: IO[bytes], path: Path, mode: int) -> None:
-    """Until it is whole, others cannot read it."""
+    """Others cannot read the file until it is complete."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as copy:
         shutil.copyfileobj(file, copy)
@@ -101,7 +101,7 @@ _OF_A_DATA_DIRECTORY = (DATABASE, "servers", "volume", "snapshot")
 
 @dataclass(frozen=True, slots=True)
 class RestoredBackup:
-    """`aside` has what was there before, if anything was."""
+    """`aside`: the previous content, if there was any."""
 
     manifest: Manifest
     aside: Path | None
@@ -116,7 +116,7 @@ def restore(
     *,
     force: bool = False,
 ) -> RestoredBackup:
-    """`dialect` is the configured database's. Raises BackupError, OSError or StorageError; the directory is as it was then."""
+    """`dialect`: of the configured database. Raises BackupError, OSError or StorageError, and leaves the directory as it was."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     finish_restore(data_dir)
     _require_room(data_dir, force)

@@ -35,11 +35,11 @@ _SESSION_JSON = ("revert", "permission", "model", "metadata")
 
 
 class DatabaseInUse(OSError):
-    """It changed during every copy."""
+    """The database changed during every copy."""
 
 
 class NewerOpenCode(Exception):
-    """OpenCode 2 keeps the sessions elsewhere. The message says so."""
+    """OpenCode 2 keeps its sessions elsewhere, as the message says."""
 
 
 class DatabaseStorage:
@@ -59,8 +59,8 @@ class DatabaseStorage:
         self._connection.close()
 
     def require_current(self) -> None:
-        """OpenCode 2 copies all sessions to other tables and goes on there: the older ones look whole and miss what came since.
-        Raises NewerOpenCode."""
+        """OpenCode 2 copies all sessions to other tables and goes on there: the older ones look complete but lack all later
+        messages. Raises NewerOpenCode."""
         tables = {row["name"] for row in self._rows("sqlite_master", "SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "session_v2" not in tables:
             return
@@ -140,7 +140,7 @@ class DatabaseStorage:
         ]
 
     def _unread(self) -> Iterator[Problem]:
-        """Of sessions that were prompted by OpenCode 1.18's second API, which stores their messages elsewhere."""
+        """Sessions that were prompted by OpenCode 1.18's second API, which stores their messages elsewhere."""
         table = self._rows("sqlite_master", "SELECT name FROM sqlite_master WHERE name = 'session_message'")
         query = "SELECT session_id, count(*) AS count FROM session_message GROUP BY session_id"
         for row in self._rows("session_message", query) if table else ():
@@ -194,8 +194,8 @@ def _copy_wal(path: Path, target: Path) -> None:
 
 
 def _state(path: Path) -> tuple[int, int, bytes]:
-    """Changes with a checkpoint, which alone writes to the database itself, and when the WAL begins anew. What is appended to the
-    WAL meanwhile does no harm: a reader ignores an unfinished transaction at its end."""
+    """Changes with a checkpoint, which alone writes to the database itself, and when the WAL begins anew. Data that is appended
+    to the WAL meanwhile does no harm: a reader ignores an unfinished transaction at its end."""
     found = path.stat()
     try:
         with _wal(path).open("rb") as wal:
@@ -206,7 +206,7 @@ def _state(path: Path) -> tuple[int, int, bytes]:
 
 
 class NoOpenCodeData(Exception):
-    """The directory holds no sessions of OpenCode. The message says what was looked for."""
+    """The directory has no sessions of OpenCode. The message says what was looked for."""
 
 
 def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -216,8 +216,8 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def readers_of(directory: Path) -> Iterator[list[SourceReader]]:
-    """Readers of what the newest OpenCode that used the directory would show. What its migrations left behind is not read: it is
-    out of date, and holds sessions that were deleted since. Raises NoOpenCodeData, NewerOpenCode and OSError."""
+    """Readers for what the newest OpenCode that used the directory would show. Files that its migrations left behind are not
+    read: they are out of date, and have sessions that were deleted since. Raises NoOpenCodeData, NewerOpenCode and OSError."""
     with ExitStack() as stack:
         databases = sorted(directory.glob("opencode*.db"))
         if databases:

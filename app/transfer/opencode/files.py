@@ -1,5 +1,5 @@
-"""The JSON files of OpenCode before 1.2: those of 1.0 and 1.1, a file for each project, session, message and part, and those
-before, a directory for each project (`project/<name>/storage/session/…`), where messages may hold their parts.
+"""The JSON files of OpenCode before 1.2: of 1.0 and 1.1, a file for each project, session, message and part; and of earlier
+versions, a directory for each project (`project/<name>/storage/session/…`), where messages may contain their parts.
 
 OpenCode's first migration copies the older files into the later layout, with the first commit of the repository as the project's
 id.
@@ -19,7 +19,7 @@ class JsonFiles:
         self.problems: list[Problem] = []
 
     def objects(self, directory: Path) -> Iterator[tuple[Path, JsonObject]]:
-        """Of the files in it, by name. None if there is no such directory."""
+        """The objects in a directory's files, by name. None if there is no such directory."""
         for path in json_files(directory):
             value = self.value(path)
             if isinstance(value, dict):
@@ -28,7 +28,7 @@ class JsonFiles:
                 self.problems.append(Problem(str(path), "is no JSON object"))
 
     def value(self, path: Path) -> Any:
-        """None if it is missing or cannot be read."""
+        """None if the file is missing or cannot be read."""
         try:
             return parse_json(path.read_bytes())
         except FileNotFoundError:
@@ -45,7 +45,8 @@ class JsonFiles:
         return []
 
     def messages(self, directory: Path, parts_of: Callable[[str], Path]) -> list[SourceMessage]:
-        """Those of a session, each with its parts: of the directory that `parts_of` names for it, and of the message itself."""
+        """The messages of a session, each with its parts: of the message itself, and of the directory that `parts_of` names for
+        it."""
         found = []
         for path, info in self.objects(directory):
             parts = [(str(file), {**part, "id": file.stem}) for file, part in self.objects(parts_of(path.stem))]
@@ -59,7 +60,7 @@ class JsonFiles:
 
 
 class JsonStorage(JsonFiles):
-    """`root` is the directory `storage`."""
+    """`root`: the directory `storage`."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class JsonStorage(JsonFiles):
             session.info["share"] = share
 
     def _diffs(self, session: SourceSession) -> list[Any]:
-        """Before OpenCode's second migration they were part of the session."""
+        """Before OpenCode's second migration the session had them."""
         summary = session.info.get("summary")
         inline = summary.get("diffs") if isinstance(summary, dict) else None
         return inline or self.list_of(self._root / "session_diff" / f"{session.info['id']}.json")
@@ -104,21 +105,21 @@ class JsonStorage(JsonFiles):
 
 
 class ProjectStorage(JsonFiles):
-    """`root` is the directory `project`."""
+    """`root`: the directory `project`."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
         self._projects = sorted(root.glob("*/storage/session"))
 
     def projects(self) -> Iterator[JsonObject]:
-        """Nothing is stored of them: a session's project is found by its directory."""
+        """Yields nothing: a session's project is found by its directory."""
         return iter(())
 
     def sessions(self) -> list[SourceSession]:
         return [session for project in self._projects for session in self._sessions(project)]
 
     def _sessions(self, project: Path) -> Iterator[SourceSession]:
-        """A session does not name its directory, its answers do. One without answers is in the project's worktree."""
+        """A session's answers name its directory. A session without answers is in the project's worktree."""
         worktree = _first_paths(project.glob("message/*/*.json")).get("root")
         for path, info in self.objects(project / "info"):
             directory = _first_paths((project / "message" / path.stem).glob("*.json")).get("cwd", worktree)
@@ -147,14 +148,14 @@ def directories(directory: Path) -> list[Path]:
 
 
 def _orphans(sessions: set[str], of_messages: list[Path], of_parts: list[Path]) -> list[Problem]:
-    """Directories of messages and of parts, each named after what these belong to."""
+    """Directories of messages and of parts whose session or message is missing."""
     messages = {path.stem for directory in of_messages for path in json_files(directory)}
     lost = [Problem(str(path), "messages without a session") for path in of_messages if path.name not in sessions]
     return lost + [Problem(str(path), "parts without a message") for path in of_parts if path.name not in messages]
 
 
 def _identified(part: JsonObject, message_id: str, position: int) -> JsonObject:
-    """Parts within their message have no id of their own; a tool's is that of its call."""
+    """Parts within their message have no id of their own; a tool's gets that of its call."""
     call = {"callID": part["id"]} if part.get("type") == "tool" and "id" in part and "callID" not in part else {}
     return {**part, **call, "id": f"prt_{message_id.removeprefix('msg_')}_{position:04}"}
 
@@ -165,7 +166,7 @@ def _first_paths(messages: Iterable[Path]) -> JsonObject:
 
 
 def _paths(path: Path) -> JsonObject | None:
-    """`cwd` and `root` of an answer. Whether the file can be read at all is noted when its session is read."""
+    """`cwd` and `root` of an answer. A file that cannot be read is noted when its session is read."""
     try:
         paths = parse_json(path.read_bytes())["path"]
     except (OSError, ValueError, LookupError, TypeError):

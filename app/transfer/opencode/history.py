@@ -1,5 +1,5 @@
-"""Makes a valid history of what a reader found: completes what older versions of OpenCode did not store yet, closes what was
-unfinished, and validates the rest. As little as possible is left out, and all of that is reported. Pure."""
+"""Makes a valid history of what a reader found: completes what older versions of OpenCode did not store, closes what was
+unfinished, and validates the rest. Leaves out as little as possible, and reports all of it. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ _UNFINISHED = UNFINISHED.wire()
 
 
 def complete(session: SourceSession) -> None:
-    """In place. Messages of a role that is not known are left as they are."""
+    """In place. Messages of an unknown role are left as they are."""
     _complete_session(session)
     prompt: JsonObject | None = None
     for message in session.messages:
@@ -74,7 +74,7 @@ def _complete_answer(session: SourceSession, message: SourceMessage, prompt: Jso
 
 
 def _complete_prompts(messages: list[SourceMessage]) -> None:
-    """The agent and model of a prompt are those of the answer that follows; before OpenCode 1.0 only answers named them."""
+    """A prompt gets the agent and model of the answer that follows; before OpenCode 1.0 only answers named them."""
     agent: str = "build"
     model: JsonObject = _NO_MODEL
     for message in reversed(messages):
@@ -87,7 +87,7 @@ def _complete_prompts(messages: list[SourceMessage]) -> None:
 
 
 def _complete_part(part: JsonObject, now: int) -> None:
-    """`now`: when an open part is taken to have ended."""
+    """`now`: the end of an open part."""
     match part.get("type"):
         case "text" | "reasoning":
             _close_text(part, now)
@@ -125,7 +125,7 @@ def _closed_call(state: JsonObject, now: int) -> JsonObject:
 
 
 def _latest_time(message: SourceMessage) -> int:
-    """The newest time that a message and its parts name."""
+    """The newest time in a message and its parts."""
     own = [_number(message.info.get("time"), name) for name in ("created", "completed")]
     spans = [part.get("time") for _, part in message.parts]
     spans += [part["state"].get("time") for _, part in message.parts if isinstance(part.get("state"), dict)]
@@ -161,7 +161,7 @@ def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Probl
 
 
 def _drop_unusable(source: SourceSession, problems: list[Problem]) -> None:
-    """What the completion cannot work on: times and states of another shape."""
+    """Drops times and states of another shape, which cannot be completed."""
     usable = []
     for message in source.messages:
         if isinstance(message.info.get("time", {}), dict):
@@ -199,7 +199,7 @@ def _valid_items(adapter: TypeAdapter[T], values: Sequence[Any], where: str, pro
 
 
 def _valid(adapter: TypeAdapter[T], value: Any, where: str, problems: list[Problem]) -> T | None:
-    """Without the fields that are not valid, if it is valid without them."""
+    """Without invalid fields, if the value is valid without them."""
     try:
         return adapter.validate_python(value)
     except ValidationError as error:

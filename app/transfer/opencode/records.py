@@ -1,5 +1,4 @@
-"""What the readers of every layout return, as values that are stored in the source and not validated; and what an import
-reports."""
+"""The results of the readers of all layouts: values as the source has them, not validated; and the report of an import."""
 
 import json
 from collections import Counter
@@ -37,12 +36,12 @@ class SourceMessage:
     where: str
     info: JsonObject
     parts: list[tuple[str, JsonObject]] = field(default_factory=list)
-    """Each with where it is stored."""
+    """Each with the place where it is stored."""
 
 
 @dataclass(slots=True)
 class SourceSession:
-    """Messages in the order in which OpenCode shows them. `worktree` is that of its project."""
+    """Messages in the order in which OpenCode shows them. `worktree`: of the session's project."""
 
     where: str
     info: JsonObject
@@ -52,7 +51,7 @@ class SourceSession:
     diffs: list[Any] = field(default_factory=list)
 
     def forget_history(self) -> None:
-        """Frees the memory of what a reader added."""
+        """Frees the memory of the history that a reader added."""
         self.messages, self.todos, self.diffs = [], [], []
 
     @property
@@ -61,7 +60,7 @@ class SourceSession:
 
 
 class SourceReader(Protocol):
-    """Reads one layout. What it cannot read goes to `problems`."""
+    """Reads one layout, and notes in `problems` what it cannot read."""
 
     problems: list[Problem]
 
@@ -81,19 +80,19 @@ class SourceReader(Protocol):
 
 
 def ordered(messages: list[SourceMessage]) -> list[SourceMessage]:
-    """As OpenCode 1.2 and later order them; before, it was the id alone."""
+    """In the order of OpenCode 1.2 and later; before, the id alone was the order."""
     return sorted(messages, key=lambda message: (created(message.info), str(message.info.get("id"))))
 
 
 def created(info: JsonObject) -> float:
-    """When a session or message was; 0 if it does not say."""
+    """When a session or message was created; 0 if it does not say."""
     time = info.get("time")
     when = time.get("created") if isinstance(time, dict) else None
     return when if isinstance(when, int | float) else 0
 
 
 class ImportOutcome(StrEnum):
-    """What becomes of one session of the source."""
+    """The outcome for one session of the source."""
 
     IMPORTED = "imported"
     UPDATED = "updated: grown in OpenCode since the last import"
@@ -105,8 +104,8 @@ class ImportOutcome(StrEnum):
 
 @dataclass(slots=True)
 class ImportReport:
-    """`messages` of the sessions imported and updated; `snapshots` that were taken over, and `missing_snapshots` whose files the
-    source no longer has."""
+    """`messages`: of the sessions that were imported and updated. `snapshots`: that were taken over; `missing_snapshots`: whose
+    files the source no longer has."""
 
     outcomes: Counter[ImportOutcome] = field(default_factory=Counter)
     messages: int = 0

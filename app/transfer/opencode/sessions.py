@@ -1,7 +1,7 @@
 """Imports the sessions of an OpenCode directory, and the snapshots that they name.
 
-Each is stored in one transaction, together with a row that says what was imported: an import that is killed goes on where it
-was, and a later one finds what is new.
+Each is stored in one transaction, together with a row about what was imported: an import that is killed can be continued, and a
+later one finds what is new.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ from app.transfer.opencode.history import history_of
 from app.transfer.opencode.records import ImportOutcome, ImportReport, JsonObject, Problem, SourceReader, SourceSession
 
 _PLACED_HERE = {"project_id", "owner", "share", "path", "cost", "tokens"}
-"""Differ between the source and here without anybody changing the session."""
+"""Fields that differ between the source and here even if nobody changed the session."""
 
 
 def decide(source: str, imported: str | None, stored: str | None) -> ImportOutcome:
-    """By the fingerprints of a session: in the source, as it was imported last, and as it is stored here."""
+    """By a session's fingerprints: in the source, as it was imported last, and as it is stored here."""
     if imported is None:
         if stored is None:
             return ImportOutcome.IMPORTED
@@ -49,7 +49,7 @@ def decide(source: str, imported: str | None, stored: str | None) -> ImportOutco
 
 
 def fingerprint(history: SessionHistory) -> str:
-    """A hash of the content: whether a session changed since it was imported."""
+    """A hash of the content, which shows whether a session has changed since it was imported."""
     digest = hashlib.sha256(history.info.model_dump_json(exclude=_PLACED_HERE, exclude_none=True).encode())
     for value in (*history.messages, *history.todo, *history.diff):
         digest.update(b"\n" + value.wire_json())
@@ -57,7 +57,7 @@ def fingerprint(history: SessionHistory) -> str:
 
 
 def in_order(sessions: Iterable[SourceSession]) -> list[SourceSession]:
-    """Oldest first: lists show what was stored last first."""
+    """Oldest first, because lists show first what was stored last."""
     return sorted(sessions, key=lambda session: session.created)
 
 
@@ -79,7 +79,7 @@ def trees_of(history: SessionHistory) -> set[str]:
 
 
 class SnapshotImport:
-    """`source` is OpenCode's directory `snapshot`: a repository for each project, since 1.18 for each of its checkouts."""
+    """`source`: OpenCode's directory `snapshot`: a repository for each project, since 1.18 for each of its checkouts."""
 
     def __init__(self, source: Path, data_dir: Path, locks: Locks, *, max_bytes: int | None, dry_run: bool = False) -> None:
         self._source = source
@@ -90,7 +90,7 @@ class SnapshotImport:
         self._wanted: dict[tuple[str, ProjectInfo], set[str]] = {}
 
     def want(self, project_id: str, here: ProjectInfo | None, trees: set[str]) -> None:
-        """`project_id` is the source's. Without a checkout here there is nothing to restore."""
+        """`project_id`: the source's. Without a checkout here there is nothing to restore."""
         if here is not None and here.git is not None and trees:
             self._wanted.setdefault((project_id, here), set()).update(trees)
 
@@ -126,7 +126,7 @@ class SnapshotImport:
 _DIFFS = TypeAdapter(list[FileDiff])
 
 ImportProgress = Callable[[int, int], None]
-"""Called with how many sessions are done, and of how many."""
+"""Called with the number of sessions that are done, and of all."""
 
 
 class OpenCodeImport:
@@ -211,7 +211,7 @@ class OpenCodeImport:
         return outcome
 
     async def _stored(self, session_id: str) -> SessionHistory | None:
-        """What is stored here. None if there is no such session."""
+        """The stored session; None if there is none."""
         try:
             info = await self._store.session(session_id)
         except NotFound:
@@ -230,14 +230,14 @@ class OpenCodeImport:
         return self._locations[directory]
 
     async def _location(self, history: SessionHistory) -> Location:
-        """With the project that the server finds for the directory. The source's, if there is no such directory."""
+        """With the project that the server finds for the directory; with the source's if there is no such directory here."""
         directory, found = history.info.directory, await self._find(history.info.directory)
         if found is None:
             return Location(directory, history.info.project_id, "/", is_git=history.info.project_id != NO_PROJECT)
         return Location(directory, found.id, str(found.checkout), is_git=found.vcs is not None)
 
     async def _put_project(self, project_id: str) -> None:
-        """One that is stored here already stays as it is."""
+        """A project that is stored already stays as it is."""
         stored = await self._store.query(session_rows.body_of, tables.PROJECT, project_id)
         if stored is not None or project_id not in self._projects:
             return

@@ -1,7 +1,7 @@
-"""Which webhooks this server delivers: each enabled one that no living server has claimed it claims for itself.
+"""Decides which webhooks this server delivers: it claims each enabled one that no living server has claimed.
 
-A claim holds as long as its server lives. It is written with the webhook's cursor, so that of two servers that both believe
-to have it only one can store what it delivered.
+A claim holds as long as its server lives. It is written with the webhook's cursor, so that of two servers that both believe to
+have it only one can store what it delivered.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ MakeWorker = Callable[[Any], WebhookWorker]
 
 
 class WebhookDispatcher:
-    """`server` is this one's name; `is_shared`: other servers may add webhooks, or die. With neither that nor webhooks it looks
-    for nothing."""
+    """`server`: this one's name. `is_shared`: other servers may add webhooks, or die. A server that is not shared and has no
+    webhooks looks for nothing."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class WebhookDispatcher:
         self._look_seconds = look_seconds
         self._workers: dict[str, tuple[WebhookWorker, asyncio.Task[None]]] = {}
         self._head = 0
-        """Of the journal, at the last look: the bus may not tell of what other servers announce."""
+        """The journal's newest sequence at the last look, as the bus may not carry events of other servers."""
         self._look_now = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
@@ -62,7 +62,7 @@ class WebhookDispatcher:
         self._look_now.set()
 
     async def stop(self) -> None:
-        """What is on its way is given up, and sent again by whoever delivers these webhooks next."""
+        """Messages that are on their way are given up, and sent again by the server that delivers these webhooks next."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
@@ -70,7 +70,7 @@ class WebhookDispatcher:
             return
         for webhook_id in list(self._workers):
             await self._stop(webhook_id)
-        with suppress(StorageError):  # the others see that this server has gone
+        with suppress(StorageError):  # the others see that this server is gone
             await self._database.write(partial(webhook_rows.release, server=self._server))
 
     def _wake(self) -> None:
@@ -95,7 +95,7 @@ class WebhookDispatcher:
                 await self._look_now.wait()
 
     async def _look(self) -> bool:
-        """Whether there are webhooks."""
+        """Returns whether there are webhooks."""
         rows, head = await self._database.read(_rows_and_head)
         wanted = {row.id: row for row in rows if row.enabled}
         for row in await self._unclaimed(list(wanted.values())):
@@ -116,7 +116,7 @@ class WebhookDispatcher:
         return [row for row in rows if row.server != self._server and row.server not in living]
 
     async def _stop_outdated(self, wanted: dict[str, Any]) -> None:
-        """One that was changed begins again with the next look, which reads what was stored here."""
+        """A changed webhook begins again with the next look, which reads the stored progress."""
         for webhook_id, (worker, task) in list(self._workers.items()):
             row = wanted.get(webhook_id)
             if row is None or row.server != self._server or row.revision != worker.revision or task.done():

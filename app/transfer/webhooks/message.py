@@ -1,5 +1,5 @@
-"""What a webhook's receiver is sent: `{"id": …, "type": …, "timestamp": …, "directory": …, "data": {…}}`, with the event's id as
-on event streams, and its properties as `data`. Pure."""
+"""The message to a webhook's receiver: `{"id": …, "type": …, "timestamp": …, "directory": …, "data": {…}}`, with the event's id
+as on event streams, and its properties as `data`. Pure."""
 
 import asyncio
 import base64
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     import httpx2
 
 
-# Which events a webhook is sent: `session.idle`, `session.*` or `*`. Pure.
+# Which events a webhook wants: `session.idle`, `session.*` or `*`. Pure.
 
 _OF_STREAMS_ALONE = (EventMessagePartDelta, EventServerConnected, EventServerHeartbeat, EventServerResync)
-"""Not in the journal."""
+"""Events that the journal does not have."""
 
 _PATTERN = re.compile(r"\*|[a-z]+(\.[a-z]+)*(\.\*)?")
 
@@ -51,7 +51,7 @@ def matches(pattern: str, kind: str) -> bool:
 
 
 def problem(pattern: str) -> str | None:
-    """What is wrong with a pattern."""
+    """Why a pattern is invalid; None if it is valid."""
     if _PATTERN.fullmatch(pattern) and any(matches(pattern, kind) for kind in SENT):
         return None
     if any(matches(pattern, kind) for kind in STREAMED):
@@ -60,14 +60,14 @@ def problem(pattern: str) -> str | None:
 
 
 MAX_BODY_BYTES = 1_000_000
-"""Of a larger event the receiver is sent the ids alone, with `"truncated": true`."""
+"""Of a larger event the receiver is sent only the ids, with `"truncated": true`."""
 
 _IDS = ("id", "sessionID", "messageID", "partID")
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookMessage:
-    """`id` is the same in each attempt, and on each server."""
+    """`id`: the same in each attempt, and on each server."""
 
     id: str
     type: str
@@ -75,7 +75,7 @@ class WebhookMessage:
 
 
 def message_id(id_key: str, name: str | int) -> str:
-    """Does not tell the number in the journal, by which a member would know how much others do."""
+    """Hides the number in the journal, by which a member would know how much others do."""
     return f"evt_{hmac.digest(id_key.encode(), str(name).encode(), 'sha256').hex()[:32]}"
 
 
@@ -94,7 +94,7 @@ def message(
 
 
 def _subject(properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The session, message or part that the event is about, where it has one."""
+    """The session, message or part that the event is about, if there is one."""
     for name in ("info", "part"):
         if isinstance(found := properties.get(name), dict):
             return found
@@ -111,7 +111,7 @@ def _ids(properties: Mapping[str, Any]) -> dict[str, Any]:
 TIMEOUT_SECONDS = 15.0
 _CONNECT_SECONDS = 10.0
 _READ_BYTES = 64 * 1024
-"""Of an answer's body. One with more costs the connection."""
+"""Of an answer's body. A connection with a larger one is closed."""
 SECRET_PREFIX = "whsec_"
 _SECRET_BYTES = range(24, 65)
 GONE = 410
@@ -132,7 +132,7 @@ class SendResult:
 
 
 class WebhookSender:
-    """To one receiver, whose connection is kept. `close` it in the end."""
+    """Sends to one receiver, whose connection is kept. To be closed by `close`."""
 
     def __init__(self, requests: PinnedRequests, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._requests = requests
@@ -140,7 +140,7 @@ class WebhookSender:
         self._client: httpx2.AsyncClient | None = None
 
     async def send(self, url: str, secret: str, message: WebhookMessage) -> SendResult:
-        """Never raises for what the receiver or the network does."""
+        """Never raises for failures of the receiver or the network."""
         import httpx2
 
         at, began = clock.now_ms(), time.monotonic()

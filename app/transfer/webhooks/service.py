@@ -1,4 +1,4 @@
-"""The webhooks that clients make, see, change and remove: an owner their own, admins all."""
+"""The webhooks that clients make, see, change and remove: a user their own, admins all."""
 
 import asyncio
 import secrets as random
@@ -103,7 +103,7 @@ class Webhooks:
         self.changed()
 
     async def deliveries(self, principal: Principal, webhook_id: str, limit: int) -> list[WebhookDelivery]:
-        """The newest first."""
+        """Newest first."""
         await self._find(principal, webhook_id)
         rows = await self._database.read(lambda connection: webhook_rows.deliveries(connection, webhook_id, limit))
         return [_delivery(row._asdict()) for row in rows]
@@ -152,7 +152,7 @@ class Webhooks:
         return webhook_rows.find(connection, row["id"])
 
     async def _changes(self, row: Any, patch: WebhookPatch) -> dict[str, Any]:
-        """As they are stored."""
+        """In the form in which they are stored."""
         values: dict[str, Any] = {}
         if patch.url is not None:
             await self._check_url(patch.url)
@@ -175,7 +175,7 @@ class Webhooks:
         return principal.role.value
 
     async def _check_url(self, url: str) -> None:
-        """Its address is checked again with each message: a name may lead elsewhere by then."""
+        """The address is checked again with each message, because a name may lead elsewhere by then."""
         import httpx2
 
         try:
@@ -204,7 +204,7 @@ class Webhooks:
 
 
 def _may_manage(principal: Principal, owner: str) -> bool:
-    """A viewer sees none of the others': who knows a webhook's url may be able to call it."""
+    """A viewer sees no webhooks of others: whoever knows a webhook's url may be able to call it."""
     return principal.role is Role.ADMIN or (owner != "" and owner == principal.name)
 
 
@@ -221,7 +221,7 @@ def _checked_secret(secret: str) -> str:
 
 
 def _log(connection: Connection, webhook_id: str, entry: Mapping[str, Any]) -> None:
-    """Unless the webhook was removed meanwhile."""
+    """Does nothing if the webhook was removed meanwhile."""
     if webhook_rows.find(connection, webhook_id) is not None:
         webhook_rows.add_deliveries(connection, webhook_id, [entry])
 

@@ -1,8 +1,8 @@
 """Delivers one webhook: reads the journal from its cursor on, and sends one message after the other.
 
 A message that is not accepted is sent again until it is, and those behind it wait: the receiver gets all in the journal's order.
-The cursor is stored behind what was accepted, so that a server that is killed, or that another takes the webhook over from,
-sends some messages twice but loses none.
+The cursor is stored behind the accepted messages, so that a server that is killed, or whose webhook another one takes over, sends
+some messages twice but loses none.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ def next_attempt(attempts: int, failed_since: int, now: int) -> int | None:
     return min(now + delay, end)
 
 
-# Whose webhook it is decides what it is sent: what its owner may see now, looked up with each message.
+# A webhook's owner decides what it is sent: what the owner may see now, looked up with each message.
 
 
 class WebhookEnds(Exception):
-    """It is sent nothing more; the message says why. `removes`: it is deleted, not switched off."""
+    """The webhook is sent nothing more; the message says why. `removes`: it is deleted, not switched off."""
 
     def __init__(self, reason: str, *, removes: bool = False) -> None:
         super().__init__(reason)
@@ -65,8 +65,8 @@ class WebhookOwners:
         self._admits = admits
 
     async def find(self, name: str) -> Principal | None:
-        """As of a second ago at most. One of an identity provider who is not stored counts as a member: only a token of theirs
-        could say more."""
+        """At most a second old. A user of an identity provider who is not stored counts as a member: only their token could say
+        more."""
         if name == OPERATOR.name:
             return OPERATOR
         if user := await self._users.get(name):
@@ -74,7 +74,7 @@ class WebhookOwners:
         return Principal(name, Role.MEMBER) if name.startswith(OIDC_PREFIX) else None
 
     async def require(self, webhook: Any) -> Principal:
-        """Raises WebhookEnds where the owner is gone, or has another role than the webhook was switched on with."""
+        """Raises WebhookEnds if the owner is gone, or has another role than when the webhook was switched on."""
         principal = await self.find(webhook.owner)
         if principal is None:
             raise WebhookEnds("Its owner was removed.")
@@ -91,7 +91,7 @@ class WebhookOwners:
         return Audience(principal.name, lambda path: self._admits(principal, path), cursors).receives(event)
 
     def event_id(self, principal: Principal, event_id: EventId) -> bytes:
-        """As on the principal's event streams."""
+        """The id that the principal's event streams have."""
         return event_id.wire(None if principal.may_see_all else self._cursors.for_user(principal.name))
 
 
@@ -99,9 +99,9 @@ log = logging.getLogger(__name__)
 
 PAGE_BYTES = 256 * 1024
 STORE_SECONDS = 0.25
-"""The longest delay between an acceptance and its being stored, while more is sent."""
+"""The longest delay between an acceptance and its storing, while more is sent."""
 STORE_SKIPPED = 500
-"""How many events that a webhook is not sent may lie between its cursor and the stored one."""
+"""How many events that a webhook does not want may lie between its cursor and the stored one."""
 AFTER_FAILURE_SECONDS = 2.0
 
 
@@ -149,7 +149,7 @@ class WebhookWorker:
         return int(self._webhook.revision)
 
     def wake(self) -> None:
-        """There may be new events."""
+        """To be called when there may be new events."""
         self._woken.set()
 
     async def run(self) -> None:
@@ -193,7 +193,7 @@ class WebhookWorker:
         self._woken.set()
 
     async def _deliver_new(self) -> None:
-        """All that the journal has behind the cursor."""
+        """Delivers all that the journal has behind the cursor."""
         is_last = False
         while not is_last:
             page = await self._next_page()
@@ -214,7 +214,7 @@ class WebhookWorker:
         return await self._services.database.read(partial(wanted, cursor=self._at.cursor))
 
     async def _tell_of_gap(self) -> None:
-        """Whatever events it wants: those that it missed may be among them."""
+        """Sent whichever events the webhook wants: they may be among those that it missed."""
         kind = EventServerResync().type
         name = message_id(self._webhook.id_key, f"gap behind {self._at.cursor}")
         event_id = await self._event_id(EventId.behind(self._at.cursor))
@@ -231,7 +231,7 @@ class WebhookWorker:
         await self._deliver(message(name, event.type, row.time, row.directory, properties, event_id), event)
 
     async def _deliver(self, content: WebhookMessage, event: Event | None = None) -> None:
-        """Returns when the message is accepted, or its `event` is none that the owner may see any more. Raises WebhookEnds."""
+        """Returns when the message is accepted, or the owner may not see its `event` any more. Raises WebhookEnds."""
         while True:
             await self._wait_for_retry()
             principal = await self._principal()
@@ -270,7 +270,7 @@ class WebhookWorker:
         await self.store_progress()
 
     async def _end(self, end: WebhookEnds) -> None:
-        """Its owner hears of it by an event. Nothing happens where the webhook was changed or taken over meanwhile."""
+        """Announces the end to the owner by an event. Does nothing if the webhook was changed or taken over meanwhile."""
         webhook, deliveries = self._webhook, list(self._unlogged)
         reference = WebhookRef(webhook_id=webhook.id, url=webhook.url, reason=end.reason, removed=end.removes)
         announced = Event.of(EventWebhookDisabled(properties=reference), webhook.directory).stored(webhook.owner, None)

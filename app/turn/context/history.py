@@ -100,7 +100,7 @@ def _is_worth_sending(info: AssistantMessage, parts: Sequence[Part]) -> bool:
 
 
 def _answer_turns(parts: Sequence[Part], same_model: bool) -> list[ModelMessage]:
-    """Each step's output, then a result for every tool call. Parts are told by `type`: the classes of thousands take longer."""
+    """Each step's output, then a result for every tool call. Reads each part's `type`, because `isinstance` takes longer."""
     turns: list[ModelMessage] = []
     content: list[_OutputBlock] = []
     results: list[ToolResultBlock] = []

@@ -94,8 +94,8 @@ class _InstructionPage:
 
 
 class InstructionPages:
-    """Texts of the web pages in a configuration's `instructions`, by URL: fetched when they are used first, and again in the
-    background. A page that cannot be fetched keeps its last text, or is empty."""
+    """Texts of the web pages in a configuration's `instructions`, by URL. A page is fetched with its first use, and again in the
+    background. If that fails it keeps its last text, or is empty."""
 
     def __init__(self, *, first_wait: float = 5.0, refresh: float = 300.0) -> None:
         """In seconds. `first_wait`: how long a turn waits for all new pages together. `refresh`: from one fetch to the next."""
@@ -150,7 +150,7 @@ class InstructionPages:
 
 
 async def _ask(page: _InstructionPage) -> str | None:
-    """What is wrong, if anything."""
+    """The problem, if there is one."""
     import httpx2
 
     async with (
@@ -182,7 +182,7 @@ MAX_NEARBY_CHARACTERS = 32_000
 
 @dataclass(frozen=True, slots=True)
 class InstructionScope:
-    """Where to look: from `directory` up to `worktree`. `may_read`: what a project names or links to is its user's."""
+    """Where to look: from `directory` up to `worktree`. `may_read`: whether a path that a project names is its user's."""
 
     directory: Path
     worktree: Path
@@ -253,14 +253,14 @@ def _first_of(folder: Path) -> Path | None:
 
 
 def read_files(scope: InstructionScope, refuse: Callable[[OSError], None] = _left_out) -> list[tuple[str, str]]:
-    """(path, text) of each. `refuse` is told of those that cannot be read."""
+    """(path, text) of each. `refuse` is called for those that cannot be read."""
     local = [(path, _of_project(scope)) for path in _local(scope)]
     own = [(path, anywhere) for path in _global(scope.flags)]
     return _texts([*local, *own, *_configured(scope, refuse)], refuse)
 
 
 def _texts(wanted: Iterable[tuple[str, Within]], refuse: Callable[[OSError], None] = _left_out) -> list[tuple[str, str]]:
-    """Each path once, as far as all together are bounded."""
+    """Each path once, up to a limit for all together."""
     texts, left = list[tuple[str, str]](), MAX_ALL_BYTES
     first: dict[str, Within] = {}
     for path, within in wanted:
@@ -296,7 +296,8 @@ def _local(scope: InstructionScope) -> list[str]:
 
 
 def _files(candidates: Iterable[tuple[str | Path, str]]) -> list[str]:
-    """Those that exist, of folders and names. As texts: this is done before each step, and a Path costs as much as the look."""
+    """The files that exist, of folders and names. As texts: this runs before each step, and making a Path takes as long as the
+    look."""
     found = (os.path.join(folder, name) for folder, name in candidates)  # noqa: PTH118
     return [path for path in found if os.path.exists(path) and not os.path.isdir(path)]  # noqa: PTH110, PTH112
 
@@ -311,8 +312,8 @@ def _global(flags: Flags) -> list[str]:
 
 
 def _configured(scope: InstructionScope, refuse: Callable[[OSError], None] = _left_out) -> Iterator[tuple[str, Within]]:
-    """With where each may lie. A pattern that begins at the home directory or at `/` is the user's own, or was looked at when the
-    configuration was read."""
+    """Paths with the bounds of each. A pattern that begins at the home directory or at `/` is the user's own, or was checked when
+    the configuration was read."""
     inside, above, own = map(BoundedReader, (_of_project(scope), _above_project(scope), scope.may_read))
     for pattern in scope.configured:
         if _is_url(pattern):

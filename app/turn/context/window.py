@@ -45,13 +45,14 @@ def usable_tokens(instance: Instance, model: Model) -> int | None:
 
 
 def is_overflow(instance: Instance, model: Model, used: int) -> bool:
-    """Whether the next request could go over what the model takes, its answer included, after `used` tokens."""
+    """Whether after `used` tokens the next request, with room for its answer, may exceed the model's window. Always False if the
+    configuration does not compact automatically."""
     usable = usable_tokens(instance, model)
     return compacts_automatically(instance) and usable is not None and used > usable
 
 
 def used_tokens(answer: AssistantMessage, history: Sequence[MessageWithParts], model: Model) -> int:
-    """What the conversation held after its newest finished answer."""
+    """The size of the conversation after its newest finished answer."""
     used = counted(answer.tokens)
     return used if used is not None else estimate_messages(to_model_messages(history, model))
 
@@ -64,7 +65,7 @@ FILE_TOKENS = 1_500
 """For an image or a page of a document. Providers' counts depend little on the size in bytes."""
 
 _DENSE = r"[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
-"""Compiled with the first text that is not plain ASCII: it is a long one."""
+"""Compiled with the first text that is not plain ASCII, because that takes long."""
 
 _Block = TextBlock | FileBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock
 

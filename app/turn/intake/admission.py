@@ -1,4 +1,4 @@
-"""Prompts of the second API: admitted to a session, once however often they are sent, and begun unless told otherwise."""
+"""Prompts of the second API: each is admitted to a session once, however often it is sent, and begun unless it says otherwise."""
 
 import mimetypes
 from urllib.parse import unquote, urlsplit
@@ -24,9 +24,9 @@ from app.sessions.live import LiveSessions
 from app.sessions.rows import PromptedSession, model_of_session
 from app.sessions.timeline.service import Admission, Timeline
 from app.turn import hooks
+from app.turn.intake.intake import default_model_of
 from app.turn.intake.prompt_queue import PromptQueue
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
-from app.turn.intake.user_message import default_model_of
 from app.util import ids
 from app.workspace.agents import default_agent, find
 from app.workspace.agents import find as find_agent
@@ -71,7 +71,7 @@ class Admissions:
     async def _prompt(
         self, instance: Instance, prompted: PromptedSession, message_id: str, wanted: SessionPromptInput
     ) -> PromptInput:
-        """With the session's agent and model; of a prompt that was sent before, with those that it got then."""
+        """With the session's agent and model. A prompt that was sent before keeps those that it got then."""
         session = prompted.session
         known = await self._known(session.id, message_id)
         parts = prompt_parts(wanted.prompt)
@@ -83,13 +83,13 @@ class Admissions:
         return PromptInput(message_id=message_id, agent=agent.name, model=model, variant=variant, parts=parts)
 
     async def _known(self, session_id: str, message_id: str) -> UserMessage | None:
-        """Stored, or in the queue."""
+        """The message, if it is stored or in the queue."""
         messages = await self._timeline.stored_prompts(session_id, message_id)
         return next((message.info for message in messages if isinstance(message.info, UserMessage)), None)
 
 
 def _in_words_of_this_api(wrong: BadRequest) -> BadRequest:
-    """What is called `parts` in the first API: the files, as text and agents cannot be wrong."""
+    """As an error of the `files`, which the first API calls `parts`; text and agents cannot be wrong."""
     [issue] = wrong.issues
     return BadRequest(wrong.message, ["prompt", "files"], wrong.received) if issue["path"] == ["parts"] else wrong
 
@@ -112,7 +112,7 @@ def _file_part(file: PromptFile) -> FilePartInput:
 
 
 def mime_of(file: PromptFile) -> str:
-    """What a data URI says, or the name's end."""
+    """The type that a data URI names, or that the name's ending implies."""
     if file.mime:
         return file.mime
     if file.uri.startswith("data:"):
@@ -122,7 +122,7 @@ def mime_of(file: PromptFile) -> str:
 
 
 _NOT_TEXT = ("image/", "audio/", "video/", "application/pdf")
-"""All else is read as text."""
+"""Files of all other types are read as text."""
 
 
 def _text(source: PromptSource | None) -> SourceText | None:
@@ -148,8 +148,8 @@ def _prompt(sent: SentPrompt) -> PromptV2:
 
 
 class ClientPermission(Wire):
-    """`resources` are what rules match, `save` the patterns that a reply of `always` approves. `agent`: whose rules count, the
-    session's if absent."""
+    """`resources`: what rules match. `save`: the patterns that a reply of `always` approves. `agent`: whose rules count, by
+    default the session's."""
 
     id: PermissionID | None = None
     action: str
@@ -161,7 +161,7 @@ class ClientPermission(Wire):
 
 
 async def ask(permissions: Permissions, instance: Instance, session: Session, wanted: ClientPermission) -> tuple[str, Action]:
-    """The request's id and what the rules say. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
+    """The request's id and the rules' decision. Raises BadRequest for an unknown agent, Conflict, TooManyRequests."""
     name = wanted.agent or session.agent
     agent = find(instance.agents, name) if name else default_agent(instance.agents, instance.config)
     call = wanted.source

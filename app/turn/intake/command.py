@@ -17,7 +17,7 @@ from app.tools.external import sanitised
 from app.tools.mcp.values import Content, McpFailure, ServerPrompt
 from app.tools.process import run as run_process
 from app.tools.transcript import Transcript
-from app.turn.intake.user_message import default_model_of
+from app.turn.intake.intake import default_model_of
 from app.util import environment
 from app.workspace.agents import default_agent
 from app.workspace.agents import find as find_agent
@@ -31,8 +31,8 @@ SHELL_SECONDS = 60.0
 
 
 def fill(template: str, arguments: str) -> str:
-    """`$1`… become the words of the arguments, the highest-numbered one all that are left; `$ARGUMENTS` all of it as typed.
-    A template with neither gets the arguments at its end."""
+    """`$1`… become the words of the arguments, the highest number all words that are left; `$ARGUMENTS` becomes all of them as
+    typed. A template with neither gets the arguments at its end."""
     words = split_arguments(arguments)
     numbers = [int(number) for number in _PLACEHOLDER.findall(template)]
     highest = max(numbers, default=0)
@@ -57,12 +57,12 @@ def _unquoted(word: str) -> str:
 
 
 def references(text: str) -> list[str]:
-    """What `@name` refers to, each once, in order."""
+    """The names in `@name`, each once, in order."""
     return list(dict.fromkeys(match for match in _REFERENCE.findall(text) if match))
 
 
 def resolve_references(text: str, worktree: Path, agents: Mapping[str, Agent]) -> list[PartInput]:
-    """Files and directories that are there, else agents of that name; others mean nothing."""
+    """The files, directories or agents of these names, looked for in this order; other names are ignored."""
     found: list[PartInput] = []
     for name in references(text):
         path = environment.home() / name[2:] if name.startswith("~/") else worktree / name
@@ -75,7 +75,7 @@ def resolve_references(text: str, worktree: Path, agents: Mapping[str, Agent]) -
 
 
 def _exists(path: Path) -> bool:
-    """Also of what cannot be a path, as any word after an @ may be."""
+    """False for what cannot be a path, as any word after an @ may be."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def _exists(path: Path) -> bool:
 
 
 class Commands:
-    """`shell` and `environment` run what a template asks for between !`…`, in the sandbox."""
+    """`shell` and `environment` run the shell lines of a template, !`…`, in the sandbox."""
 
     def __init__(self, shell: str, environment: Mapping[str, str], sandbox: Sandbox) -> None:
         self._shell = shell
@@ -113,7 +113,7 @@ class Commands:
         return base.model_copy(update={"agent": agent.name, "model": model, "parts": parts})
 
     async def _content(self, instance: Instance, command: Command, arguments: str) -> tuple[str, Sequence[PartInput]]:
-        """The text of a command and what belongs to it. A server's text is taken as it is: it runs nothing and names no files."""
+        """The text and the parts of a command. An MCP server's text is taken as it is: it runs nothing and names no files."""
         if command.mcp:
             given = await _ask_server(instance, command.name, split_arguments(arguments))
             return given.text.strip(), [FilePartInput(mime=f.mime, filename=f.filename, url=f.url) for f in given.files]
@@ -122,7 +122,7 @@ class Commands:
         return text, await asyncio.to_thread(resolve_references, text, worktree, instance.agents)
 
     async def _with_shell(self, text: str, workspace: SandboxWorkspace) -> str:
-        """Each !`command` gives way to what it prints on standard output, run in the session's directory."""
+        """Replaces each !`command` by its standard output, run in the session's directory."""
         outputs = [await self._output(command, workspace) for command in _SHELL.findall(text)]
         replacements = iter(outputs)
         return _SHELL.sub(lambda _: next(replacements), text)
@@ -152,7 +152,7 @@ def _agent(instance: Instance, command: Command, wanted: CommandInput) -> Agent:
 
 
 def _model(instance: Instance, command: Command, wanted: CommandInput) -> ModelRef | None:
-    """The command's own model, else its agent's, else the one asked for."""
+    """The command's own model, else its agent's, else the request's."""
     if command.model:
         return parse_model(command.model)
     if command.agent and (agent := instance.agents.get(command.agent)) and agent.model:
@@ -165,14 +165,14 @@ def _is_subtask(command: Command, agent: Agent) -> bool:
 
 
 async def all_commands(instance: Instance) -> list[Command]:
-    """The directory's own, and those of its MCP servers that have no name of theirs."""
+    """The directory's own commands, and those of its MCP servers with other names."""
     own = {command.name for command in instance.extensions.commands}
     prompts = [_command(prompt) for prompt in await _prompts(instance)]
     return [*instance.extensions.commands, *(command for command in prompts if command.name not in own)]
 
 
 async def _ask_server(instance: Instance, name: str, words: Sequence[str]) -> Content:
-    """What the server makes of a prompt; its last argument gets all words that are left. Raises BadRequest."""
+    """The server's text for a prompt; the prompt's last argument gets all words that are left. Raises BadRequest."""
     prompt = next((prompt for prompt in await _prompts(instance) if _name(prompt) == name), None)
     if prompt is None:
         raise BadRequest(f"The MCP server of the command {name!r} is no longer there", ["command"], name)
@@ -193,7 +193,7 @@ async def _prompts(instance: Instance) -> list[ServerPrompt]:
 
 
 def _command(prompt: ServerPrompt) -> Command:
-    """The text is the server's to make: as a template stand its arguments."""
+    """The server makes the text, so the template only shows the arguments."""
     hints = [f"${number}" for number in range(1, len(prompt.arguments) + 1)]
     return Command(
         name=_name(prompt), description=prompt.description, mcp=True, source="mcp", template=" ".join(hints), hints=hints

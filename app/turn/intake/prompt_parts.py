@@ -1,4 +1,4 @@
-"""A file in a prompt: read for the model when it is text or a directory, embedded when it is an image or another binary."""
+"""Files in a prompt: text and directories are read for the model, images and other binaries are embedded."""
 
 import asyncio
 import base64
@@ -63,7 +63,7 @@ MAX_EMBEDDED_BYTES = 20 * 1024 * 1024
 
 
 class UnattendedHost:
-    """The host of a tool that the server runs on input from the user: everything is allowed, progress is ignored."""
+    """The host of a tool that the server runs on input from the user: allows everything, ignores progress."""
 
     async def require_permission(self, needed: ToolPermission) -> None:
         return None
@@ -131,7 +131,7 @@ class _AttachedFile:
         return FilePart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, **content)
 
     def text(self, text: str) -> TextPart:
-        """What the model reads; people see the file part."""
+        """The model reads this text; people see the file part."""
         part_id = ids.ascending("part")
         return TextPart(id=part_id, session_id=self.message.session_id, message_id=self.message.id, text=text, synthetic=True)
 
@@ -155,7 +155,7 @@ class _AttachedFile:
 
 
 class _PromptHost(UnattendedHost):
-    """A file of a prompt is what the user sees of it."""
+    """People see the file part of the prompt, not the tool's output."""
 
     def __init__(self, editors: EditorFiles, session_id: str) -> None:
         self._editors = editors
@@ -199,7 +199,7 @@ class PromptParts:
                 assert_never(part)
 
     async def _of_file(self, file: _AttachedFile, part: FilePartInput) -> list[Part]:
-        """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file is not there."""
+        """The parts that stand for the file. Raises BadRequest for a `file:` URL whose file does not exist."""
         if isinstance(part.source, ResourceSource):
             return await self._of_resource(file, part.source)
         url = _split(part.url)
@@ -210,7 +210,7 @@ class PromptParts:
         return [file.part()]
 
     async def _of_resource(self, file: _AttachedFile, source: ResourceSource) -> list[Part]:
-        """What an MCP server holds, read by it."""
+        """The parts of an MCP server's resource."""
         called = file.text(f"The resource {file.input.filename or source.uri} ({source.uri}) was read from {source.client_name}")
         try:
             content = await file.instance.extensions.mcp.resource(source.client_name, source.uri)
@@ -231,12 +231,12 @@ class PromptParts:
         return await self._text(file, path, await self._lines(file, path, url.query))
 
     async def _lines(self, file: _AttachedFile, path: Path, query: str) -> tuple[int | None, int | None]:
-        """`line_range` of the query, or, where that is one line that a symbol of the file begins at, of all of the symbol."""
+        """The query's lines; if they are one line on which a symbol of the file begins, all lines of the symbol."""
         offset, limit = line_range(query)
         servers = file.instance.extensions.language_servers
         if offset is None or limit != 1 or not servers.is_for(path):
             return offset, limit
-        with suppress(BadRequest):  # too long to be asked about
+        with suppress(BadRequest):  # the file is too long for a language server
             text = (await asyncio.to_thread(_look, file, path, True))[1].decode("utf-8", "replace")
             limit = await servers.symbol_length(path, text, offset) or limit
         return offset, limit
@@ -278,7 +278,7 @@ class PromptParts:
 
 
 def _stored_resource(file: _AttachedFile, binaries: Sequence[FileContent]) -> list[FilePart]:
-    """One that is text stands in the message for people to see, as the model has read it; the model is sent the others."""
+    """Text is stored in the message for people, as the model has read it; the model is sent the other files."""
     if not binaries:
         return [file.part(mime="text/plain")]
     first, *others = binaries
@@ -306,12 +306,12 @@ def line_range(query: str) -> tuple[int | None, int | None]:
 
 
 def _line_number(text: str) -> int | None:
-    """No file has a line whose number is longer than that."""
+    """No file has a line with a longer number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def data_text(url: str) -> str:
-    """What a `data:` URL of text says. Raises BadRequest for what is not base64 although it says so."""
+    """The text of a `data:` URL. Raises BadRequest for broken base64."""
     head, _, payload = url.partition(",")
     raw = unquote_to_bytes(payload)
     if not head.endswith(";base64"):
@@ -324,8 +324,8 @@ def data_text(url: str) -> str:
 
 
 def _look(file: _AttachedFile, path: Path, embeds: bool) -> tuple[os.stat_result, bytes]:
-    """Judged by where it is when it is open: its name may lead elsewhere each time. Raises BadRequest for what is not the user's
-    or cannot be attached. The bytes are those of a file that is embedded."""
+    """Checks the path of the open file, because its name may lead elsewhere each time. Raises BadRequest if the file is not the
+    user's or cannot be attached. The bytes are those of a file that is embedded."""
     try:
         _require_visible(file, path, path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)  # a FIFO would wait for a writer
@@ -347,14 +347,14 @@ def _require_visible(file: _AttachedFile, path: Path, place: Path | str) -> None
 
 
 def _require_in_place(file: _AttachedFile) -> None:
-    """A file of the project may be another directory's by now."""
+    """Raises BadRequest if another directory has taken the project's place since the work began."""
     for directory in file.instance.sandbox_workspace.directories():
         if not directory.is_in_place():
             raise BadRequest(f"{directory.path}: {DirectoryReplaced(directory.path).strerror}", ["parts"], file.input.url)
 
 
 def _read_bounded(descriptor: int, path: Path) -> bytes:
-    """Raises BadRequest for what cannot be embedded: too big, no regular file, or not readable."""
+    """Raises BadRequest for a file that cannot be embedded: too big, not regular, or not readable."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise BadRequest(f"{path} is not a regular file", ["parts"])
     try:

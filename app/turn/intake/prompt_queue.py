@@ -1,7 +1,7 @@
 """Prompts that wait for a turn of their own: stored in a queue, each started when its session is idle.
 
 Until its turn begins, a queued prompt is no message of its session. It leaves the queue in the transaction that stores the
-message, so that of several servers one begins it.
+message, so that only one of several servers begins its turn.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import NotQueued, SessionTx
 from app.sessions.store import Store
 from app.turn import ends
+from app.turn.intake.intake import Intake, PreparedPrompt, TooManyPrompts, renewed
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
-from app.turn.intake.user_message import Intake, PreparedPrompt, TooManyPrompts, renewed
 from app.turn.runs.turns import NoAnswer
 from app.util import clock, ids
 from app.util.project_files import HeldDirectory
@@ -32,15 +32,15 @@ from app.workspace.instances import Instances
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3.0
-"""Between two looks for queues that no server works on."""
+"""The time between two looks for queues that no server works on."""
 RETRY_SECONDS = 0.25
 LONGEST_RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A prompt in the queue whose answer is waited for here; `started` is done when its turn begins, on whatever server, or it is
-    known that none will. `row`: as it was sent here. `directory`: the one that it was accepted for."""
+    """A prompt in the queue for whose answer a client waits here. `started` is done when its turn begins, on whatever server, or
+    when it is known that no turn will. `row`: as it was sent here. `directory`: the one that it was accepted for."""
 
     session_id: str
     row: Mapping[str, Any]
@@ -57,7 +57,7 @@ class PromptQueue:
     def __init__(
         self, store: Store, prompts: Prompts, intake: Intake, live: LiveSessions, instances: Instances, most: int
     ) -> None:
-        """`most` prompts wait in one session."""
+        """`most`: how many prompts may wait in one session."""
         self._store = store
         self._prompts = prompts
         self._intake = intake
@@ -66,11 +66,11 @@ class PromptQueue:
         self._instances = instances
         self._most = most
         self._waiting: dict[str, Waiting] = {}
-        """By the row's id."""
+        """By the id of the prompt's row."""
         self._watching = TaskSet()
         self._working = TaskSet()
         self._seen: set[tuple[str, int]] = set()
-        """What waited at the last look."""
+        """The prompts that waited at the last look."""
 
     async def accept(self, instance: Instance, prompted: PromptedSession, prompt: PromptInput) -> AcceptedPrompt | Waiting:
         """The prompt begins now when the session is idle, else it waits. Raises what `Prompts.accept` raises."""
@@ -109,7 +109,7 @@ class PromptQueue:
         return self._waiting.setdefault(queued_id, Waiting(session_id, row))
 
     async def list(self, session_id: str) -> list[QueuedPrompt]:
-        """In the order of their turns."""
+        """In the order of the prompts' turns."""
         await self._store.session_json(session_id)
         return [_queued(row) for row in await self._rows(session_id) if _read(row) is not None]
 
@@ -120,7 +120,7 @@ class PromptQueue:
         self._refuse(queued_id, NoAnswer(f"The prompt {queued_id} was removed from the queue"))
 
     async def all_answered(self, session_id: str) -> None:
-        """Returns when the session is idle, on whatever server, and nothing waits in its queue. Raises NotFound."""
+        """Returns when the session is idle, on whatever server, and its queue empty. Raises NotFound."""
         await self._store.session_json(session_id)
         while True:
             await self._live.get(session_id).idle()
@@ -130,27 +130,28 @@ class PromptQueue:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _is_busy(self, session_id: str) -> bool:
-        """Asked after the queue: a prompt that has left it is shown by the lease that its turn got in the same commit."""
+        """To be called after reading the queue: a prompt that has left it is busy by the lease, which its turn got in that
+        commit."""
         return self._live.is_running(session_id) or await self._leases.is_held_elsewhere(session_id)
 
     async def answer(self, waiting: Waiting) -> bytes:
-        """The JSON of the message that answers, when its turn has come and ended."""
+        """The JSON of the message that answers, when the prompt's turn has ended."""
         accepted = await asyncio.shield(waiting.started)
         return await self._prompts.answer(waiting.session_id, accepted)
 
     async def _rows(self, session_id: str) -> Sequence[Any]:
         return await self._store.query(work_rows.queued_prompts, session_id)
 
-    # Beginning what waits.
+    # Beginning the prompts that wait.
 
     async def resume(self) -> None:
-        """Work on the queues that were left when the only server of the database stopped."""
+        """Works on the queues that were left when the only server of the database stopped."""
         for session_id, _ in await self._store.query(work_rows.waiting_queues):
             self._work_on(session_id)
 
     def watch(self) -> None:
-        """From now on, until `close`: resume what other servers of the database leave. A prompt that waits at two looks is left:
-        between two turns its own server begins it at once."""
+        """From now on, until `close`: resumes queues that other servers of the database leave. A prompt that waits at two looks
+        is left, because between two turns its own server begins it at once."""
         what = "looking for queued prompts"
         self._watching.start(every(LOOK_SECONDS, self._look, what), what)
 
@@ -161,7 +162,7 @@ class PromptQueue:
         self._seen = waiting
 
     async def close(self) -> None:
-        """What waits stays in the queue, for the next start or another server."""
+        """Prompts that wait stay in the queue, for the next start or another server."""
         await self._watching.cancel()
         await self._working.cancel()
         for queued_id in list(self._waiting):
@@ -204,8 +205,8 @@ class PromptQueue:
                 await self._follow(queued_id, self._waiting[queued_id].row)
 
     async def _follow(self, queued_id: str, row: Mapping[str, Any]) -> None:
-        """It has left the queue, for a turn on another server or because it was removed. A message that the client has named is
-        found, as when it is sent again."""
+        """The prompt has left the queue, for a turn on another server or because it was removed. A message that the client has
+        named is found, as when it is sent again."""
         left = NoAnswer(f"The prompt {queued_id} left the queue without a turn on this server")
         if row["message_id"] is None:
             return self._refuse(queued_id, left)
@@ -235,7 +236,7 @@ class PromptQueue:
         except (SessionBusy, StorageError):
             raise
         except NotQueued:
-            return  # another server has begun it meanwhile, or it was removed: `_follow` tells
+            return  # another server has begun it, or it was removed: `_follow` tells which
         except ServiceError as error:
             await self._answer_with_error(row, prepared, error)
         else:
@@ -252,7 +253,7 @@ class PromptQueue:
             raise Conflict(f"{waiting.directory.path} is another directory than when the prompt was accepted. Nothing was done.")
 
     async def _answer_with_error(self, row: Any, prepared: PreparedPrompt, error: ServiceError) -> None:
-        """Its directory cannot be used any more, or something of the kind: it is stored with that as its answer."""
+        """Stores the prompt with the error as its answer: its directory cannot be used any more, or the like."""
         log.warning("the queued prompt %s of %s could not be started: %s", row.id, row.session_id, error.message)
 
         async def store() -> None:

@@ -19,7 +19,7 @@ from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.tools.base import SubagentRequest, ToolError, ToolResult
-from app.turn.intake.user_message import Intake, PreparedPrompt, StoredPrompt
+from app.turn.intake.intake import Intake, PreparedPrompt, StoredPrompt
 from app.turn.runs.turns import MOST_RUNNING, NoAnswer, Turns, TurnWork
 from app.turn.tool_calls import ToolRun
 from app.turn.turn_context import TurnServices
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPrompt:
-    """`run` answers it; None where no answer is wanted, or the prompt was sent before and has its answer."""
+    """`run` answers the prompt; None if no answer is wanted, or the prompt was sent before and has its answer."""
 
     message: MessageWithParts
     known: bool
@@ -38,7 +38,7 @@ class AcceptedPrompt:
 
 
 class Prompts:
-    """`turns` answers them; one that runs a subagent comes back here."""
+    """`turns` answers the prompts; a turn that runs a subagent calls back here."""
 
     def __init__(self, services: TurnServices, intake: Intake, live: LiveSessions, most_running: int = MOST_RUNNING) -> None:
         self.turns = Turns(services, SubagentSessions(services.store, self).run, live, most_running)
@@ -58,11 +58,11 @@ class Prompts:
         nested: bool = False,
         content: str | None = None,
     ) -> AcceptedPrompt:
-        """Store a prompt and start the turn that answers it, or join the one that runs: no other request comes in between. Waits
-        for what changes the session's messages. What the prompt asks for wrongly is raised before anything is stored.
+        """Stores a prompt and starts the turn that answers it, or joins the running one: no other request comes in between. Waits
+        for requests that change the session's messages. Errors of the prompt are raised before anything is stored.
 
         `rules_from_tools`: its `tools` map replaces the session's permission rules. `nested`: a turn waits for the answer.
-        `content`: as for `Intake.prepare`. Raises SessionBusy for one that must not join a turn.
+        `content`: as for `Intake.prepare`. Raises SessionBusy for a prompt that must not join a turn.
         """
         session_id = prompted.session.id
         prepared = await self._intake.prepare(instance, prompted, prompt, content)
@@ -71,8 +71,8 @@ class Prompts:
         return await self.accept_prepared(instance, session_id, prepared, rules_from_tools=rules_from_tools, nested=nested)
 
     async def _interrupt(self, session_id: str, prepared: PreparedPrompt) -> None:
-        """Not the turn that answers this very prompt, which its client may have sent twice: under the lock, either it is stored
-        or its turn has not started, and what is aborted is what runs then."""
+        """Does not abort the turn of this very prompt, which its client may have sent twice: under the lock the prompt is stored,
+        or its turn has not started and another's is aborted."""
         async with self._live.get(session_id).messages:
             if await self._intake.is_known(session_id, prepared.input.message_id, prepared.content):
                 return
@@ -89,13 +89,13 @@ class Prompts:
         nested: bool = False,
         queued_id: str | None = None,
     ) -> AcceptedPrompt:
-        """`queued_id`: it has waited in the queue, which it leaves now. Raises what `Intake.change` raises, and NotFound for a
+        """`queued_id`: the prompt's in the queue, which it leaves now. Raises what `Intake.change` raises, and NotFound for a
         known message that was deleted meanwhile."""
         live, prompt, wants_answer = self._live.get(session_id), prepared.input, not prepared.input.no_reply
         run: TurnWork | None = None
 
         def start(storing: asyncio.Future[StoredPrompt]) -> None:
-            """In the moment of the commit: nothing comes in between, nor keeps the caller's cancellation from it."""
+            """Runs in the moment of the commit: nothing comes in between, and the caller's cancellation does not prevent it."""
             nonlocal run
             if storing.exception() is not None:
                 return
@@ -123,7 +123,7 @@ class Prompts:
     def _post(
         self, instance: Instance, live: LiveSession, prepared: PreparedPrompt, queued_id: str | None, rules_from_tools: bool
     ) -> asyncio.Future[StoredPrompt]:
-        """With the lease where the prompt begins a turn, which then needs no commit of its own for it."""
+        """With a lease if the prompt begins a turn, which then needs no commit of its own for the lease."""
         location, acquire = instance.location, None
         if not prepared.input.no_reply and not live.is_unfinished:
             acquire = partial(self._leases.acquire_free, session_id=live.id, status=busy_in(location.directory))
@@ -135,13 +135,13 @@ class Prompts:
             raise SessionBusy(live.id)
 
     async def _is_unanswered(self, live: LiveSession, message_id: str) -> bool:
-        """Of one that was sent before: a run that another server has may be writing its answer."""
+        """Of a prompt that was sent before: another server's run may be writing its answer."""
         if live.works or await self._leases.is_left_to_others(live.id):
             return True
         return await self._store.answer_json(live.id, message_id) is None
 
     async def answer(self, session_id: str, accepted: AcceptedPrompt) -> bytes:
-        """The JSON of the message that answers: of a prompt sent twice, the answer that it got."""
+        """The JSON of the message that answers; of a prompt that was sent twice, the first answer."""
         run, prompt_id = accepted.run, accepted.message.info.id
         if run is not None:
             await run.ended.wait()
@@ -153,7 +153,7 @@ class Prompts:
         return answered
 
     async def answer_nested(self, instance: Instance, session_id: str, prompt: PromptInput) -> bytes:
-        """For a turn that waits for the answer: accept and answer. Cancelled, it aborts the session's turn."""
+        """Accepts the prompt of a turn that waits for the answer, and answers. Cancelled, aborts the session's turn."""
         prompted = await self._store.session_to_prompt(session_id)
         accepting = asyncio.create_task(self.accept(instance, prompted, prompt, rules_from_tools=False, nested=True))
         try:
@@ -163,13 +163,13 @@ class Prompts:
             raise
 
     async def _abort_accepted(self, session_id: str, accepting: asyncio.Task[AcceptedPrompt]) -> None:
-        """A prompt that was being accepted is stored; its answer is then that it was aborted."""
+        """A prompt that was being accepted is stored; its answer says then that it was aborted."""
         await asyncio.wait({accepting})
         if accepting.exception() is None:
             await self._live.abort(session_id)
 
     def answer_later(self, session_id: str, accepted: AcceptedPrompt) -> None:
-        """Answer in the background; what goes wrong is stored with the answer."""
+        """Answers in the background; an error is stored with the answer."""
         task = asyncio.create_task(self.answer(session_id, accepted))
         self._background.add(task)
         task.add_done_callback(self._done)
@@ -223,7 +223,7 @@ class SubagentSessions:
         return await self._store.write(session.id, call.instance.location.directory, create)
 
     async def _resumed(self, call: ToolRun, session_id: str) -> Session:
-        """Only a session that this one started may be taken up again: another's could have more rights."""
+        """A session may resume only a child that it has started itself: another's could have more rights."""
         session = await self._store.session(session_id)
         if session.parent_id != call.session.id:
             raise ToolError(f"Session {session_id} is not a task of this conversation. Leave session_id out to start a new one.")
@@ -260,15 +260,15 @@ class _Progress:
 
 
 def _bring_forward(live: LiveSession, message: MessageWithParts) -> None:
-    """The turn that runs ends by the prompt's deadline too."""
+    """The running turn ends by this prompt's deadline too."""
     running = live.works[0] if live.works else None
     if isinstance(running, TurnWork) and isinstance(message.info, UserMessage):
         running.tighten(message.info.deadline)
 
 
 def _switched_off(agent: Agent, instance: Instance) -> dict[str, bool]:
-    """A subagent keeps no todo list of its own, gives out tasks only where its rules speak of them, and has none of the tools
-    that the configuration keeps for primary agents."""
+    """A subagent keeps no todo list of its own, starts tasks only if its rules name them, and has no tools that the configuration
+    keeps for primary agents."""
     may_delegate = any(rule.permission == "task" for rule in agent.permission)
     tools = ["todowrite", "todoread", *([] if may_delegate else ["task"]), *instance.config.experimental.primary_tools]
     return dict.fromkeys(tools, False)

@@ -30,9 +30,9 @@ from app.tools.base import ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.builtin.bash import BashParameters, BashTool
 from app.turn import compaction, decide, hooks
 from app.turn.intake.command import Commands
+from app.turn.intake.intake import Intake, PreparedPrompt, command_hash, default_model_of
 from app.turn.intake.prompt_parts import UnattendedHost
 from app.turn.intake.prompts import AcceptedPrompt, Prompts
-from app.turn.intake.user_message import Intake, PreparedPrompt, command_hash, default_model_of
 from app.turn.part_writer import PartWriter
 from app.turn.tool_calls import require_readable
 from app.turn.turn_context import TurnContext
@@ -66,8 +66,8 @@ class SessionActions:
         self._projects = projects
 
     async def command(self, instance: Instance, session_id: str, wanted: CommandInput) -> bytes:
-        """The JSON of the message that answers. A command that is sent again with its message id is not run again: its answer is
-        the first one's. Raises Conflict for another command with that id."""
+        """The JSON of the message that answers. A command that is sent again with its message id is not run again, and has the
+        first one's answer. Raises Conflict for another command with that id."""
         async with self._expanding(session_id, wanted.message_id):
             accepted = await self._accept_command(instance, session_id, wanted)
         answer = await self._prompts.answer(session_id, accepted)
@@ -76,7 +76,7 @@ class SessionActions:
         return answer
 
     def _expanding(self, session_id: str, message_id: str | None) -> AbstractAsyncContextManager[object]:
-        """One that is sent again while its shell lines run waits for them."""
+        """A command that is sent again while its shell lines run waits for them."""
         return self._store.lock(f"{session_id} {message_id}") if message_id else nullcontext()
 
     async def _accept_command(self, instance: Instance, session_id: str, wanted: CommandInput) -> AcceptedPrompt:
@@ -90,7 +90,7 @@ class SessionActions:
         return await self._prompts.accept(instance, await self._store.session_to_prompt(session_id), prompt, content=content)
 
     async def init(self, instance: Instance, session_id: str, wanted: InitInput) -> None:
-        """Write the project's AGENTS.md, by the command of that name."""
+        """Writes the project's AGENTS.md, by the command of that name."""
         model = f"{wanted.provider_id}/{wanted.model_id}"
         await self.command(
             instance, session_id, CommandInput(command=INIT, arguments="", message_id=wanted.message_id, model=model)
@@ -110,8 +110,8 @@ class SessionActions:
         return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.SHELL, run, announced=True)
 
     async def summarize(self, instance: Instance, session_id: str, wanted: SummarizeInput) -> None:
-        """Sum the conversation up; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything is
-        stored. No prompt comes between the request for it and its turn."""
+        """Summarises the conversation; returns when that is done. Raises SessionBusy, ProviderModelNotFoundError before anything
+        is stored. No prompt comes between the request for the summary and its turn."""
         ctx = self._turns.context(instance, self._live.get(session_id))
         model = ModelRef(provider_id=wanted.provider_id, model_id=wanted.model_id)
         ctx.model(model)
@@ -147,7 +147,7 @@ class SessionActions:
         return await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, unrevert)
 
     async def commit_revert(self, instance: Instance, session_id: str) -> None:
-        """What was reverted goes now, not with the next prompt. Raises SessionBusy, Aborted."""
+        """Removes the reverted messages now, not with the next prompt. Raises SessionBusy, Aborted."""
         clean_up = partial(self._reverts.clean_up, instance.location, session_id)
         await self._turns.run_exclusively(session_id, instance.location.directory, WorkKind.REVERT, clean_up)
 
@@ -172,11 +172,11 @@ class SessionActions:
 
 
 MAX_DELAY_MS = 24 * 3600 * 1000
-"""A command that the user started runs until it ends or is aborted; the timer needs some bound."""
+"""A command that the user started runs until it ends or is aborted; but a timer needs some bound."""
 
 
 class _ShellHost(UnattendedHost):
-    """The user sees what their command prints. It needs no permission: the user asked for it. What is not theirs stays closed."""
+    """Shows the command's output. Needs no permission, as the user asked for the command. Others' directories stay closed."""
 
     def __init__(self, instance: Instance, writer: PartWriter, part: ToolPart) -> None:
         self._instance = instance
@@ -194,7 +194,7 @@ class _ShellHost(UnattendedHost):
 
 
 async def _run_shell(ctx: TurnContext, wanted: ShellInput) -> MessageWithParts:
-    """The answer with the finished call. An abort ends the command; what it had printed is the output.
+    """The answer with the finished call. An abort ends the command, whose output so far is the result.
 
     Raises ProviderModelNotFoundError before anything is stored."""
     agent = find_agent(ctx.instance.agents, wanted.agent)
@@ -231,7 +231,7 @@ async def _run_command(ctx: TurnContext, agent: Agent, model: Model, writer: Par
     try:
         result = await ctx.services.toolbox.bash.execute(arguments, context)
     except asyncio.CancelledError:
-        # Who asked for the command gets what it had printed, whoever aborted it.
+        # The client that asked for the command gets its output so far, whoever aborted it.
         writer.tool_completed(part, ToolResult("", host.output, {"output": host.output, "description": ""}))
         return
     except ToolError as error:

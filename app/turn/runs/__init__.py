@@ -1,4 +1,4 @@
-"""Who runs what: the turns of sessions, deletion, disposal of a directory, housekeeping, and recovery after a crash.
+"""Who runs what: the turns of sessions, deletion, housekeeping, and recovery after a crash.
 
-Begin at `turns.py`. What a turn does is in `app.turn`; what works on a session, and who may meanwhile, in `app.sessions.live`.
+Begin at `turns.py`. `app.turn` has what a turn does, `app.sessions.live` what works on a session, and who may meanwhile.
 """

@@ -73,7 +73,7 @@ class Housekeeping:
         await self._tasks.cancel()
 
     async def evict(self) -> None:
-        """Workspaces that nobody has used for long, no turn runs in and no client listens to."""
+        """Closes workspaces that nobody has used for long, in which no turn runs and to which no client listens."""
         busy = self._live.directories() | self._bus.directories()
         for directory in self._instances.workspaces.evict_idle(busy):
             await self._instances.close_one(directory)

@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 
 REASON = "The server stopped while this answer was being written. Send a prompt to go on."
 MOST_TAKEOVERS = 2
-"""Of one turn that is resumed: a turn that kills its servers must not kill them all."""
+"""How often one turn is resumed: a turn that kills its servers must not kill them all."""
 LONGEST_INTERRUPTION_SECONDS = 600.0
 """A turn that was interrupted for longer is not resumed."""
 ABANDONED_AFTER_SECONDS = 3.0
-"""How long a prompt may be stored without a run of it: longer than any server takes to begin one."""
+"""How long a prompt may be stored without a run: longer than any server takes to begin one."""
 LEFT_OPEN_AFTER_SECONDS = 15.0
-"""How long an answer may be open without a run of it: longer than a server takes to store the end that it could not store."""
+"""How long an answer may be open without a run: longer than a server takes to store an end that it could not store at once."""
 
 OPENING_SECONDS = 5.0
-"""How long a start waits for the directories of turns that go on. One that takes longer holds up its own turns alone: whoever
+"""How long a start waits for the directories of turns that go on. A slower directory holds up only its own turns, because whoever
 works in a project may have put anything there."""
 POLL_SECONDS = 1.0
 LONGEST_POLL_SECONDS = 60.0
@@ -55,7 +55,7 @@ class Orphans:
 
     session_id: str
     interruption: Interruption | None
-    """None when it is not known how the session's run ended."""
+    """None if it is not known how the session's run ended."""
     answers: list[str] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class Orphans:
 
 
 class Recovery:
-    """At the start of this server, and while it runs for servers of the same database that die."""
+    """Runs at the start of this server, and later for servers of the same database that die."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class Recovery:
         continues: bool = True,
         prompted_only: bool = False,
     ) -> None:
-        """`continues`: interrupted turns are resumed; otherwise they end with an error. `prompted_only`: dead servers' sessions
-        are left to others, but for those that this server has a prompt of."""
+        """`continues`: interrupted turns are resumed; otherwise they end with an error. `prompted_only`: of dead servers'
+        sessions, recover only those that this server has a prompt of."""
         self._store = store
         self._leases = leases
         self._pending = pending
@@ -104,8 +104,8 @@ class Recovery:
         self._tasks = TaskSet()
 
     async def run(self) -> None:
-        """Leaves alone what another living server works on."""
-        # In this order: the turns that begin at the end of either are not among the sessions of the other.
+        """Leaves alone the sessions that other living servers work on."""
+        # In this order, because the turns that begin at the end of either are not among the sessions of the other.
         await self._recover(None)
         await self._recover_dead()
         await self._undo_reverts()
@@ -118,7 +118,7 @@ class Recovery:
     async def close(self) -> None:
         await self._tasks.cancel()
 
-    # Looking for what is to be recovered.
+    # Finding the sessions to recover.
 
     async def _look(self) -> None:
         if await self._recover_dead():
@@ -127,7 +127,7 @@ class Recovery:
             await self._start_abandoned()
 
     async def _recover_dead(self) -> bool:
-        """Whether a server had died."""
+        """Returns whether a server had died."""
         dead = self._leases.find_dead(await self._store.query(work_rows.leases))
         if self._prompted_only:
             dead = [lease for lease in dead if self._live.get(lease.session_id).is_unfinished]
@@ -140,7 +140,7 @@ class Recovery:
         return bool(taken_over)
 
     async def _start_abandoned(self) -> None:
-        """Prompts whose server died between storing them and running them, and answers that no server goes on with."""
+        """Starts prompts whose server died between storing and running them, and answers that no server goes on with."""
         now = time.monotonic()
         found = {row.session_id: row for row in await self._store.query(work_rows.abandoned_sessions)}
         waiting = [session_id for session_id in found if not self._live.get(session_id).is_unfinished]
@@ -158,7 +158,7 @@ class Recovery:
     # Recovering.
 
     async def _recover(self, sessions: Mapping[str, Interruption] | None) -> None:
-        """Those whose leases were taken over, or all that no server works on."""
+        """The sessions whose leases were taken over, or all that no server works on."""
         asked = None if sessions is None else frozenset(sessions)
         waiting = [request for pending in self._pending for request in await pending.adopt_orphans(asked)]
         calls = {(request.session_id, request.tool.call_id) for request in waiting if request.tool is not None}
@@ -166,7 +166,7 @@ class Recovery:
         going_on = {left.session_id: directory for left in orphans if (directory := await self._close_or_keep(left, calls))}
         resumed = await self._resume(going_on)
         self._drop_requests({request.session_id for request in waiting} - resumed)
-        if sessions:  # behind the starts, so that what goes on is busy all the time
+        if sessions:  # behind the starts, so that sessions that go on stay busy
             await self._leases.mark_recovered(sessions, resumed)
             for session_id in sessions:
                 self._taken_over.pop(session_id, None)
@@ -227,7 +227,7 @@ class Recovery:
     # Going on.
 
     async def _resume(self, directories: Mapping[str, str]) -> set[str]:
-        """Starts the turns of sessions, each in its directory; returns those that are started, or will be when that is open."""
+        """Starts the turns of sessions, each in its directory; returns those that are started, or will be when it is open."""
         new = {session_id: directory for session_id, directory in directories.items() if session_id not in self._late}
         opening = {each: self._tasks.start(self._open(each, where), f"open for {each}") for each, where in new.items()}
         if opening:
@@ -260,7 +260,7 @@ class Recovery:
         self._drop_requests({session_id})
 
     def _drop_requests(self, sessions: Collection[str]) -> None:
-        """Those that no call has asked again."""
+        """Withdraws the requests that no call has asked again."""
         for pending in self._pending:
             pending.withdraw_orphans(sessions)
 
@@ -284,7 +284,7 @@ class Recovery:
         return await self._instances.get(directory, (await self._store.session(session_id)).owner or "")
 
     async def _open(self, session_id: str, directory: str) -> Instance | None:
-        """What the session's turn goes on with; None where its directory cannot be used, which is then its answer."""
+        """The instance for the session's turn. None if its directory cannot be used, which is then the answer."""
         try:
             return await self._instance(session_id, directory)
         except Exception as error:  # noqa: BLE001  whatever is wrong with a directory, the server starts

@@ -1,6 +1,6 @@
-"""Deletes old sessions: a root session with all below it in one transaction, then the space is given back.
+"""Deletes old sessions: a tree (a root session with its descendants) in one transaction, then space is given back.
 
-A tree stays while anything runs in it, and where it is shared or pinned. Its deletion is announced and logged like any other.
+A tree in which a session runs, is shared or pinned is kept. Each deletion is announced and logged like any other.
 """
 
 import logging
@@ -33,7 +33,7 @@ KeptAs = Literal["shared", "pinned", "running"]
 
 @dataclass(frozen=True, slots=True)
 class PruneRule:
-    """`cutoff`: what has changed since, in epoch milliseconds, stays."""
+    """`cutoff`: sessions that have changed since, in epoch milliseconds, are kept."""
 
     cutoff: int
     archived_only: bool = False
@@ -43,7 +43,7 @@ class PruneRule:
         return cls(clock.now_ms() - int(days * DAY_MS), archived_only)
 
     def allows(self, tree: Sequence[Session]) -> bool:
-        """Children before their parents."""
+        """`tree`: children before their parents."""
         is_wanted = is_archived(tree[-1]) or not self.archived_only
         return is_wanted and is_expired(tree, self.cutoff) and kept_as(tree) is None
 
@@ -66,7 +66,7 @@ class Retention:
         """Called with each session that was deleted, after the commit."""
 
     async def prune(self, rule: PruneRule, *, dry_run: bool = False) -> PruneReport:
-        """One server of a database at a time. A tree that changes, or in which something begins, meanwhile stays."""
+        """Runs on one server of a database at a time. A tree that changes, or in which a work begins, meanwhile is kept."""
         report, projects = PruneReport(), set[str]()
         async with self._database.locks.lock("prune sessions"):
             ages = await self._database.read(session_rows.session_ages)
@@ -84,12 +84,12 @@ class Retention:
         return report
 
     async def _read(self, session_ids: Sequence[str]) -> list[Session]:
-        """A tree, children before their parents. Empty for one that is deleted meanwhile, or with a damaged session."""
+        """A tree, children before their parents. Empty if it was deleted meanwhile, or has a damaged session."""
         found = await self._store.sessions(session_ids)
         return [found[each] for each in reversed(session_ids)] if all(each in found for each in session_ids) else []
 
     async def _prune_tree(self, tree: Sequence[Session], rule: PruneRule, dry_run: bool) -> KeptAs | int | None:
-        """How many sessions were deleted, or what keeps it."""
+        """The number of deleted sessions, or the reason to keep the tree."""
         if kept := kept_as(tree):
             return kept
         held = await self._store.query(work_rows.held_among, [session.id for session in tree])
@@ -105,7 +105,7 @@ class Retention:
             return None
 
     async def _delete(self, tree: Sequence[Session], rule: PruneRule) -> int | None:
-        """None if it may not be deleted any more."""
+        """None if the tree may not be deleted any more."""
         root, known = tree[-1], frozenset(session.id for session in tree)
         async with AsyncExitStack() as holds:
             for session in reversed(tree):
@@ -118,7 +118,7 @@ class Retention:
 
     @asynccontextmanager
     async def _alone(self, session: Session) -> AsyncIterator[None]:
-        """Nothing works on the session here, or begins to. Raises SessionBusy."""
+        """No work of this server runs on the session, or begins. Raises SessionBusy."""
         live = self._live.get(session.id)
         if live.is_held:
             raise SessionBusy(session.id)
@@ -126,7 +126,7 @@ class Retention:
             yield
 
     def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
-        """By other servers, in the transaction that deletes them. Raises SessionBusy, and NotFound if another deleted them."""
+        """Checks that no other server uses the sessions, in the transaction that deletes them. Raises SessionBusy, NotFound."""
         rows = session_rows.lock_sessions(connection, known)
         if len(rows) < len(known):
             raise NotFound("Deleted meanwhile")
@@ -150,8 +150,8 @@ def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:
 
 
 def expired_trees(ages: Iterable[Any], cutoff: int) -> list[list[str]]:
-    """The ids of each root session and all below it, parents first, where none has changed since. `ages`: id, parent_id and
-    updated of all sessions. One whose parent is gone is a root."""
+    """The ids of each tree in which no session has changed since, parents first. `ages`: id, parent_id and updated of all
+    sessions. A session whose parent is gone is a root."""
     rows = {row.id: row for row in ages}
     children: dict[str, list[str]] = defaultdict(list)
     roots: list[str] = []
@@ -169,7 +169,7 @@ def _descent(root: str, children: dict[str, list[str]]) -> Iterable[str]:
 
 
 def kept_as(tree: Iterable[Session]) -> KeptAs | None:
-    """What keeps an old tree, None if nothing does. A revert that is under way is of a server that died: it is taken back."""
+    """The reason to keep an old tree, None if there is none. A revert that is under way is of a dead server: it is undone."""
     for session in tree:
         if session.pinned:
             return "pinned"
@@ -195,7 +195,7 @@ class Deletion:
         self._tasks = tasks
 
     async def delete(self, location: Location, session_id: str) -> None:
-        """The session and its descendants, those too that are created meanwhile. Raises NotFound."""
+        """Deletes the session and its descendants, also those that are created meanwhile. Raises NotFound."""
         async with AsyncExitStack() as stopped:
             held: list[str] = []
             while new := [found.id for found in await self._live.store.session_tree(session_id) if found.id not in held]:
@@ -207,8 +207,8 @@ class Deletion:
 
     @asynccontextmanager
     async def _stopped(self, session_id: str, directory: str) -> AsyncIterator[None]:
-        """A session whose works are aborted, and in which nothing begins. Parents before their children: the turn of a parent
-        that is being aborted waits for what it started below."""
+        """Aborts the session's works and lets none begin. Parents come before their children, because the turn of a parent that
+        is being aborted waits for those."""
         live, deletion = self._live.get(session_id), SessionWork(kind=WorkKind.DELETE, directory=directory)
         live.begin(deletion)
         try:

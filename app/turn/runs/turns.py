@@ -34,16 +34,16 @@ MOST_RUNNING = 100
 
 
 class NoAnswer(ServiceError):
-    """The turn ended here before it could store so much as an error: the database is out of reach, or the server stops."""
+    """The turn ended here before it could store even an error: the database is out of reach, or the server stops."""
 
     name = "NoAnswerError"
 
 
 @dataclass(eq=False, kw_only=True)
 class TurnWork(SessionWork):
-    """The turns of a session until it is idle again. `instance`: what the next of them runs with. `lease`: that came with its
-    prompt. `is_nested`: a turn waits for it. `tried`: the prompt that another server has accepted, and for which it was
-    started. `answer`: the newest one when its last turn had ended by itself."""
+    """The turns of a session until it is idle again. `instance`: of the next turn. `lease`: came with the prompt. `is_nested`:
+    another turn waits for this one. `tried`: a prompt that another server has accepted, for which this work was started.
+    `answer`: the newest one when the last turn had ended by itself."""
 
     instance: Instance
     lease: Lease | None = None
@@ -52,7 +52,7 @@ class TurnWork(SessionWork):
     joined: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a prompt has come since the turn has last read the conversation."""
     has_waited: bool = False
-    """For another server's run of the session."""
+    """Whether the work has waited for another server's run of the session."""
     is_finished: bool = False
     deadline: Deadline | None = None
     answer: bytes | None = None
@@ -63,19 +63,19 @@ class TurnWork(SessionWork):
             self.instance = instance
 
     def tighten(self, deadline: int | None) -> None:
-        """Another prompt is to be answered until then, in epoch milliseconds."""
+        """Adds the deadline of another prompt, in epoch milliseconds."""
         if self.deadline is not None and deadline is not None:
             self.deadline.tighten(deadline)
 
     def require_not_fenced(self) -> None:
-        """Raises NoAnswer when it stopped before its end."""
+        """Raises NoAnswer if the turn was stopped before its end."""
         if self.is_fenced:
             raise NoAnswer("This server stopped in the middle of the turn, which goes on or ends on another or after a restart.")
 
 
 class Turns:
-    """At most `most_running` sessions are answered at once; others are busy and wait for their turn. A subagent's session runs
-    in its parent's slot: had it to wait, parents could wait for children for ever."""
+    """At most `most_running` sessions are answered at once; others are busy and wait. A subagent's session runs in its parent's
+    slot: otherwise parents could wait for children for ever."""
 
     def __init__(
         self,
@@ -93,14 +93,14 @@ class Turns:
         self._unstored_ends = UnstoredEnds(sessions)
 
     def context(self, instance: Instance, live: LiveSession) -> TurnContext:
-        """For work of one session that is no turn."""
+        """For a work of one session that is no turn."""
         return TurnContext(self._services, self._run_subagent, instance, live)
 
     def start(self, session_id: str, instance: Instance, *, nested: bool = False, lease: Lease | None = None) -> TurnWork:
-        """Answer what is stored: join the turn that runs, or start one when what works on the session ends. Cancelling who waits
-        for it does not stop it. `nested`: the caller is a turn itself. `lease`: the session's, if there is one already.
+        """Answers stored prompts: joins the running turn, or starts one when the works of the session have ended. A caller that
+        is cancelled does not stop the turn. `nested`: the caller is a turn itself. `lease`: the session's, if acquired already.
 
-        A turn runs with one instance to its end: that of a prompt that joins it serves the next turn."""
+        A turn keeps one instance to its end; the instance of a prompt that joins it serves the next turn."""
         live = self._sessions.get(session_id)
         newest = live.works[-1] if live.works else None
         if isinstance(newest, TurnWork) and not newest.is_ending:
@@ -122,9 +122,9 @@ class Turns:
         *,
         announced: bool = False,
     ) -> T:
-        """Do something that needs the session idle and keeps others out meanwhile (shell, revert). Raises SessionBusy, Aborted.
+        """Does a work that needs the session idle and keeps others out meanwhile (shell, revert). Raises SessionBusy, Aborted.
 
-        A caller that goes away does not stop it; an abort does. `announced`: its end is announced as the session's being idle.
+        A caller that is cancelled does not stop it; an abort does. `announced`: its end is announced as the session's being idle.
         """
         live, alone = self._sessions.get(session_id), SessionWork(kind=kind, directory=directory)
         task = alone.task = asyncio.create_task(self._run_alone(live, alone, work, announced), name=f"{kind.name} {session_id}")
@@ -148,7 +148,7 @@ class Turns:
                 await self._close(live, alone, announced=announced)
 
     async def _run_work(self, live: LiveSession, directory: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What it could not store may have left a message open: that is closed later. Nothing else is, as nobody was prompted."""
+        """If a value could not be stored, a message may be open, which is closed later; no prompt waits for an answer."""
         try:
             return await work()
         except StaleLease:
@@ -196,7 +196,7 @@ class Turns:
             await self._run_turns(live, work)
 
     async def _has_open_prompt(self, session_id: str) -> bool:
-        """Its turn closes it at the end: it may have an answer that was interrupted."""
+        """The prompt's turn closes it at its end: it may have an answer that was interrupted."""
         found = await self._store.query(session_rows.session_and_waiting_prompts, session_id)
         return found is not None and found.waiting > 0
 
@@ -213,7 +213,7 @@ class Turns:
         self._store.hold(lease)
 
     async def _run_turns(self, live: LiveSession, work: TurnWork) -> None:
-        """One after another, while prompts come that the last one has not seen."""
+        """Runs turns one after another, while prompts come that the last one has not seen."""
         while True:
             with work.instance.resources.in_use():
                 await self._run_turn(live, work)
@@ -246,7 +246,7 @@ class Turns:
     # Ends.
 
     async def _answer_aborted(self, live: LiveSession, work: TurnWork) -> None:
-        """Under the lease: without it the answer may be one that another server writes."""
+        """Needs the lease: without it the answer may be one that another server writes."""
         if work.is_fenced or work.is_discarded:
             return
         try:
@@ -263,7 +263,7 @@ class Turns:
             await self._answer_with(live, work, aborted())
 
     async def _answer_with(self, live: LiveSession, work: TurnWork, error: MessageError) -> None:
-        """For a prompt that no turn got to: the turn itself answers for all that comes after."""
+        """For a prompt that no turn has reached; a turn stores its own errors."""
         try:
             await ends.answer_with(self._store, live.id, MessagePath(cwd=work.directory, root=work.directory), error)
         except NotFound:
@@ -275,8 +275,8 @@ class Turns:
             self._unstored_ends.store_later(live, work.directory)
 
     async def _close(self, live: LiveSession, work: SessionWork, *, announced: bool = True) -> None:
-        """Idle is announced last, when all else of the work is stored, be it later; not while a turn waits, whose prompt is open.
-        It is stored under the lease: the prompts of a session that another server runs are not closed."""
+        """Announces idle last, when all else of the work is stored, even later; not while a turn waits, whose prompt is open.
+        Needs the lease: the prompts of a session that another server runs are not closed."""
         ends = announced and work.has_begun and not (work.is_discarded or work.is_fenced) and _is_last(live, work)
         try:
             idle = self._set_idle(live, work) if ends else None
@@ -293,7 +293,7 @@ class Turns:
             log.exception("the end of the turn of %s could not be stored", live.id)
             self._unstored_ends.store_later(live, work.directory)
         finally:
-            if work.is_discarded or work.is_fenced:  # also from while its end was stored on
+            if work.is_discarded or work.is_fenced:  # even if it was set while its end was stored
                 live.forget_status()
 
     def _set_idle(self, live: LiveSession, work: SessionWork) -> asyncio.Future[EndOfRun]:
@@ -302,8 +302,8 @@ class Turns:
         return live.set_idle(work.directory, releases_lease=True)
 
     def _go_on(self, live: LiveSession, work: SessionWork, end: EndOfRun) -> None:
-        """With a turn for the prompt that another server has accepted meanwhile, if there is one. That one waits for the lease:
-        where this run was aborted while it ended, as when this server stops, the prompt is left to the other."""
+        """Starts a turn for the prompt that another server has accepted meanwhile, if there is one. It leaves the prompt to that
+        server, which waits for the lease, if this work was aborted during its end, as when this server stops."""
         if not isinstance(work, TurnWork):
             return
         work.answer = self._store.only_json(live.id, end.answer) if end.answer else None
@@ -316,7 +316,7 @@ class Turns:
 
 
 def _is_last(live: LiveSession, work: SessionWork) -> bool:
-    """Whether no turn waits behind it, and it leaves nothing to be stored later."""
+    """Whether no turn waits behind the work, and nothing is left to be stored later."""
     waits = any(other.kind is WorkKind.TURN for other in live.works if other is not work)
     return not waits and live.unstored_end is None
 
@@ -324,13 +324,13 @@ def _is_last(live: LiveSession, work: SessionWork) -> bool:
 FIRST_DELAY_SECONDS = 1.0
 LONGEST_DELAY_SECONDS = 60.0
 PROBE_SECONDS = 1.0
-"""Between two looks whether a database that has refused accepts writes again."""
+"""The time between two looks whether a database that has refused accepts writes again."""
 REASON = "The server could not store this answer. Send a prompt to go on."
 
 
 class UnstoredEnds:
-    """Each is tried again when the database accepts writes, until it is stored or its session is deleted. What fails all the same
-    is tried again with a delay that doubles up to LONGEST_DELAY_SECONDS."""
+    """Each end is tried again when the database accepts writes, until it is stored or its session is deleted. After another
+    failure it is tried with a delay that doubles up to LONGEST_DELAY_SECONDS."""
 
     def __init__(self, sessions: LiveSessions) -> None:
         self._store = sessions.store
@@ -343,8 +343,8 @@ class UnstoredEnds:
             live.closing = asyncio.create_task(self._retry(live), name=f"close {live.id}")
 
     async def store(self, live: LiveSession) -> None:
-        """Close the record, before the session's next turn, too. The caller works on the session. Raises what keeps it from being
-        stored."""
+        """Closes the record, also before the session's next turn. The caller works on the session. Raises what prevents the
+        storing."""
         directory = live.unstored_end
         if directory is None:
             return
@@ -367,7 +367,7 @@ class UnstoredEnds:
             live.forget_if_idle()
 
     async def _until_writable(self) -> None:
-        """One session after the other: those that wait do not ask meanwhile."""
+        """One session after the other: those that wait send no query meanwhile."""
         async with self._probe:
             is_writable = await self._store.accepts_writes()
             while not is_writable:

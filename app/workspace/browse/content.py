@@ -1,4 +1,4 @@
-"""What a directory and a file hold, as clients show it: entries; text and how it differs from HEAD, or bytes."""
+"""The content of a directory and of a file, as clients show it: entries; text and its differences from HEAD, or bytes."""
 
 import asyncio
 import base64
@@ -35,7 +35,8 @@ class FileTooLarge(ServiceError):
 
 
 async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
-    """What is no file reads as empty text, as clients of OpenCode expect. Raises FileForbidden, FileTooLarge, BadRequest."""
+    """A path that is no file reads as empty text, as OpenCode's clients expect. Raises FileForbidden, FileTooLarge,
+    BadRequest."""
     data = await asyncio.to_thread(read, reach, name)
     if data is None:
         return ViewedFile(content="")
@@ -51,7 +52,7 @@ async def view_file(reach: AllowedPaths, name: str) -> ViewedFile:
 
 
 def read(reach: AllowedPaths, name: str) -> bytes | None:
-    """None for what is no regular file. Raises as view_file does."""
+    """None for a path that is no regular file. Raises as view_file does."""
     try:
         with reach.open(name) as descriptor:
             return _read_regular(descriptor, name)
@@ -65,7 +66,7 @@ def _read_regular(descriptor: int, name: str) -> bytes | None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return None
-    # It may grow meanwhile, and what lies in /proc has no size at all.
+    # The file may grow meanwhile, and a file in /proc has no size at all.
     with open(descriptor, "rb", closefd=False) as file:
         data = file.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else None
     if data is None or len(data) > MAX_BYTES:
@@ -85,9 +86,9 @@ def _mime_of_bytes(path: Path, data: bytes) -> str | None:
 
 
 async def _hunks_since_head(git: Git, real: str) -> list[PatchHunk]:
-    """One hunk that shows the whole file; none when nothing differs, git does not know the file or there is no commit yet.
+    """One hunk that shows the whole file; none if nothing differs, git does not know the file or there is no commit yet.
 
-    git is started where the request works and not where the file is: there it follows no link, also one that is put there now.
+    git is started where the request works and not where the file is: there it follows no link, even one that is put there now.
     """
     args = ["--literal-pathspecs", "diff", *_PLAIN, _WHOLE_FILE, "HEAD", "--", real]
     result = await git.run(*args, env=await git.without_filters())
@@ -95,7 +96,7 @@ async def _hunks_since_head(git: Git, real: str) -> list[PatchHunk]:
 
 
 def parse_hunks(diff: str) -> list[PatchHunk]:
-    """Of the diff of one file."""
+    """The hunks of the diff of one file."""
     hunks: list[PatchHunk] = []
     for line in diff.removesuffix("\n").split("\n"):
         head = _HUNK.match(line)
@@ -107,7 +108,7 @@ def parse_hunks(diff: str) -> list[PatchHunk]:
 
 
 def _hunk(head: re.Match[str]) -> PatchHunk:
-    """A count of 1 is left out."""
+    """git leaves out a count of 1."""
     old_start, old_lines, new_start, new_lines = (int(number or 1) for number in head.groups())
     return PatchHunk(old_start=old_start, old_lines=old_lines, new_start=new_start, new_lines=new_lines, lines=[])
 

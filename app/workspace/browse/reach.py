@@ -1,7 +1,7 @@
-"""How far a client may look: into the project, as far as it lies in the trees that this server works in; and, above those, along
+"""How far a client may look: into the project, as far as it is in the trees that this server works in; and, above those, along
 the folders that lead down to them.
 
-What was opened is judged by where it really is, so that no link put there between check and use leads out.
+An open file is judged by where it really is, so that no link put there between check and use leads out.
 """
 
 import os
@@ -17,14 +17,13 @@ from app.util.project_files import HeldDirectory, path_of
 
 
 def folders_towards(directory: str, roots: Iterable[str]) -> list[str]:
-    """The folders from a directory down to the roots below it, the roots included, as `a/` and `a/b/`. All paths are without
-    symlinks."""
+    """The folders from a directory down to the roots below it, the roots included, as `a/` and `a/b/`. All paths are resolved."""
     ways = [PurePosixPath(root).relative_to(directory) for root in roots]
     return sorted({f"{folder}/" for way in ways for folder in (way, *way.parents) if folder.name})
 
 
 def folder_nodes(directory: str, folders: Iterable[str]) -> list[FileNode]:
-    """Those that stand in the directory itself."""
+    """The nodes of the folders that are directly in the directory."""
     names = [folder.rstrip("/") for folder in folders if folder.count("/") == 1]
     absolute = directory.rstrip("/") + "/"
     return [FileNode(name=name, path=name, absolute=absolute + name, type="directory", ignored=False) for name in names]
@@ -40,8 +39,8 @@ class FileForbidden(ServiceError):
 
 
 class AllowedPaths:
-    """`directories`: the top of the checkout and the directory, which is the last. `allows` says of a path without symlinks
-    whether the server may work there."""
+    """`directories`: first the top of the checkout, last the directory itself. `allows(path)`: may the server work at this
+    resolved path?"""
 
     def __init__(self, location: Location, directories: Sequence[HeldDirectory], allows: Callable[[str], bool]) -> None:
         self.directory = location.directory
@@ -63,11 +62,11 @@ class AllowedPaths:
         return os.path.relpath(full, self.directory)
 
     def includes(self, path: str) -> bool:
-        """Of an absolute path, links followed."""
+        """Whether an absolute path, links followed, is within reach."""
         return self._boundary.contains(path) and self._allows(os.path.realpath(path))
 
     def real(self, name: str) -> str:
-        """Without symlinks. Raises FileForbidden when that leads out."""
+        """The resolved path. Raises FileForbidden if it leads out."""
         real = os.path.realpath(self.full(name))
         self._require(real, name)
         return real

@@ -21,7 +21,7 @@ from app.util.project_files import HeldDirectory
 
 MAX_FILES = 200_000
 SECONDS = 10.0
-"""What was listed by then is what is searched."""
+"""A listing that takes longer ends with the names so far."""
 
 MATCHES_PER_FILE = 10
 MAX_MATCHES = 1000
@@ -34,7 +34,7 @@ EntryKind = Literal["all", "file", "directory"]
 
 @dataclass(frozen=True, slots=True)
 class FileNames:
-    """Paths relative to the directory, sorted; a directory's ends with `/`. Hidden ones are not left out."""
+    """Paths relative to the directory, sorted; a directory's ends with `/`. Hidden ones are included."""
 
     files: Sequence[str]
     directories: Sequence[str]
@@ -46,36 +46,35 @@ class FileNames:
 
 
 _Listed = tuple[HeldDirectory, tuple[str, ...]]
-"""Which directory, and what of it is hidden from who asks."""
+"""The directory, and the paths in it that are hidden from the client."""
 
 
 class FileSearch:
-    """`fresh_seconds`: how long a listing holds; people type a letter every 100 ms or so."""
+    """`fresh_seconds`: how long a listing is used; people type a letter every 100 ms or so."""
 
     def __init__(self, fresh_seconds: float = 2.0) -> None:
         self._fresh_seconds = fresh_seconds
         self._listings: dict[_Listed, asyncio.Task[FileNames]] = {}
 
     async def find(self, place: SearchPlace, query: str, kind: EntryKind, limit: int) -> list[str]:
-        """The best match first; without a query the first names, directories before files. Raises BadRequest for a directory that
-        is another one by now."""
+        """Best match first; without a query the first names, directories before files. Raises BadRequest if another directory
+        stands there by now."""
         key = place.root, place.hidden()
         if key not in self._listings:
             self._listings[key] = asyncio.create_task(list_names(place))
             self._listings[key].add_done_callback(lambda listing: self._forget_later(key, listing))
-        # A listing whose client went away is still what the next one waits for.
+        # A listing whose client disconnected is still what the next one waits for.
         names = await asyncio.shield(self._listings[key])
         return await asyncio.to_thread(best, query, names.of_kind(kind), limit)
 
     def _forget_later(self, key: _Listed, listing: asyncio.Task[FileNames]) -> None:
-        """A failure at once."""
+        """A failed listing is forgotten at once."""
         seconds = 0 if listing.cancelled() or listing.exception() else self._fresh_seconds
         asyncio.get_running_loop().call_later(seconds, self._listings.pop, key, None)
 
 
 async def list_names(place: SearchPlace) -> FileNames:
-    """Ignore files are honoured. Symbolic links are left out: what they lead to in the project has a name of its own there.
-    Raises BadRequest."""
+    """Honours ignore files. Leaves symbolic links out: a target in the project has a name of its own there. Raises BadRequest."""
     files, may_show = list[str](), place.judge()
 
     def take(piece: bytes) -> bool:
@@ -100,9 +99,8 @@ def _named(files: Sequence[str]) -> FileNames:
 
 
 def best(query: str, names: Sequence[str], limit: int) -> list[str]:
-    """Every word's letters stand in the name, in their order, in any case. Hidden names come after as good ones that are not,
-    unless the query names a hidden one.
-    """
+    """Names that have every word's letters, in order, in any case. Hidden names come after equally good ones that are not hidden,
+    unless the query names a hidden one."""
     words = query.lower().split()
     prefers_hidden = query.strip().startswith(".") or "/." in query
     if not words:
@@ -131,7 +129,7 @@ def _with_letters(word: str, lowered: dict[str, str]) -> dict[str, str]:
 
 
 def _badness(word: str, path: str) -> float:
-    """0 for the very name, then what starts with the word, what has it in its name, in its path, and what has it scattered."""
+    """0 for the exact name; more for names that begin with the word, that have it, for paths with it, for scattered letters."""
     name = PurePosixPath(path).name
     if word in (name, path):
         return 0
@@ -149,8 +147,8 @@ def _scattered(word: str, path: str) -> float:
 
 
 async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
-    """By path and line. Symbolic links are not followed. Raises BadRequest for a pattern that is no regular expression of rg, and
-    for a directory that is another one by now."""
+    """By path and line. Does not follow symbolic links. Raises BadRequest for a pattern that is no regular expression of rg, and
+    if another directory stands there by now."""
     if "\0" in pattern:
         raise BadRequest("A pattern cannot contain a NUL character", ["pattern"], pattern)
     found, may_show = list[TextMatch](), place.judge()
@@ -161,7 +159,7 @@ async def find_text(place: SearchPlace, pattern: str) -> list[TextMatch]:
             found.append(_match(report["data"]))
         return len(found) < MAX_MATCHES
 
-    search.binary()  # that it is missing is not the pattern's fault
+    search.binary()  # that rg is missing is not the pattern's fault
     arguments = ["--json", "--no-follow", f"--max-count={MATCHES_PER_FILE}", "--glob=!.git", f"--regexp={pattern}", "--", "."]
     try:
         with suppress(TimeoutError):
@@ -188,7 +186,7 @@ def _match(data: Any) -> TextMatch:
 
 
 def _bytes(value: dict[str, str]) -> bytes:
-    """rg gives what is not UTF-8 in base64."""
+    """rg prints text that is not UTF-8 in base64."""
     return value["text"].encode() if "text" in value else base64.b64decode(value["bytes"])
 
 

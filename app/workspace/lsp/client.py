@@ -1,7 +1,7 @@
-"""A language server's program, spoken to by pygls. What it prints is a stranger's: each message is bounded, reading them takes a
-part of the event loop's time, and it is answered no more than a server needs to know.
+"""A language server's program, spoken to by pygls. Its output is not trusted: each message is bounded, reading takes only a part
+of the event loop's time, and only requests that a server needs are answered.
 
-pygls' protocol is made for servers: of its classes these leave out what a peer could do with it (`exit` would end this process).
+pygls' protocol is made for servers: these subclasses leave out what a peer could do with it (`exit` would end this process).
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from app.util.tasks import forget_failure
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 MAX_UNREAD_BYTES = 8 * 1024 * 1024
-"""What a server may leave unread of what it is sent."""
+"""How much of what is sent to it a server may leave unread."""
 _MAX_HEADER_BYTES = 65536
 """Of all lines between two messages."""
 _MAX_ITEMS = 100
-"""Of its configuration that a server may ask for at once."""
+"""How many items of its configuration a server may request at once."""
 _MAX_ERROR_CHARS = 500
 _SHARE = 4
 """Reading a server's messages takes 1/(1 + _SHARE) of the loop's time at most."""
@@ -53,7 +53,7 @@ class LspFailure(Exception):
 
 @cache
 def _converter() -> Converter:
-    """pygls' own makes a class of each object of a message that it does not know, named as the server wants."""
+    """pygls' own converter makes a class for each unknown object in a message, with a name that the server chooses."""
     converter = converters.get_converter()
     for kind in (JsonRPCRequestMessage, JsonRPCResponseMessage, JsonRPCNotification):
         converter.register_structure_hook(kind, lambda message, kind: kind(**message))
@@ -61,8 +61,8 @@ def _converter() -> Converter:
 
 
 class _LspProtocol(JsonRPCProtocol):
-    """Takes messages that a handler is registered for, and answers to requests, as the JSON that they are: lsprotocol's types
-    refuse a whole message for one field that a server spells otherwise, as ruff's answer to `initialize`."""
+    """Takes messages that have a handler, and answers, as plain JSON: lsprotocol's types refuse a whole message for one field
+    that a server spells otherwise, as ruff's answer to `initialize`."""
 
     def handle_message(self, message: Any) -> None:
         if getattr(message, "method", None) != types.CANCEL_REQUEST:
@@ -70,8 +70,8 @@ class _LspProtocol(JsonRPCProtocol):
 
 
 class _BoundedMessages:
-    """A program's output for pygls: no header, message or number of values beyond a bound, and none at once after the last. Its
-    coroutines raise LspFailure, AnswerPassedLimit."""
+    """A program's output as pygls reads it, within bounds on headers, messages and values. Pauses after each message, so that
+    other tasks get the loop. The coroutines raise LspFailure, AnswerPassedLimit."""
 
     def __init__(self, output: asyncio.StreamReader, require_read: Callable[[], None]) -> None:
         self._output = output
@@ -104,7 +104,7 @@ class _BoundedMessages:
 
 
 class LspClient:
-    """A program that runs, made by `connected`."""
+    """A running program, made by `connected`."""
 
     def __init__(self, stdin: asyncio.StreamWriter, output: asyncio.StreamReader, rpc: JsonRPCClient) -> None:
         self._stdin = stdin
@@ -116,7 +116,7 @@ class LspClient:
         self._reading.add_done_callback(forget_failure)
 
     async def request(self, method: str, params: Any) -> Any:
-        """The answer. Raises LspFailure for an error, and when the program has ended."""
+        """The answer. Raises LspFailure for an error, and if the program has ended."""
         self._require_read()
         answer = self._rpc.protocol.send_request_async(method, params)
         try:
@@ -130,7 +130,7 @@ class LspClient:
             answer.cancel()
 
     def notify(self, method: str, params: Any) -> None:
-        """Raises LspFailure for a server that does not read what it is sent."""
+        """Raises LspFailure if the server does not read what it is sent."""
         self._require_read()
         if not self._stdin.is_closing():
             self._rpc.protocol.notify(method, params)
@@ -145,7 +145,7 @@ class LspClient:
         self._stdin.close()
 
     async def ended(self) -> str:
-        """When the program has ended, or said what it must not: the reason."""
+        """Returns the reason when the program has ended, or broken the protocol."""
         await asyncio.wait({self._reading})
         error = None if self._reading.cancelled() else self._reading.exception()
         if isinstance(error, LspFailure | AnswerPassedLimit):
@@ -155,7 +155,7 @@ class LspClient:
 
 @asynccontextmanager
 async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Diagnosed) -> AsyncIterator[LspClient]:
-    """Runs the program during the block; then its process group is killed. `settings`: what it is told when it asks for its
+    """Runs the program during the block; then its process group is killed. `settings`: the answers to requests for its
     configuration. Raises OSError."""
     mark = processes.new()
     async with _output() as (output, sink):
@@ -181,7 +181,7 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
 
 @asynccontextmanager
 async def _output() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
-    """What a program writes to, and what is read of it. Closed with the block, be it read or not."""
+    """The end that a program writes to, and the one to read from. Both are closed with the block."""
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "wb") as sink:
         output = asyncio.StreamReader(limit=_MAX_HEADER_BYTES)
@@ -233,7 +233,7 @@ def after_initialize(settings: Mapping[str, Any]) -> list[LspMessage]:
 
 
 def change_of(uri: str, version: int, text: str, language: str) -> list[LspMessage]:
-    """What tells of a file's text; version 1 opens it."""
+    """Messages with a file's text; version 1 opens the file."""
     watched: dict[str, Any] = {"changes": [{"uri": uri, "type": types.FileChangeType.Changed.value}]}
     document: dict[str, Any] = {"uri": uri, "version": version}
     if version == 1:
@@ -270,7 +270,7 @@ _CALLS = {"incomingCalls": types.CALL_HIERARCHY_INCOMING_CALLS, "outgoingCalls":
 
 
 async def answer_to(client: LspClient, operation: str, uri: str, line: int, character: int) -> Any:
-    """One of OpenCode's operations; places count from 0. Raises LspFailure."""
+    """The answer to one of OpenCode's operations; places count from 0. Raises LspFailure."""
     if operation == "documentSymbol":
         return await client.request(*symbols_of(uri))
     if operation == "workspaceSymbol":

@@ -1,4 +1,4 @@
-"""The kinds of language servers: the well-known ones, and what a configuration makes of them. Nothing is ever downloaded."""
+"""The kinds of language servers: the well-known ones, as a configuration changes them. Nothing is ever downloaded."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +11,15 @@ from app.schema.config import LspConfig
 from app.util.project_files import above, find_program, has_file, text_of
 
 Initialization = Callable[[Path, Path], Mapping[str, Any] | None]
-"""Of a root and the checkout's top. None: the server cannot work there."""
+"""Takes a root and the checkout's top. None: the server cannot work there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """`commands`: the first whose program is there. `extensions`: of its files; none: all files. `markers`: the nearest directory
-    above a file that has one is its root; `name:text` for a file with this text. Without one it is the directory, or, if
-    `strict`, there is no server. `outer`: markers of what holds several projects, whose root comes first. `unless`: markers of
-    projects that another server is for."""
+    """`commands`: the first whose program is found is used. `extensions`: of its files; none: all files. `markers`: the root is
+    the nearest directory above a file that has one; `name:text` is a file with this text. Without a marker the root is the
+    directory, or, if `strict`, there is no server. `outer`: markers of a directory with several projects, which is the root
+    instead. `unless`: markers of projects that another server is for."""
 
     id: str
     commands: tuple[tuple[str, ...], ...]
@@ -31,13 +31,13 @@ class ServerKind:
     initialization: Initialization = lambda root, top: {}
     env: Mapping[str, str] | None = None
     is_configured: bool = False
-    """Its program is started where it is not found, too: that it fails is told."""
+    """Started even if the program is not found, so that the failure is reported."""
 
     def serves(self, path: Path) -> bool:
         return not self.extensions or path.suffix in self.extensions or path.name in self.extensions
 
     def root_of(self, path: Path, directory: Path, top: Path) -> Path | None:
-        """None where it has nothing to do."""
+        """The root for a file; None if this kind has no server for it."""
         places = list(above(path, directory if path.is_relative_to(directory) else top))
         if any(_has(place, self.unless, top) for place in places):
             return None
@@ -45,7 +45,7 @@ class ServerKind:
         return next(roots, None if self.strict else directory)
 
     def command(self, root: Path, top: Path, search_path: str | None) -> list[str] | None:
-        """With the program's absolute path. None where none is there."""
+        """With the program's absolute path. None if no program is found."""
         for name, *arguments in self.commands:
             if program := find_program(name, root, top, search_path, is_configured=self.is_configured):
                 return [program, *arguments]
@@ -67,13 +67,13 @@ def _python(root: Path, top: Path) -> Mapping[str, Any]:
 
 
 def _installed(module: str, root: Path, top: Path) -> Path | None:
-    """A file of what the project has in `node_modules`."""
+    """A file of a module in the project's `node_modules`."""
     found = (place / "node_modules" / module for place in above(root / "file", top))
     return next((path for path in found if path.exists()), None)
 
 
 def _typescript(root: Path, top: Path) -> Mapping[str, Any] | None:
-    """The project's TypeScript, without which its server has nothing to ask."""
+    """The project's TypeScript, without which its server can do nothing."""
     path = _installed("typescript/lib/tsserver.js", root, top)
     return {"tsserver": {"path": str(path)}} if path else None
 
@@ -84,7 +84,7 @@ def _astro(root: Path, top: Path) -> Mapping[str, Any] | None:
 
 
 def _eslint(root: Path, top: Path) -> Mapping[str, Any] | None:
-    """The project's ESLint, and what an editor says to its server, which does nothing without."""
+    """The project's ESLint, and the settings of an editor, without which its server does nothing."""
     if not _installed("eslint/package.json", root, top):
         return None
     return {
@@ -221,16 +221,16 @@ _LANGUAGES = {
     ".ru": "ruby", ".sh": "shellscript", ".tex": "latex", ".tf": "terraform", ".tfvars": "terraform-vars", ".ts": "typescript",
     ".tsx": "typescriptreact", ".typ": "typst", ".typc": "typst", ".yml": "yaml", ".zon": "zig", ".zsh": "shellscript",
 }  # fmt: skip
-"""Where a language's name is not the extension."""
+"""Languages whose name is not the extension."""
 
 
 def language_of(path: Path) -> str:
-    """As LSP names it."""
+    """The language's name in LSP."""
     return _LANGUAGES.get(path.suffix, path.suffix.removeprefix(".") or path.name.lower())
 
 
 def configured(config: bool | Mapping[str, LspConfig] | None, flags: Flags) -> list[ServerKind]:
-    """What there is to start. `false`: nothing. `ty` takes pyright's place where its flag is set."""
+    """The kinds that may be started; none for `false`. `ty` replaces pyright if its flag is set."""
     if config is False:
         return []
     known = {kind.id: kind for kind in WELL_KNOWN}
@@ -247,7 +247,7 @@ def configured(config: bool | Mapping[str, LspConfig] | None, flags: Flags) -> l
 def programs_found(
     config: bool | Mapping[str, LspConfig] | None, flags: Flags, directory: Path, top: Path, search_path: str | None
 ) -> dict[str, str | None]:
-    """By id the program of each server that files in a directory can start; None for a configured one that is not there."""
+    """By id, the program of each server that files in a directory can start; None for a configured one that is not found."""
     real, top = directory.resolve(), top.resolve()
     found = {}
     for kind in configured(config, flags):

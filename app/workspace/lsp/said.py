@@ -1,4 +1,4 @@
-"""What a language server says, read as a stranger's words: what is no path, error or symbol is left out, and all is short."""
+"""Reads a language server's messages, which are not trusted: what is no path, error or symbol is left out, and texts are cut."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -40,7 +40,7 @@ class SaidError(BaseModel):
     code: int | str | None = None
 
     def shown(self) -> dict[str, Any]:
-        """As LSP has it."""
+        """In LSP's form."""
         named = {"source": self.source, "code": self.code}
         rest = {name: _short(value) for name, value in named.items() if value is not None}
         return {"range": self.range.model_dump(), "severity": _ERROR, "message": plain(self.message), **rest}
@@ -68,7 +68,7 @@ class Diagnosis(BaseModel):
 
 
 class ServerCapabilities(BaseModel):
-    """What counts of the answer to `initialize`."""
+    """The parts of the answer to `initialize` that are used here."""
 
     diagnostic_provider: Any = Field(default=None, alias="diagnosticProvider")
 
@@ -78,13 +78,13 @@ class InitializeAnswer(BaseModel):
 
 
 def can_be_asked(answer: Any) -> bool:
-    """Whether a server says in its answer to `initialize` that it answers `textDocument/diagnostic`."""
+    """Whether a server, by its answer to `initialize`, answers `textDocument/diagnostic`."""
     read = _read(InitializeAnswer, answer)
     return read is not None and bool(read.capabilities.diagnostic_provider)
 
 
 def asked(answer: Any, uri: str, version: int) -> Diagnosis | None:
-    """Of the answer to `textDocument/diagnostic`."""
+    """From the answer to `textDocument/diagnostic`."""
     items = answer.get("items") if isinstance(answer, Mapping) else None
     return Diagnosis.of({"uri": uri, "version": version, "diagnostics": items})
 
@@ -95,7 +95,7 @@ class SaidLocation(BaseModel):
 
 
 class FoundSymbol(BaseModel):
-    """Of `workspace/symbol`."""
+    """An item of the answer to `workspace/symbol`."""
 
     name: str
     kind: int
@@ -103,7 +103,7 @@ class FoundSymbol(BaseModel):
 
 
 class FileSymbol(BaseModel):
-    """Of `textDocument/documentSymbol`: nested ones have a range, those of older servers a place."""
+    """An item of the answer to `textDocument/documentSymbol`: nested ones have a range, those of older servers a place."""
 
     range: SaidRange | None = None
     location: SaidLocation | None = None
@@ -116,7 +116,7 @@ class FileSymbol(BaseModel):
 
 
 def symbols(answer: Any, top: Path) -> list[Symbol]:
-    """Of `workspace/symbol`: the kinds that OpenCode finds, in files below `top`."""
+    """From the answer to `workspace/symbol`: the kinds that OpenCode finds, in files below `top`."""
     read = (_read(FoundSymbol, one) for one in answer) if isinstance(answer, list) else ()
     found = (_shown(symbol, top) for symbol in read if symbol and symbol.kind in _FOUND_KINDS)
     return list(islice(filter(None, found), _MAX_SYMBOLS))
@@ -131,14 +131,14 @@ def _shown(symbol: FoundSymbol, top: Path) -> Symbol | None:
 
 
 def ranges_of(answer: Any) -> Iterator[SaidRange]:
-    """Of the symbols of a file. Raises RecursionError for what no program nests."""
+    """The ranges of a file's symbols. Raises RecursionError for symbols nested deeper than any program's."""
     for one in answer if isinstance(answer, list) else ():
         if symbol := _read(FileSymbol, one):
             yield from symbol.ranges()
 
 
 def path_of(uri: str) -> Path | None:
-    """Of a `file:` URI. None for what is no path to show."""
+    """The path of a `file:` URI. None for a path that is not to be shown."""
     try:
         split = urlsplit(uri)
     except ValueError:
@@ -153,7 +153,7 @@ def _short(value: int | str) -> int | str:
 
 
 def plain(text: str) -> str:
-    """Without what would move a terminal's cursor or end a tag, and short."""
+    """Cut, and without characters that would move a terminal's cursor or end a tag."""
     shown = "".join(char if char.isprintable() or char == "\n" else " " for char in text[:_MAX_CHARS])
     return shown.replace("</", "< /")
 

@@ -1,4 +1,4 @@
-"""One language server: a kind at a root, from the first file on, and how long a call waits for it."""
+"""One language server: a kind at a root, from its first file on, and how long calls wait for it."""
 
 import asyncio
 import logging
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 RESTARTS = 3
 START_SECONDS = 45.0
 _LAST_WORDS = 0.15
-"""Seconds without another word after which a server that names no versions has said all of a file."""
+"""Seconds of silence after which a server that names no versions has published all errors of a file."""
 _UNCHANGED = 1.0
-"""Seconds after an answer within which such a server speaks of a file, unless it has nothing new to say."""
+"""Seconds after an answer within which such a server publishes a file's errors, unless they have not changed."""
 _MAX_TEXT = 2 * 1024 * 1024
 _MAX_OPEN = 100
 _MAX_FILES = 200
 _MAX_ASKED = 20
-"""Requests for errors that are not answered yet."""
+"""The most requests for errors that are not answered yet."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _SpokenFile:
-    """A file as the server was told of it. `published`: it has spoken of this version since; `is_exact`: and named it."""
+    """A file as the server was sent it. `published`: errors of this version were published; `is_exact`: with its number."""
 
     version: int = 0
     published: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,8 +46,8 @@ class _SpokenFile:
 
 @dataclass(frozen=True, slots=True)
 class LspTarget:
-    """`program` makes what is started; it may block and raises OSError. `top`: of what the server may speak. `diagnosed`: told of
-    each file that it has spoken of. `changed`: when it is ready, and when it is not any more."""
+    """`program` makes the program to start; it may block and raises OSError. `top`: files below it may have errors. `diagnosed`
+    is called for each file with published errors, `changed` when the server is ready, and when it is not any more."""
 
     kind: ServerKind
     root: Path
@@ -59,8 +59,8 @@ class LspTarget:
 
 
 class LanguageServer:
-    """Runs at once, and again after a crash. A call that waited in vain is the last that waits, until the server has caught up:
-    it is `behind` till then."""
+    """Starts at once, and again after a crash. After a call that waited in vain the server is `behind`: no other call waits until
+    it has caught up."""
 
     def __init__(self, target: LspTarget) -> None:
         self.target = target
@@ -69,11 +69,11 @@ class LanguageServer:
         self._client: LspClient | None = None
         self._module: ModuleType
         self._settled_start = asyncio.Event()
-        """It is ready or has failed."""
+        """Set when the server is ready or has failed."""
         self._files: OrderedDict[Path, _SpokenFile] = OrderedDict()
         self._errors: OrderedDict[Path, FileErrors] = OrderedDict()
         self._says_versions: bool | None = None
-        """None until it has published something."""
+        """None until the server has published something."""
         self._can_be_asked = False
         self._asking = TaskSet()
         self._task = asyncio.create_task(self._run(), name=f"language server {target.kind.id}")
@@ -83,15 +83,15 @@ class LanguageServer:
         return self._client is not None
 
     async def close(self) -> None:
-        """Returns when its processes have ended."""
+        """Returns when the server's processes have ended."""
         self._task.cancel()
         await asyncio.wait({self._task})
         await self._asking.cancel()
 
-    # What it is told and says.
+    # Messages to and from the server.
 
     async def check(self, path: Path, text: str, deadline: float) -> None:
-        """Returns when `errors` has those of the file, whose text is this now, or until `deadline`, of the loop's clock."""
+        """Sends the file's text, and returns when `errors` has its errors, or at the `deadline`, by the loop's clock."""
         try:
             async with asyncio.timeout_at(deadline):
                 if not self.is_behind:
@@ -103,15 +103,15 @@ class LanguageServer:
             self.is_behind = True
 
     def errors(self) -> Mapping[Path, FileErrors]:
-        """Of all files that it has spoken of and that have some."""
+        """The errors of all files that have some."""
         return self._errors
 
     async def symbols(self, query: str, deadline: float) -> Any:
-        """What it answers to `workspace/symbol`; None where it does not until `deadline`."""
+        """The answer to `workspace/symbol`; None if there is none by the `deadline`."""
         return await self._answered(lambda client: client.request(*self._module.symbols_named(query)), deadline)
 
     async def answer(self, operation: str, path: Path, text: str, place: tuple[int, int], deadline: float) -> Any:
-        """To an operation of the tool `lsp`, about a file with this text. None where it does not until `deadline`."""
+        """The answer to an operation of the tool `lsp`, about a file with this text. None if there is none by the `deadline`."""
 
         async def ask(client: "LspClient") -> Any:
             self._tell(path, text)
@@ -133,7 +133,7 @@ class LanguageServer:
         return None
 
     def _tell(self, path: Path, text: str) -> _SpokenFile | None:
-        """None if it is not ready, or the text too long for it."""
+        """None if the server is not ready, or the text too long for it."""
         client = self._client
         if client is None or len(text) > _MAX_TEXT:
             return None
@@ -154,7 +154,7 @@ class LanguageServer:
         return file
 
     async def _spoken(self, path: Path, file: _SpokenFile) -> None:
-        """Returns when it has said what it has to say of the file, or has ended."""
+        """Returns when the server has published all errors of the file, or has ended."""
         published = asyncio.create_task(file.published.wait())
         unchanged = asyncio.create_task(self._has_nothing_new(path))
         try:
@@ -169,8 +169,8 @@ class LanguageServer:
                     await file.published.wait()
 
     async def _has_nothing_new(self, path: Path) -> None:
-        """Returns when it answers and yet says nothing of the file: some say nothing of one that was and stays without errors.
-        One that names versions speaks of each."""
+        """Returns when the server answers and still publishes nothing of the file: some servers are silent about a file that has
+        stayed without errors. A server that names versions publishes each."""
         client = self._client
         assert client is not None
         with suppress(self._module.LspFailure):
@@ -181,7 +181,8 @@ class LanguageServer:
             await client.ended()
 
     async def _ask_for_errors(self, client: "LspClient", path: Path, version: int) -> None:
-        """Some publish nothing and wait to be asked. Outlasts the call that waits: so does one that is behind catch up."""
+        """For servers that publish nothing and wait for requests. Outlasts the call that waits, so that one that is behind
+        catches up."""
         uri = path.as_uri()
         try:
             answer = await client.request(*self._module.diagnostics_of(uri))
@@ -202,7 +203,7 @@ class LanguageServer:
     def _take(self, path: Path, said: Diagnosis) -> None:
         file = self._files.get(path)
         if file is not None and said.version not in (None, file.version):
-            return  # of what the file was
+            return  # of the file's earlier text
         self._keep(path, said.errors())
         if file is not None:
             file.is_exact = said.version is not None
@@ -217,7 +218,7 @@ class LanguageServer:
         if len(self._errors) > _MAX_FILES:
             self._errors.popitem(last=False)
 
-    # How it runs.
+    # Running.
 
     async def _run(self) -> None:
         kind, root = self.target.kind.id, self.target.root
@@ -230,7 +231,7 @@ class LanguageServer:
         self.target.changed()
 
     async def _serve(self) -> str:
-        """Returns when it has ended: the reason."""
+        """Returns when the server has ended: the reason."""
         module, target = self._module, self.target
         try:
             program = await asyncio.to_thread(target.program)

@@ -1,4 +1,4 @@
-"""The language servers of one directory: none until a file is written or read that one of them is for."""
+"""The language servers of one directory: each starts when the first file that it is for is written or read."""
 
 import asyncio
 import os
@@ -22,11 +22,11 @@ from app.workspace.lsp.kinds import ServerKind, configured
 from app.workspace.lsp.server import LanguageServer, LspTarget
 
 ANSWER_SECONDS = 3.0
-"""That a call waits for all servers together."""
+"""The longest time that a call waits for all servers together."""
 MAX_SERVERS = 10
-"""Of a directory: each nested project has its own."""
+"""The most servers of a directory: each nested project has its own."""
 LOOK_AGAIN_SECONDS = 10.0
-"""After which a server is looked for again where there was none."""
+"""How long a server that was not found is not looked for again."""
 _MAX_PLACES = 100
 _TOLD_AFTER = 0.1
 _MAX_TOLD = 20
@@ -36,7 +36,7 @@ LspChoice = bool | Mapping[str, LspConfig] | None
 
 @dataclass(frozen=True)
 class LspSettings:
-    """What the servers of all directories share. `environment` is what programs see of this process's variables."""
+    """What the servers of all directories share. `environment`: the variables of this process that programs see."""
 
     environment: Mapping[str, str]
     sandbox: Sandbox
@@ -45,7 +45,7 @@ class LspSettings:
 
 
 class LanguageServers:
-    """Those of one configuration, `users` counts the instances that have started them."""
+    """The language servers of one configuration. `users`: the number of instances that have started them."""
 
     def __init__(self, workspace: SandboxWorkspace, settings: LspSettings, config: LspChoice) -> None:
         self._workspace = workspace
@@ -55,18 +55,18 @@ class LanguageServers:
         self._servers: dict[tuple[str, Path], LanguageServer] = {}
         self._closing = TaskSet()
         self._none_until: dict[tuple[Path, str], float] = {}
-        """By folder and extension: where there is no server."""
+        """By folder and extension for which no server was found, when to look again."""
         self._told: dict[tuple[str, Path], None] = {}
 
     def serves(self, workspace: SandboxWorkspace, config: LspChoice) -> bool:
-        """Whether another configuration of the directory asks for the same."""
+        """Whether the servers suit another configuration of the directory too."""
         return (workspace, config) == (self._workspace, self._config)
 
     def start(self) -> None:
         self._users += 1
 
     def stop(self) -> None:
-        """Ends them, unless another instance has started them. Returns at once."""
+        """Stops the servers, unless another instance has started them. Returns at once."""
         self._users -= 1
         if self._users == 0:
             servers, self._servers = self._servers, {}
@@ -74,15 +74,15 @@ class LanguageServers:
                 self._closing.start(server.close(), f"close language server {server.target.kind.id}")
 
     async def stopped(self) -> None:
-        """Returns when no process is left of what was stopped."""
+        """Returns when all processes that were stopped have ended."""
         await self._closing.wait()
 
     def is_for(self, path: Path) -> bool:
-        """Whether some server could be: cheap, and without a look at the disk."""
+        """Whether there may be a server for the file; does not access the disk."""
         return any(kind.serves(path) for kind in self._kinds)
 
     async def serving(self, path: Path) -> tuple[Path, list[LanguageServer]]:
-        """Those of a file, started, and its path without links."""
+        """The file's servers, started, and its path without links."""
         place, now = (path.parent, path.suffix), time.monotonic()
         if not self._users or not self.is_for(path) or now < self._none_until.get(place, 0):
             return path, []
@@ -92,7 +92,7 @@ class LanguageServers:
         return real, [server for target in targets if (server := self._server(target))]
 
     async def check(self, files: Mapping[Path, str]) -> dict[Path, FileErrors]:
-        """The errors of files that have these texts by now, and of others that have some, whichever server speaks of them."""
+        """The errors of files with these texts, and of others that have some, from all servers."""
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         names: dict[Path, Path] = {}
         asked: dict[LanguageServer, list[Path]] = {}
@@ -111,17 +111,17 @@ class LanguageServers:
         return found
 
     def _named(self, real: Path) -> Path:
-        """As the directory's own name spells it."""
+        """The path as the directory's own name spells it."""
         held = self._workspace.directories()[-1]
         return held.path / real.relative_to(held.real) if real.is_relative_to(held.real) else real
 
     def statuses(self) -> list[LSPStatus]:
-        """Of those that are ready, or have failed."""
+        """The statuses of servers that are ready, or have failed."""
         settled = [server for server in self._servers.values() if server.is_ready or server.has_failed]
         return [self._status(server) for server in settled]
 
     async def symbols(self, query: str) -> list[Symbol]:
-        """Of the project, as the servers that are ready find them: at most 10 of each."""
+        """The project's symbols, from the servers that are ready: at most 10 of each."""
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         ready = [server for server in self._servers.values() if server.is_ready and not server.is_behind]
         answers = await asyncio.gather(*(server.symbols(query, deadline) for server in ready))
@@ -129,15 +129,14 @@ class LanguageServers:
         return [symbol for symbols in found for symbol in symbols]
 
     async def answers(self, operation: str, path: Path, text: str, place: tuple[int, int]) -> list[Any] | None:
-        """To an operation of the tool `lsp`: what each server of the file says, those that say nothing left out. None where there
-        is no server for the file."""
+        """Each server's answer to an operation of the tool `lsp`, without empty ones. None if there is no server for the file."""
         real, servers = await self.serving(path)
         deadline = asyncio.get_running_loop().time() + ANSWER_SECONDS
         found = await asyncio.gather(*(server.answer(operation, real, text, place, deadline) for server in servers))
         return [answer for answer in found if answer] if servers else None
 
     async def symbol_length(self, path: Path, text: str, line: int) -> int | None:
-        """How many lines the symbol of a file has that begins at a line, which counts from 0. None where none does."""
+        """The number of lines of a symbol that begins at a line, counted from 0. None if no symbol begins there."""
         answers = await self.answers("documentSymbol", path, text, (0, 0)) or ()
         ranges = (found for answer in answers for found in said.ranges_of(answer))
         return next((found.end.line - line + 1 for found in ranges if found.start.line == line), None)
@@ -153,7 +152,7 @@ class LanguageServers:
         return configured(self._config, self._settings.flags)
 
     def _found(self, path: Path) -> tuple[Path, list[LspTarget]]:
-        """Looks at the disk."""
+        """Accesses the disk."""
         real = Path(os.path.realpath(path))
         return real, [target for kind in self._kinds if kind.serves(real) and (target := self._target(kind, real))]
 
@@ -185,7 +184,7 @@ class LanguageServers:
         self._settings.announce(str(self._workspace.directory), event)
 
     def _tell_diagnosed(self, kind: str, path: Path) -> None:
-        """Soon, and not each time: a server may speak of a file ten times a second."""
+        """After a moment, once for several calls: a server may publish a file's errors ten times a second."""
         if not self._told:
             asyncio.get_running_loop().call_later(_TOLD_AFTER, self._tell_all)
         if len(self._told) < _MAX_TOLD:

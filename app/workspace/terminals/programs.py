@@ -1,5 +1,4 @@
-"""What runs in a terminal: decided from what a client asks for, in the sandbox where that is on. And the shells of this
-machine."""
+"""The program of a terminal: from a client's request, in the sandbox if that is on. And the shells of this machine."""
 
 import os
 import re
@@ -41,8 +40,8 @@ def _listed() -> Iterator[str]:
 
 _OWN_VARIABLES = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TAKE_TERMINAL = ("/usr/bin/setsid", "--ctty")
-"""Makes the program the leader of a session that has the terminal: Ctrl-C ends the program, and not bubblewrap."""
+_SETSID = ("/usr/bin/setsid", "--ctty")
+"""Makes the program the leader of a session that has the terminal: Ctrl-C then ends the program, and not bubblewrap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class TerminalPrograms:
         self._environment = environment
 
     def make(self, wanted: PtyInput, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> TerminalProgram:
-        """`enters`: whether its user may work in a directory without symlinks. Blocks. Raises BadRequest, DirectoryForbidden."""
+        """`enters(path)`: may the user work in this resolved directory? Blocks. Raises BadRequest, DirectoryForbidden."""
         command = wanted.command or self._shell
         args = wanted.args or (["-l"] if is_shell(command) else [])
         _check_words([command, *args], wanted.env)
@@ -72,7 +71,7 @@ class TerminalPrograms:
         environment = {**self._environment(), **_OWN_VARIABLES}
         if not self._sandbox.is_on:
             _require_program(command, cwd, environment)
-        argv = [*(_TAKE_TERMINAL if self._sandbox.is_on else ()), command, *args]
+        argv = [*(_SETSID if self._sandbox.is_on else ()), command, *args]
         try:
             program = self._sandbox.program(argv, workspace, {**environment, **wanted.env}, cwd=cwd)
         except OSError as error:
@@ -85,7 +84,8 @@ def _check_words(words: list[str], variables: Mapping[str, str]) -> None:
         raise BadRequest("command and args must not contain NUL", ["args"])
     for name, value in variables.items():
         if not _VARIABLE.fullmatch(name) or "\0" in value:
-            raise BadRequest("a variable's name has letters, digits and _, and its value no NUL", ["env", name])
+            message = "A variable's name must be letters, digits and _, not starting with a digit; its value must have no NUL."
+            raise BadRequest(message, ["env", name])
 
 
 def _working_directory(wanted: str | None, workspace: SandboxWorkspace, enters: Callable[[str], bool]) -> Path:

@@ -1,4 +1,4 @@
-"""One terminal: a program in a pseudo-terminal of the kernel, what it has printed, and the clients that watch."""
+"""One terminal: a program in a pseudo-terminal of the kernel, its output, and the clients that watch."""
 
 import asyncio
 import codecs
@@ -18,14 +18,14 @@ from app.util import processes
 
 LIMIT_BYTES = 2 * 1024 * 1024
 PIECE_BYTES = 128 * 1024
-"""What is read at a time: 65,536 units."""
+"""Bytes that are read at a time: 65,536 units."""
 _UNIT = 2
 
 
 class Scrollback:
-    """Text by position: the number of UTF-16 units that were printed before, which is how JavaScript counts a string's length.
+    """Text by position: the number of UTF-16 units before it, as JavaScript counts a string's length.
 
-    It is kept as UTF-16, so that a position is an offset. Of the oldest text is dropped what is above LIMIT_BYTES.
+    Kept as UTF-16, so that a position is an offset. The oldest text above LIMIT_BYTES is dropped.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -46,8 +46,8 @@ class Scrollback:
             self.start += excess // _UNIT
 
     def read(self, position: int) -> tuple[str, int]:
-        """Text from a position that is kept, at most PIECE_BYTES of it, and the position behind it. Of a character that
-        lost its first half the other is replaced."""
+        """Text from a position that is kept, at most PIECE_BYTES of it, and the position behind. A character that lost its first
+        half is replaced."""
         offset = (position - self.start) * _UNIT
         piece = self._kept[offset : offset + PIECE_BYTES]
         if len(piece) == PIECE_BYTES and 0xD8 <= piece[-1] <= 0xDB:  # the first of a surrogate pair
@@ -61,15 +61,15 @@ class Scrollback:
 
 DEFAULT_SIZE = PtySize(rows=24, cols=80)
 READ_BYTES = 64 * 1024
-"""Read at once. A program that prints more is made to wait, so that it does not keep the server from all else."""
+"""Bytes that are read at once. A program that prints more waits, so that it does not keep the server busy."""
 PAUSE_SECONDS = 0.01
 INPUT_BYTES = 1024 * 1024
 """Input that may wait for a program that does not read."""
 LAST_OUTPUT_SECONDS = 0.2
-"""How long what is left in the background may go on printing after the program has exited."""
+"""How long processes left in the background may go on printing after the program has exited."""
 _TAKE_TERMINAL = ': <>"$0"; exec "$@"'
-"""The leader of a session gets the first terminal that it opens as its own: Ctrl-C and Ctrl-Z work, and it is told of resizes. In
-the sandbox the program is another session's leader, and takes it itself."""
+"""The leader of a session gets the first terminal that it opens as its own: so Ctrl-C and Ctrl-Z work, and it receives resizes.
+In the sandbox the program is another session's leader, and takes the terminal itself."""
 
 
 class InputFull(Exception):
@@ -112,7 +112,7 @@ class PseudoTerminal:
         return self._process.pid
 
     async def exited(self) -> int:
-        """The exit code, when the program has exited and what it printed was read."""
+        """The exit code, when the program has exited and its output was read."""
         code = await self._process.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_OUTPUT_SECONDS):
@@ -151,7 +151,7 @@ class PseudoTerminal:
             self._on_output(bytes(data))
 
     def _read(self) -> bytes:
-        """Empty when there is nothing now, or, once no process has the terminal open, for ever."""
+        """Empty if there is nothing now, and always once no process has the terminal open."""
         try:
             return os.read(self._master, READ_BYTES)
         except BlockingIOError:
@@ -212,14 +212,14 @@ def _resize(terminal: int, size: PtySize) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OutputPosition:
-    """Where a client that watches is in what was printed: at the end of what it missed, and behind what it could not be sent."""
+    """A watching client's position in the output: at the end of what it missed, and behind what was left out."""
 
     units: int
 
 
 @dataclass(eq=False)
 class Terminal:
-    """`owner`: the user whose it is, empty without users. `stays`: it is listed when its program has exited, until it is removed.
+    """`owner`: the terminal's user, empty without users. `stays`: it is listed when its program has exited, until it is removed.
 
     A client that reads slowly costs nothing: it reads from the scrollback, and misses what that no longer has.
     """
@@ -234,7 +234,7 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._news = asyncio.Event()
         self.program: PseudoTerminal
-        """Once it is started."""
+        """Set by `start`."""
 
     async def start(self, program: Program) -> None:
         """Raises OSError, and ValueError for words with NUL."""
@@ -246,7 +246,7 @@ class Terminal:
         return self.info.status == "running"
 
     def mark_exited(self, code: int) -> None:
-        """Clients are sent what they miss still, and no more."""
+        """Clients are sent the output that they still miss, then the end."""
         self.info.status, self.info.exit_code = "exited", code
         self._tell()
 
@@ -256,7 +256,7 @@ class Terminal:
             self.program.resize(wanted.size)
 
     async def watch(self, cursor: int) -> AsyncIterator[str | OutputPosition]:
-        """What was printed from `cursor` on (-1: nothing), the position, then what is printed until the program exits."""
+        """The output from `cursor` on (-1: none), the position, then new output until the program exits."""
         kept, position, known = self.scrollback, self._start(cursor), False
         while True:
             news = self._news
@@ -275,7 +275,7 @@ class Terminal:
                 return
 
     def _start(self, cursor: int) -> int:
-        """A cursor that was never given reads as the first."""
+        """An unknown cursor counts as 0."""
         kept = self.scrollback
         return kept.end if cursor == -1 else min(max(cursor, kept.start), kept.end)
 

@@ -1,6 +1,6 @@
-"""The terminals of this server: made, listed, changed and ended. Each belongs to who made it.
+"""The terminals of this server: made, listed, changed and ended. Each belongs to the user who made it.
 
-Their programs run here, so other servers of the database know nothing of them but their events.
+Their programs run here, so other servers of the database know only their events.
 """
 
 import asyncio
@@ -61,12 +61,12 @@ class TooManyTerminals(TooMany):
 
 
 MOST_EXITED = 20
-"""How many terminals stay listed when their programs have exited: of more, the oldest go."""
+"""How many terminals stay listed when their programs have exited; the oldest are removed."""
 _TITLE_CHARACTERS = 4
 
 
 class Terminals:
-    """`admits`: whether a user may work in a directory without symlinks. `elsewhere`: the end of the message about an unknown
+    """`admits`: whether a user may work in a resolved directory. `elsewhere`: the end of the message about an unknown
     terminal."""
 
     def __init__(
@@ -88,8 +88,8 @@ class Terminals:
         self._creating = asyncio.Lock()
 
     async def create(self, principal: Principal, wanted: PtyInput, workspace: SandboxWorkspace, *, stays: bool = False) -> Pty:
-        """`stays`: it is listed when its program has exited, until it is removed. Raises TerminalsOff, TooManyTerminals,
-        BadRequest, DirectoryForbidden."""
+        """`stays`: the terminal is listed when its program has exited, until it is removed. Raises TerminalsOff,
+        TooManyTerminals, BadRequest, DirectoryForbidden."""
         async with self._creating:
             self._require_place(principal)
             terminal = await self._started(principal, wanted, workspace, stays)
@@ -100,7 +100,7 @@ class Terminals:
         return terminal.info
 
     def all(self, principal: Principal, directory: str) -> list[Pty]:
-        """Of a directory, the oldest first: those that the principal may see."""
+        """A directory's terminals that the principal may see, oldest first."""
         found = (terminal for terminal in self._terminals.values() if terminal.directory == directory)
         return [terminal.info for terminal in found if principal.may_see(terminal.owner)]
 
@@ -114,7 +114,7 @@ class Terminals:
         return terminal
 
     def own(self, principal: Principal, pty_id: str) -> Terminal:
-        """One that the principal may type in. Raises what `get` raises, and NotTheirTerminal."""
+        """A terminal that the principal may type in. Raises what `get` raises, and NotTheirTerminal."""
         terminal = self.get(principal, pty_id)
         if terminal.owner != principal.name:
             raise NotTheirTerminal(pty_id)
@@ -128,16 +128,16 @@ class Terminals:
         return terminal.info
 
     async def remove(self, principal: Principal, pty_id: str) -> None:
-        """Its program is ended. Raises what `get` raises."""
+        """Ends the terminal's program. Raises what `get` raises."""
         await self._remove(self.get(principal, pty_id))
 
     async def end_all(self, directory: str | None = None) -> None:
-        """Of a directory; None: of all."""
+        """Ends the terminals of a directory; None: of all."""
         ended = [each for each in self._terminals.values() if directory in (None, each.directory)]
         await asyncio.gather(*map(self._remove, ended))
 
     async def close(self) -> None:
-        """Ends all; no more are made. Waits for those that are being removed already, too."""
+        """Ends all terminals; no more are made. Waits for those that are being removed already, too."""
         self._is_on = False
         async with self._creating:
             await self.end_all()
@@ -192,7 +192,7 @@ class Terminals:
             await self._remove(terminal)
 
     async def _remove(self, terminal: Terminal) -> None:
-        """Returns when none of its processes is left, also if the caller is cancelled meanwhile."""
+        """Returns when all processes of the terminal have ended, also if the caller is cancelled meanwhile."""
         pty_id = terminal.info.id
         if self._terminals.pop(pty_id, None) is None:
             return
@@ -203,6 +203,6 @@ class Terminals:
         self._announce(terminal, EventPtyDeleted(properties=PtyRef(id=pty_id)))
 
     def _announce(self, terminal: Terminal, event: AnnouncedEvent) -> None:
-        """To its owner and to who sees everything. That the database cannot keep it changes nothing about the terminal."""
+        """To its owner, and to users who see everything. A failure of the database changes nothing about the terminal."""
         announced = replace(Event.of(event, terminal.directory), owner=terminal.owner)
         self._writer.post(lambda tx: tx.announce(announced))

@@ -1,5 +1,5 @@
-"""Version control as clients see and use it: what differs from a commit, patches, worktrees.
+"""Version control as clients see and use it: comparisons with a commit, patches, worktrees.
 
-Begin at `comparison.py`. Git runs by `app.project.sandbox.git`, in the sandbox. Snapshots are
-in `app.project.snapshot`, which repository a directory belongs to is in `app.project`.
+Begin at `comparison.py`. `app.project.sandbox.git` runs git, in the sandbox. `app.project.snapshot` has the snapshots,
+`app.project` finds a directory's repository.
 """

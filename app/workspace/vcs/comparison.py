@@ -1,6 +1,6 @@
-"""What a directory's files differ in from a commit, files that git does not know yet included.
+"""The differences of a directory's files from a commit, untracked files included.
 
-The comparison is git's own, with a copy of the index in which the unknown files stand as empty ones: nothing is written to the
+The comparison is git's own, with a copy of the index in which the untracked files stand as empty ones: nothing is written to the
 repository. Renames are a deletion and an addition.
 """
 
@@ -27,9 +27,9 @@ from app.workspace.browse.reach import AllowedPaths
 MAX_UNTRACKED = 5000
 """A checkout that does not ignore its dependencies has tens of thousands."""
 MAX_PATCH_BYTES = 10_000_000
-"""Of all patches of an answer together."""
+"""For all patches of an answer together."""
 MAX_LISTED_BYTES = 64_000_000
-"""Of the names of changed files."""
+"""For the names of changed files."""
 WHOLE_FILE = 100_000_000
 """Lines of context that no file has."""
 Mode = Literal["git", "branch"]
@@ -57,7 +57,7 @@ _STATUSES: Mapping[bytes, _Status] = {b"A": "added", b"D": "deleted"}
 
 
 class GitFailed(ServiceError):
-    """Of a command that works on every repository that is in order."""
+    """A command failed that works on every intact repository."""
 
     status = 500
     name = "GitError"
@@ -68,7 +68,7 @@ class GitFailed(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class GitChange:
-    """`name` is from the top of the checkout; bytes that are not UTF-8 stand in it as lone surrogates."""
+    """`name`: from the top of the checkout; bytes that are not UTF-8 stand in it as lone surrogates."""
 
     name: str
     added: int
@@ -82,8 +82,7 @@ class GitChange:
 
 @dataclass(frozen=True)
 class DefaultBranch:
-    """The branch that others start from. `ref` is where its commit is: the remote's branch if a remote names it, else the local
-    one."""
+    """The branch that others start from. `ref`: the remote's branch if a remote names it, else the local one."""
 
     name: str
     ref: str
@@ -91,7 +90,7 @@ class DefaultBranch:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """`base`: the commit or tree to compare with. `scope`: the directory from the top of the checkout on, empty for all of it.
+    """`base`: the commit or tree to compare with. `scope`: the directory, from the top of the checkout on, empty for all of it.
     `env` names the copied index."""
 
     git: Git
@@ -100,14 +99,14 @@ class _Comparison:
     env: dict[str, str]
 
     async def changes(self) -> list[GitChange]:
-        """By name; a file in conflict is listed twice by git. Raises TooLarge."""
+        """By name; git lists a file in conflict twice. Raises TooLarge."""
         result = await self._diff(["--raw", "--numstat", "-z"], MAX_LISTED_BYTES)
         if result.code == TOO_MUCH_OUTPUT:
             raise TooLarge("More files differ than can be listed. Name a directory further down.")
         return list({change.name: change for change in parse_changes(result.stdout)}.values())
 
     async def patches(self, *options: str) -> GitResult:
-        """With TOO_MUCH_OUTPUT the first of them."""
+        """With TOO_MUCH_OUTPUT only the first patches."""
         return await self._diff(["--patch", *options], 3 * MAX_PATCH_BYTES)
 
     async def _diff(self, options: Sequence[str], max_bytes: int) -> GitResult:
@@ -119,14 +118,14 @@ class _Comparison:
 
 
 async def changed_files(location: Location) -> list[VcsFileStatus]:
-    """In the directory since HEAD, by path."""
+    """The changes in the directory since HEAD, by path."""
     changes = await _changes_since_head(location.git, _scope(location)) if location.git else []
     return [VcsFileStatus(**change.facts) for change in changes]
 
 
 async def changed_in_checkout(allowed: AllowedPaths) -> list[ChangedFile]:
-    """In the whole checkout since HEAD, by paths that are relative to the directory. A link may lead anywhere: only that it
-    changed is reported. Nothing of a repository that is damaged."""
+    """The changes in the whole checkout since HEAD, by paths relative to the directory. Of a link, which may lead anywhere, only
+    that it changed. Empty for a damaged repository."""
     changes: list[GitChange] = []
     if allowed.git is not None:
         with suppress(GitFailed):
@@ -156,7 +155,7 @@ async def _changes_since_head(git: Git, scope: Sequence[str]) -> list[GitChange]
 
 
 async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> list[VcsFileDiff]:
-    """The same with a patch for each file; with `branch` since the directory's branch left the default branch."""
+    """As `changed_files`, with a patch for each file; with `branch` since the directory's branch left the default branch."""
     git = location.git
     if git is None:
         return []
@@ -169,7 +168,7 @@ async def diffs(location: Location, mode: Mode, context: int = WHOLE_FILE) -> li
 
 
 async def raw_patch(location: Location) -> bytes:
-    """Since HEAD, as `git apply` takes it, binaries too. Raises TooLarge."""
+    """The changes since HEAD as a patch for `git apply`, binary files included. Raises TooLarge."""
     if location.git is None:
         return b""
     async with _comparing(location.git, _scope(location), _head) as comparison:
@@ -192,7 +191,7 @@ async def _head(git: Git) -> str:
 
 
 async def _fork_point(git: Git) -> str | None:
-    """None on the default branch itself, and where there is none or nothing is in common."""
+    """None on the default branch itself, without one, and without a common commit."""
     default, current = await asyncio.gather(default_branch(git), branch(git))
     if default is None or default.name == current:
         return None
@@ -221,7 +220,8 @@ def _scope(location: Location) -> list[str]:
 
 
 def _copy_index(git: Git, target: Path) -> None:
-    """With its time, by which git knows of which entries it cannot trust the files' times. There is none before the first add."""
+    """With its time, by which git knows for which entries the files' times are no proof. There is no index before the first
+    add."""
     assert git.repository is not None
     try:
         descriptor = open_file(git.repository.git_dir / "index")
@@ -265,8 +265,8 @@ def _with_patches(changes: Sequence[GitChange], patches: GitResult) -> list[VcsF
 
 
 def _by_name(patches: GitResult) -> dict[str, bytes]:
-    """Every line of a patch that is none of its headers begins with a space, a sign or a backslash. The last one that git was
-    killed at is not whole."""
+    """Every line of a patch besides its headers begins with a space, a sign or a backslash. The patch during which git was killed
+    is cut off."""
     chunks = (b"\n" + patches.stdout).split(b"\n" + _CHUNK)[1:]
     if patches.code == TOO_MUCH_OUTPUT:
         chunks = chunks[:-1]
@@ -278,20 +278,20 @@ def _by_name(patches: GitResult) -> dict[str, bytes]:
 
 
 def _name(header: bytes) -> str:
-    """Of `a/name b/name`; git quotes unusual names as C does, which Python reads."""
+    """The name in `a/name b/name`; git quotes unusual names as C does, which Python reads."""
     first = header[: len(header) // 2]
     name = ast.literal_eval(first.decode("latin-1")).encode("latin-1") if first.startswith(b'"') else first
     return os.fsdecode(name.removeprefix(b"a/"))
 
 
 def _header(name: str) -> bytes:
-    """What stands for a patch that is not shown, as OpenCode has it."""
+    """Replaces a patch that is not shown, as in OpenCode."""
     shown = os.fsencode(name)
     return b"Index: %b\n%b\n--- %b\t\n+++ %b\t\n" % (shown, _RULE.encode(), shown, shown)
 
 
 def parse_changes(output: bytes) -> Iterator[GitChange]:
-    """Read `--raw --numstat -z`: first `:modes ids letter` and the name of every file, then `added<tab>removed<tab>name`."""
+    """Reads `--raw --numstat -z`: first `:modes ids letter` and the name of every file, then `added<tab>removed<tab>name`."""
     fields = [field for field in output.split(b"\0") if field]
     letters = {name: raw[-1:] for raw, name in zip(fields[::2], fields[1::2], strict=False) if raw.startswith(b":")}
     for line in fields[2 * len(letters) :]:
@@ -305,7 +305,7 @@ def _count(number: bytes) -> int:
 
 
 async def default_branch(git: Git) -> DefaultBranch | None:
-    """None if no remote names one and there is none of the usual names, as before the first commit."""
+    """None if no remote names one and no usual name exists, as before the first commit."""
     return await _of_remote(git) or await _of_usual_name(git)
 
 

@@ -1,8 +1,8 @@
 """Applies a patch to the files of a directory: all of it, or nothing.
 
-Git applies it in a folder aside, to copies of the files that it names; what comes of it is written to the directory as tools
-write. So neither the repository's configuration nor a symbolic link has a part in it. What the patch may touch is judged by what
-came of it, not by how it is spelt.
+Git applies the patch in a separate folder, to copies of the files that it names; the results are written to the directory as
+tools write. So neither the repository's configuration nor a symbolic link has a part in it. Whether the patch may touch a file is
+judged by the results, not by the patch's spelling.
 """
 
 import ast
@@ -28,7 +28,7 @@ from app.workspace.browse.reach import AllowedPaths
 from app.workspace.directories import BusyDirectories
 
 MAX_TOUCHED_BYTES = 64 * 1024 * 1024
-"""Of all files that a patch names, before it."""
+"""For all files that a patch names, before it."""
 _NAMES = re.compile(rb"^(?:--- |\+\+\+ |rename (?:from|to) |copy (?:from|to) )(.+?)(?:\t.*)?\r?$", re.MULTILINE)
 _HEADS = re.compile(rb"^diff --git (.+?)\r?$", re.MULTILINE)
 _WITHOUT_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
@@ -51,7 +51,7 @@ class _FileState:
 
 
 _FileStates = Mapping[str, _FileState]
-"""By their names, which are from the top of the checkout on."""
+"""By the files' names from the top of the checkout on."""
 
 
 class Patching:
@@ -76,7 +76,7 @@ class Patching:
 
 
 def _candidates(patch: bytes) -> list[str]:
-    """What the patch may be about, with and without a first folder such as `a/`: a name too much does no harm."""
+    """The names that the patch may be about, with and without a first folder such as `a/`: superfluous names do no harm."""
     heads = [half for head in _HEADS.findall(patch) for half in (head[: len(head) // 2], head[len(head) // 2 + 1 :])]
     spelt = [os.fsdecode(_unquoted(name)) for name in [*_NAMES.findall(patch), *heads]]
     return sorted({name for spelling in spelt for name in (spelling, spelling.partition("/")[2]) if name})
@@ -137,7 +137,7 @@ def _state(path: Path, root: HeldDirectory, max_bytes: int = MAX_TOUCHED_BYTES) 
 
 
 async def _applied(sandbox: Sandbox, files: _FileStates, patch: bytes) -> dict[str, _FileState]:
-    """What becomes of the files. Raises PatchRefused."""
+    """The files after the patch. Raises PatchRefused."""
     with tempfile.TemporaryDirectory(prefix="opensession-patch-") as folder:
         await asyncio.to_thread(_put, Path(folder), files)
         env = {**_WITHOUT_CONFIGURATION, "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)}
@@ -168,7 +168,7 @@ def _taken(folder: Path) -> Iterator[tuple[str, _FileState]]:
 
 
 def _write(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates, after: _FileStates) -> None:
-    """Raises PatchRefused; what was written until then is undone."""
+    """Raises PatchRefused after undoing what was written until then."""
     try:
         for name in changed:
             if _state(checkout.path / name, checkout) != before.get(name) or (
@@ -181,7 +181,7 @@ def _write(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates,
 
 
 def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) -> str:
-    """What to tell if that fails."""
+    """The message if undoing fails."""
     try:
         _place(checkout, changed, before)
     except ToolError as error:
@@ -190,7 +190,7 @@ def _undo(checkout: HeldDirectory, changed: Sequence[str], before: _FileStates) 
 
 
 def _place(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) -> None:
-    """Makes the named files what they are in `files`: those that are not there go first, as a folder may take a file's place."""
+    """Gives the named files their content in `files`; first removes those without one, as a folder may replace a file."""
     for name in names:
         if name not in files and _exists(checkout.path / name, checkout):
             text_file.delete(checkout.path / name, checkout)
@@ -202,7 +202,7 @@ def _place(checkout: HeldDirectory, names: Sequence[str], files: _FileStates) ->
 
 
 def _exists(path: Path, root: HeldDirectory) -> bool:
-    """Raises ToolError for what lies behind a link."""
+    """Raises ToolError for a path behind a link."""
     return text_file.stamp(path, root) is not None
 
 

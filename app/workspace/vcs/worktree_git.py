@@ -1,6 +1,6 @@
-"""Worktrees as git keeps them: a folder in the repository's `worktrees`, and a `.git` file in the worktree that names it.
+"""Worktrees as git keeps them: a folder in the repository's `worktrees`, and a `.git` file in the worktree that names the folder.
 
-Commands write both, so each is believed only where it names the other. What is removed is what was made, never through a link.
+Commands can write both, so each is believed only if it names the other. Only what was made is removed, never through a link.
 """
 
 import errno
@@ -26,19 +26,19 @@ def branch_of(directory: Path) -> str:
 
 
 async def is_free(git: Git, directory: Path) -> bool:
-    """Whether a worktree can be made there, on the branch of its name."""
+    """Whether a worktree, and the branch of its name, can be made."""
     taken = await git.run("show-ref", "--verify", "--quiet", f"refs/heads/{branch_of(directory)}")
     return not taken.ok and not os.path.lexists(directory)  # noqa: ASYNC240
 
 
 async def add(git: Git, directory: Path) -> GitResult:
-    """A new branch at HEAD, in an empty directory that is there; the files come by `reset`."""
+    """Makes a branch at HEAD, in an existing empty directory; `reset` brings the files."""
     made = git.seeing(directory)
     return await made.run("worktree", "add", "--no-checkout", "-b", branch_of(directory), directory, "HEAD")
 
 
 def of_worktree(git: Git, worktree: Path) -> Git | None:
-    """Git for a worktree of the repository of `git`. None if it is none, or is none any more."""
+    """Git for a worktree of the repository of `git`. None if it is no worktree, or not any more."""
     found = _repository_of(worktree)
     if found is None or git.repository is None or found.common_dir != git.repository.common_dir or not found.is_linked:
         return None
@@ -53,13 +53,13 @@ async def reset(git: Git, commit: str = "HEAD") -> GitResult:
 
 
 async def clean(git: Git) -> GitResult:
-    """Ignored files too, and repositories in it."""
+    """Removes ignored files too, and nested repositories."""
     return await git.run("clean", "-ffdx", "--quiet", timeout=_CHECKOUT_SECONDS)
 
 
 def forget(git: Git, worktree: Path) -> None:
-    """Removes what the repository has of a worktree, whose files may be gone. Raises OSError, also where a link stands in the
-    way, and for a worktree that `git worktree lock` keeps."""
+    """Removes a worktree, whose files may be gone, from the repository. Raises OSError, also if a link is in the way, and for a
+    worktree that `git worktree lock` keeps."""
     assert git.repository is not None
     store = git.repository.common_dir
     with suppress(FileNotFoundError), _opened(store / "worktrees", store) as entries:
@@ -72,7 +72,8 @@ def forget(git: Git, worktree: Path) -> None:
 
 
 async def remove_branch(git: Git, worktree: Path) -> GitResult:
-    """The one that it was made with. It works in the repository itself: the worktree of `git` may be the one that was removed."""
+    """Removes the branch that the worktree was made with. Works in the repository: the worktree of `git` may be the removed
+    one."""
     assert git.repository is not None
     store = git.repository.common_dir
     holder = git.besides[0] if git.besides else git.directory

@@ -1,7 +1,7 @@
-"""Worktrees: made of a project's repository in the data directory, each on a branch of its own. And a directory made a
+"""Worktrees: made of a project's repository in the data directory, each on a branch of its own. And making a directory a
 repository.
 
-A worktree is there when its request is answered; its files, then the start commands, follow, and events tell of it. Only
+A worktree exists when its request is answered; its files, then the start commands, follow, and events announce them. Only
 worktrees that this server made are reset and removed.
 """
 
@@ -64,7 +64,7 @@ class WorktreeNotReset(ServiceError):
 
 
 async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
-    """Makes a directory that is in no repository one. It is closed on all servers, to be opened anew. Raises DirectoryBusy,
+    """Makes a directory outside of repositories one. It is closed on all servers, to be opened anew. Raises DirectoryBusy,
     GitFailed."""
     directory = workspace.location.directory
     if workspace.location.is_git:
@@ -80,7 +80,7 @@ async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal:
 
 
 MayEnter = Callable[[str], bool]
-"""Whether who asks may work in a directory."""
+"""Whether the client may work in a directory."""
 
 MAX_NAME = 64
 _TRIES = 26
@@ -140,7 +140,7 @@ class Worktrees:
         return CreatedWorktree(name=directory.name, branch=worktree_git.branch_of(directory), directory=str(directory))
 
     async def reset(self, location: Location, directory: str, may_enter: MayEnter) -> None:
-        """To the default branch's commit, with nothing besides. Raises WorktreeNotReset, DirectoryBusy."""
+        """Resets to the default branch's commit, and removes all else. Raises WorktreeNotReset, DirectoryBusy."""
         worktree = self._own(location, directory, may_enter)
         git = worktree_git.of_worktree(location.git, worktree) if location.git and worktree else None
         if worktree is None or git is None:
@@ -156,7 +156,7 @@ class Worktrees:
         self._tasks.start(str(worktree), "worktree", self._run_start_commands(location, worktree, None))
 
     async def remove(self, location: Location, directory: str, may_enter: MayEnter) -> None:
-        """With its branch; one that is gone already is removed. Raises WorktreeNotRemoved, DirectoryBusy."""
+        """Also removes the branch. A worktree that is gone counts as removed. Raises WorktreeNotRemoved, DirectoryBusy."""
         worktree, git = self._own(location, directory, may_enter), location.git
         if worktree is None or git is None or (worktree.exists() and worktree_git.of_worktree(git, worktree) is None):
             raise WorktreeNotRemoved(
@@ -186,7 +186,7 @@ class Worktrees:
             await self._projects.remove_checkout(location.project_id, str(worktree))
 
     def _own(self, location: Location, directory: str, may_enter: MayEnter) -> Path | None:
-        """The place of a worktree of this project that this server made, or could have made and is not there."""
+        """The path of a worktree of this project that this server made, or that is gone and may have been one."""
         place = Path(os.path.normpath(directory))
         if not location.is_git:
             return None
@@ -228,7 +228,7 @@ class Worktrees:
                 await self._run(directory, each)
 
     async def _run(self, directory: Path, command: str) -> None:
-        """One that fails is logged: the worktree can be used all the same."""
+        """A command that fails is logged: the worktree can be used anyway."""
         how, output = self._commands, Transcript(_OUTPUT_BYTES)
         workspace = (await how.instances.get(str(directory))).sandbox_workspace
         try:

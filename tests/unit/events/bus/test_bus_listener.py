@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 from bus_parts import Text, gained, has_ended, heard, named, numbered, payloads, written
 
-from app.events.bus import memory as listening
+from app.events.bus import listener as listening
 from app.events.bus.base import ENDED, Event, StreamingParts
 from app.events.bus.frames import PIECE_BYTES
-from app.events.bus.memory import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener, MemoryBus
+from app.events.bus.listener import DISCONNECT_ABOVE, MERGE_ABOVE, STALLED_ABOVE, Listener
+from app.events.bus.memory import MemoryBus
 
 MB = 1_000_000
 

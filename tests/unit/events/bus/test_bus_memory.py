@@ -9,7 +9,8 @@ from storage_parts import delta
 
 from app.events.bus.base import PartDelta
 from app.events.bus.frames import Frame
-from app.events.bus.memory import Listener, MemoryBus
+from app.events.bus.listener import Listener
+from app.events.bus.memory import MemoryBus
 
 
 def rendered_by(render: Callable[[], bytes]) -> PartDelta:

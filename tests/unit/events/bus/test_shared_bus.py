@@ -12,7 +12,7 @@ from bus_parts import heard, named
 from bus_parts import numbered as event
 
 from app.events.bus.base import Event, PartDelta
-from app.events.bus.memory import Listener
+from app.events.bus.listener import Listener
 from app.events.bus.shared import OrderedEvents, RemoteParts, SharedBus
 
 

@@ -209,3 +209,11 @@ def test_the_projects_own_files_close_the_sandbox_and_do_not_open_it(world: Any)
     world.user({"sandbox": {"network": False}})
     world.project({"sandbox": {"network": True}})
     assert world.load().config.sandbox.network is False
+
+
+def test_what_a_project_may_not_say_is_reported_of_the_file_that_says_it(world: Any) -> None:
+    world.project({"theme": "plain"})
+    file = world.directory / ".opencode" / "opencode.json"
+    world.write(file, {"sandbox": {"read": ["/"]}, "instructions": ["/etc/*"]})
+    warnings = world.distrusted().warnings
+    assert [warning.data["path"] for warning in warnings] == [str(file), str(file)]

@@ -7,7 +7,7 @@ import pytest
 
 from app.project.config import jsonc
 from app.project.config.errors import ConfigInvalidError, ConfigJsonError
-from app.project.config.patch import masked, patch
+from app.project.config.patch import masked_config, patch
 from app.schema.config import Config
 from app.schema.errors import BadRequest
 from app.util.secrets import MASK
@@ -115,7 +115,7 @@ def test_secrets_are_masked_and_nothing_else() -> None:
             "permission": {"read": {"*.secret": "deny"}},
         }
 
-    shown = masked(Config.model_validate(config("sk-1", "t", "user:pw", "v")))
+    shown = masked_config(Config.model_validate(config("sk-1", "t", "user:pw", "v")))
     assert shown == config(*[MASK] * 4)
 
 
@@ -124,5 +124,5 @@ def test_what_an_entry_is_called_hides_no_secret_of_it(name: str) -> None:
     provider = {"options": {"apiKey": "hush"}, "models": {name: {"headers": {"X": "hush"}}}}
     server = {"type": "remote", "url": "http://x", "headers": {"X": "hush"}, "oauth": {"clientSecret": "hush"}}
     agent = {"options": {"apiKey": "hush"}, "prompt": "Say the token."}
-    shown = masked(Config.model_validate({"provider": {name: provider}, "mcp": {name: server}, "agent": {name: agent}}))
+    shown = masked_config(Config.model_validate({"provider": {name: provider}, "mcp": {name: server}, "agent": {name: agent}}))
     assert "hush" not in json.dumps(shown) and shown["agent"][name]["prompt"] == "Say the token."

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from app.events.bus.base import Event
-from app.events.bus.memory import DISCONNECT_ABOVE, Listener, MemoryBus
+from app.events.bus.listener import DISCONNECT_ABOVE, Listener
+from app.events.bus.memory import MemoryBus
 from app.tools.plugins import runner
 from app.tools.plugins.host import forward
 from app.tools.plugins.runner import HookRunner, NamedHooks

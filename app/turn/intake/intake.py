@@ -31,12 +31,12 @@ from app.workspace.agents import default_agent, find
 from app.workspace.instance import Instance
 
 MOST_RETRIES = 10
-"""For an answer that has not the form that the prompt asks for."""
+"""Of an answer that does not have the form that the prompt asks for."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedPrompt:
-    """`message` is what is to be stored; None when the client has sent it before. `content`: a hash of what it says, or of the
+    """`message`: to be stored; None if the client has sent it before. `content`: a hash of the prompt's content, or of the
     command that it comes from."""
 
     input: PromptInput
@@ -45,7 +45,7 @@ class PreparedPrompt:
 
 
 class StoredPrompt(NamedTuple):
-    """`known`: the client had sent this message before; it was not stored again. `lease`: acquired with it."""
+    """`known`: the client had sent this message before, so it was not stored again. `lease`: acquired in the same commit."""
 
     known: bool
     lease: Lease | None = None
@@ -67,7 +67,7 @@ class TooManyPrompts(TooMany):
 
 class Intake:
     def __init__(self, store: Store, parts: PromptParts, quota: ProjectQuota, most_bytes: int, most_waiting: int) -> None:
-        """`most_bytes`: of a part that a client sends. `most_waiting`: of a session's prompts without an answer."""
+        """`most_bytes`: of a part that a client sends. `most_waiting`: the number of a session's prompts without an answer."""
         self._store = store
         self._quota = quota
         self._parts = parts
@@ -77,7 +77,7 @@ class Intake:
     async def prepare(
         self, instance: Instance, prompted: PromptedSession, prompt: PromptInput, content: str | None = None
     ) -> PreparedPrompt:
-        """Read all that a prompt names; nothing is stored. `content`: as PreparedPrompt has it, by default the prompt's.
+        """Reads all that a prompt names; stores nothing. `content`: as PreparedPrompt has it, by default the prompt's.
 
         Raises NotFound, BadRequest (unknown agent, missing file, unusable schema), ProviderModelNotFoundError, Conflict (a
         message id used for something else), TooLarge, ProjectFull.
@@ -96,7 +96,7 @@ class Intake:
         return PreparedPrompt(prompt, content, await hooks.chat_message(instance, prompt, whole))
 
     async def store_in(self, directory: str, session_id: str, prepared: PreparedPrompt, queued_id: str) -> None:
-        """Store a queued prompt whose directory may be out of use. Raises NotFound."""
+        """Stores a queued prompt whose directory may be out of use. Raises NotFound."""
         store, message = self.change(prepared, queued_id), prepared.message
         assert message is not None
 
@@ -109,11 +109,11 @@ class Intake:
         await self._store.write(session_id, directory, store_or_dequeue)
 
     async def dequeue(self, session_id: str, directory: str, queued_id: str) -> None:
-        """Without storing the message: it was removed, or sent again in the meantime and stored then. Raises NotQueued."""
+        """Without storing the message: it was removed, or sent again and stored meanwhile. Raises NotQueued."""
         await self._store.write(session_id, directory, lambda tx: tx.dequeue_prompt(queued_id))
 
     async def is_known(self, session_id: str, message_id: str | None, content: str) -> bool:
-        """Whether the client has sent this message before, and it is stored. Raises Conflict if that one says something else."""
+        """Whether the client has sent this message before, and it is stored. Raises Conflict if that one has other content."""
         if message_id is None:
             return False
         return await self._store.query(_is_known, session_id, message_id, content)
@@ -127,10 +127,10 @@ class Intake:
         rules_from_tools: bool = True,
         location: Location | None = None,
     ) -> Callable[[SessionTx], StoredPrompt]:
-        """What stores it: what was reverted goes, the message, its parts and the session's touch come, in one transaction. Its
-        `tools` map replaces the session's permission rules, unless told otherwise. `location`: of a directory in use.
+        """The change that stores the prompt: removes reverted messages, adds the message and its parts, touches the session. Its
+        `tools` map replaces the session's permission rules, if `rules_from_tools`. `location`: of a directory in use.
 
-        It raises NotFound, Conflict, TooManyPrompts; NotQueued if it waits no more under `queued_id`."""
+        The change raises NotFound, Conflict, TooManyPrompts; NotQueued if the prompt does not wait under `queued_id` any more."""
         prompt, message = prepared.input, prepared.message
         waits, tools = not prompt.no_reply, prompt.tools if rules_from_tools else None
         info = message_row(message.info, prepared.content, waits=waits) if message else None
@@ -149,7 +149,7 @@ class Intake:
                 tx.dequeue_prompt(queued_id, prompt.message_id)
             if session.revert is not None:
                 remove_reverted(tx, session)
-                session = tx.session()  # its sums are others now
+                session = tx.session()  # with the new sums
             tx.put_message(info)
             for part in parts:
                 tx.put_part(part)
@@ -168,7 +168,7 @@ def _is_known(connection: Connection, session_id: str, message_id: str | None, c
 
 
 def _prompted(session: Session, prompt: Message, tools: dict[str, bool] | None, location: Location | None) -> Session:
-    """Nothing of it is reverted any more."""
+    """The session with nothing reverted any more."""
     time = session.time.model_copy(update={"updated": clock.now_ms()})
     session = session.model_copy(update={"revert": None, "time": time})
     if location is not None:
@@ -200,14 +200,14 @@ def _message(instance: Instance, prompted: PromptedSession, prompt: PromptInput)
 
 
 def renewed(message: MessageWithParts) -> MessageWithParts:
-    """With ids of now: clients sort messages by their ids, and others have come before this one."""
+    """With new ids: clients sort messages by their ids, and others have come before this one."""
     info = message.info.model_copy(update={"id": ids.ascending("message"), "time": UserTime(created=clock.now_ms())})
     parts = [part.model_copy(update={"id": ids.ascending("part"), "message_id": info.id}) for part in message.parts]
     return MessageWithParts.model_construct(info=info, parts=parts)
 
 
 def _follow(session: Session, prompt: UserMessage) -> None:
-    """A session names the agent and the model of its newest prompt."""
+    """The session gets the agent and the model of its newest prompt."""
     session.agent = prompt.agent
     session.model = SessionModel(
         id=prompt.model.model_id, provider_id=prompt.model.provider_id, variant=prompt.variant or DEFAULT_VARIANT
@@ -215,18 +215,18 @@ def _follow(session: Session, prompt: UserMessage) -> None:
 
 
 def default_model_of(instance: Instance) -> ModelRef:
-    """What answers where nobody named a model."""
+    """The model that answers if nobody named one."""
     return default_model(instance.models.connected, instance.config.model, instance.config.provider or None)
 
 
 def content_hash(prompt: PromptInput) -> str:
-    """Of what it says, however long it may wait, and whether or not it wants an answer yet."""
+    """Without the time that the prompt may wait, and whether it wants an answer yet."""
     said = prompt.model_dump_json(exclude={"when_busy", "deadline_seconds", "no_reply"}, exclude_none=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
 
 def command_hash(command: CommandInput) -> str:
-    """Of what was asked for: what its shell lines print may differ each time."""
+    """Of the command alone, because the output of its shell lines may differ each time."""
     return hashlib.sha256(b"command " + command.model_dump_json(exclude_none=True).encode()).hexdigest()
 
 
@@ -247,8 +247,8 @@ def deadline_of(prompt: PromptInput) -> int | None:
 
 
 def _rules(session: Session, tools: dict[str, bool]) -> Ruleset:
-    """The `tools` map stands for the session's rules. A subagent's session keeps its own, which hold its parent's limits: for it
-    the map can only take away."""
+    """The rules that the `tools` map stands for. A subagent's session keeps its own, which have its parent's limits: there the
+    map can only take away."""
     rules = [Rule(permission=tool, pattern="*", action="allow" if on else "deny") for tool, on in tools.items()]
     if session.parent_id is None:
         return rules
