@@ -1,8 +1,8 @@
 """The HTTP server: uvicorn with limits for an address and headers, for connections that send nothing and for clients that do not
 read, and an end that lets running turns finish.
 
-uvicorn has no settings for these limits: `h11_max_incomplete_event_size` is of its slower protocol. Its `limit_concurrency`
-bounds the connections.
+uvicorn has no settings for these limits: `h11_max_incomplete_event_size` is of its slower protocol. uvicorn's own
+`limit_concurrency` bounds the number of connections.
 """
 
 import asyncio

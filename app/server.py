@@ -138,13 +138,13 @@ class Draining:
 
 @dataclass(frozen=True)
 class Choices:
-    """Services that a test, or a program with a server in it, may replace."""
+    """What a test, or a program with a server in it, may choose otherwise."""
 
     scripted: Callable[[], Provider] = shared_scripted
     heartbeat_seconds: float = 10.0
     plugin_hook_seconds: float = HOOK_SECONDS
     recovers_all: bool = True
-    """False for a server that lives for one command: it recovers only sessions that it has a prompt of."""
+    """False for a server that lives for one command: it recovers only interrupted sessions that it is sent a prompt for."""
 
 
 class Server:

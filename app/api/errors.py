@@ -88,7 +88,7 @@ named_models: set[type[Wire]] = set()
 
 
 def described_answer(description: str, *models: type[Wire]) -> dict[str, Any]:
-    """An answer of one of the models, by its name: FastAPI would make a validator of each for each route, half a second long."""
+    """An answer of models, by their names: FastAPI would make a validator of each for each route, half a second of a start."""
     named_models.update(models)
     named = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
     schema = named[0] if len(named) == 1 else {"anyOf": named}
@@ -261,7 +261,7 @@ def name_of(error: HTTPException) -> str:
 
 
 def note_failure(scope: Scope, error: Exception) -> None:
-    """Notes the error for the log, if it is answered with a 5xx."""
+    """Notes the error for the log, which has it only if the answer is a 5xx."""
     scope[FAILURE] = error
 
 

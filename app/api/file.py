@@ -114,7 +114,7 @@ async def find_files(
 
 @routes.get("/find/symbol", tags=["find"], operation_id="find.symbols", dependencies=READS)
 async def find_symbols(instance: CurrentInstance, query: Annotated[str, Query(max_length=1000)]) -> list[Symbol]:
-    """Symbols that the language servers find which have started: at most 10 of each."""
+    """The symbols that the started language servers find: at most 10 of each server."""
     found = await instance.extensions.language_servers.symbols(query)
     return [symbol for symbol in found if not instance.hides(unquote(urlsplit(symbol.location.uri).path))]
 
@@ -258,6 +258,6 @@ async def remove(app: AppServices, who: Who, here: Here, body: WorktreeDirectory
 
 @worktrees.post("/reset", responses=documented(409), dependencies=WRITES)
 async def reset(app: AppServices, who: Who, here: Here, body: WorktreeDirectory) -> bool:
-    """Give a worktree of this server the files of the default branch, and no others. Refused while a session works in it."""
+    """Give a worktree that this server made the files of the default branch, no others. Refused while a session works in it."""
     await app.worktrees.reset(here, body.directory, partial(_may_enter, app, who))
     return True

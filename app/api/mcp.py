@@ -102,7 +102,7 @@ async def finish_sign_in(servers: Servers, name: NamePath, body: SignInCode) -> 
 
 @of_one.post("/auth/authenticate", operation_id="mcp.auth.authenticate", dependencies=MANAGES)
 async def sign_in(servers: Servers, name: NamePath, request: Request) -> MCPStatus:
-    """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has signed in."""
+    """Tells the page to open by the event `mcp.browser.open.failed`, and answers when the sign-in has ended."""
     return await signing_in.run(servers, name, _redirect_uri(request))
 
 

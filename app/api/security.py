@@ -179,8 +179,8 @@ def is_loopback(hostname: str) -> bool:
 
 
 def is_open(method: str, path: str, query: bytes) -> bool:
-    """Whether a request may be made without a login: the health check of this server, reading by a share link, and the page with
-    its scripts and styles, which asks for the login itself."""
+    """Whether a request may be made without a login: the health check of this server alone, without `replicas`; reading by a
+    share link; and the page with its scripts and styles, which asks for the login itself."""
     if method not in _READING:
         return False
     return (

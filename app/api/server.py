@@ -42,7 +42,9 @@ class Unhealthy(Wire):
     reason: str
 
 
-ListReplicas = Annotated[bool, Query(description="List the servers of this database too; needs the login")]
+ListReplicas = Annotated[
+    bool, Query(description="List the servers of this database too; needs a login, the rest does not")
+]
 
 STOPPING = "The server is stopping: running turns may finish, new work is refused."
 RETRY_AFTER = {"Retry-After": str(ServerStopping.retry_after)}
@@ -97,7 +99,7 @@ async def lsp(instance: CurrentInstance) -> list[LSPStatus]:
 
 @routes.get("/formatter", tags=["formatter"], operation_id="formatter.status", dependencies=READS)
 async def formatter(instance: CurrentInstance) -> list[FormatterStatus]:
-    """All formatters that the configuration allows. `enabled`: the project uses it, its program was found and has not failed."""
+    """Formatters that may run. `enabled`: its command is configured; or the project uses it, its program is there and works."""
     return await instance.extensions.formatters.statuses()
 
 
@@ -176,7 +178,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-"""The page shows what a model writes as text; should that ever fail, these headers let no script run or send it elsewhere."""
+"""The page shows what a model writes as text; should that ever fail, these headers let nothing of it run or be sent elsewhere."""
 
 _PRIVATE = {**HEADERS, "Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow"}
 

@@ -56,7 +56,7 @@ actions = router("/session/{sessionID}", 400, 404, tags=["session"])
 everywhere = router("/experimental", 400, tags=["session"])
 
 _DEMANDS_PATH = "opencode-client-python/"
-"""The user agent's beginning of a client of OpenCode 1.18 that takes no session without a path, though that is optional."""
+"""How a user agent begins: a client of OpenCode 1.18 that takes no session without a path, though the path is optional."""
 
 
 @routes.get("", operation_id="session.list", response_model=list[Session], dependencies=READS)

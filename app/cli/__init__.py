@@ -1,4 +1,4 @@
-"""The command `opensession`: the modules have its commands, each by its name or its kind.
+"""The command `opensession`: each of its commands is in the module of its name or its kind.
 
 Begin at `serve.py`, or at `run.py` for a prompt from the terminal. Commands that need a server find it by `support.py` and call
 it by `app.api.client`; `prompt_run.py` follows a prompt, `render.py` makes and prints the output. Slow imports that only some

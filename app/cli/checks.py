@@ -241,7 +241,7 @@ def _lock(data_dir: Path) -> Finding:
 
 
 def mode(settings: Settings) -> list[str]:
-    """For a server that is about to start on a database of the current schema. Raises StorageError."""
+    """Sentences for a server that is about to start on a database of the current schema. Raises StorageError."""
     engine = make_engine(settings.resolved_database_url)
     try:
         with engine.connect() as connection:

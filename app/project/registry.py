@@ -52,8 +52,7 @@ class Projects:
         return b"[%b]" % b",".join(each.wire_json() for each in shown if may_enter(each.worktree) or each.sandboxes)
 
     async def register(self, location: Location, found: ProjectInfo) -> None:
-        """Stores the project of a directory in use. Moves the directory's sessions from before it was a repository to the
-        project."""
+        """Stores the project of a directory in use, and moves to it the directory's sessions from before it was a repository."""
         moved = {"from_project": NO_PROJECT, "in_directory": str(found.checkout), "to_project": found.id}
 
         def register(tx: Tx) -> None:
@@ -108,7 +107,7 @@ class Projects:
         return await self._edit(project_id, update)
 
     async def _edit(self, project_id: str, change: Callable[[Project], None]) -> Project:
-        """Edits the project as it is stored in the transaction. Raises NotFound."""
+        """Reads, changes and stores the project in one transaction. Raises NotFound."""
 
         def edit(tx: Tx) -> Project:
             project = _stored(tx.connection, project_id)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
 _API_VERSION = "2023-06-01"
-"""2026-10-21 rejects every request with a temperature, top_p or top_k, and compatible servers may not support it. A configured
-`anthropic-version` header takes precedence."""
+"""The version 2026-10-21 rejects every request with a temperature, top_p or top_k, and compatible servers may not support it. A
+configured `anthropic-version` header takes precedence."""
 _VERSION_AT_END = re.compile(r"(/v1)?/?$")
 _COUNTED = frozenset({"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"})
 _REASONS: dict[str, FinishReason] = {
@@ -351,7 +351,7 @@ class Anthropic(SdkAdapter["AsyncAnthropic"]):
         return client.messages.with_streaming_response.create(
             model=body["model"],
             max_tokens=body["max_tokens"],
-            messages=[],
+            messages=[],  # the SDK demands it; extra_body replaces it
             stream=True,
             **extra(body, headers, omit),
         )

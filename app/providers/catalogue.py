@@ -136,7 +136,7 @@ class Catalogue:
         return {entry["id"]: entry for entry in found}
 
     def models(self, provider_id: str) -> Mapping[str, Model]:
-        """The listed models as values, shared by all directories: the caller must not change them."""
+        """The entries made into models, which all directories share: the caller must not change them."""
         if provider_id in self.providers and provider_id not in self._models:
             provider, entries = self.providers[provider_id], self.entries(provider_id)
             self._models[provider_id] = {id_: make_model(provider_id, id_, entry, provider) for id_, entry in entries.items()}

@@ -109,7 +109,7 @@ def entries_for(keys: KeyHolders, known: Catalogue, operators: Entries, projects
 
 
 def _without_key(entry: RawEntry) -> RawEntry:
-    """For a provider of which the user has an own key."""
+    """For a provider of which the user has a key, which replaces the entry's."""
     options = {name: value for name, value in entry.get("options", {}).items() if name != "apiKey"}
     if "headers" in options:
         options["headers"] = {name: value for name, value in options["headers"].items() if name.lower() not in _KEY_HEADERS}
@@ -289,7 +289,7 @@ def _models(known: Catalogue, settings: ProviderSettings, provider_id: str, entr
 
 
 def _configured_models(known: Catalogue, provider_id: str, entry: RawEntry) -> Iterator[tuple[str, Model]]:
-    """Each over the listed model of its name, or of its `id`."""
+    """Each over the listed model that its `id` names, by default the one of its own name."""
     configured: Mapping[str, RawEntry] = entry.get("models") or {}
     listed = known.entries(provider_id) if configured else {}
     for model_id, said in configured.items():

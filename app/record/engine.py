@@ -209,8 +209,8 @@ def _use_wal(connection: Any) -> None:
 
 @contextmanager
 def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]:
-    """All reads in it are of one moment. A transaction that writes locks others out from its beginning, so that what it has read
-    stays true.
+    """All reads in it are of one moment. A transaction that writes locks other writers out from its beginning, so that what it
+    has read stays true.
 
     It is begun by a statement of its own: an engine with a listener for the event "begin" looks for listeners of each statement
     too, which takes 9 µs a statement, as long as the statement itself."""
@@ -280,7 +280,7 @@ def _give_back_some(connection: Connection) -> bool:
 
 
 def _transactions(engine: Engine, *, writes: bool) -> Callable[[Callable[[Connection], Any]], Any]:
-    """Runs a function in a transaction of its own, which is rolled back if the function raises."""
+    """Returns what runs a function in a transaction of its own, which is rolled back if the function raises."""
     begin = partial(transaction, engine, writes=writes)
     return Reconnecting(engine, begin).run if engine.dialect.name == "postgresql" else partial(_in_transaction, begin)
 

@@ -98,7 +98,7 @@ def upgrade_file(path: Path) -> None:
 
 
 def has_server(connection: Connection, dead_after_ms: int) -> bool:
-    """Whether a server of this PostgreSQL has written its heartbeat since then."""
+    """Whether a server of this PostgreSQL has written its heartbeat in the last `dead_after_ms`."""
     found = revision(connection)
     if found is None or found < _FIRST_WITH_SERVERS:
         return False

@@ -81,8 +81,8 @@ def _require_known(found: str) -> None:
 
 
 def upgrade(engine: Engine) -> None:
-    """In one transaction. Of two servers that start at the same time, one does it. Raises DatabaseUnusable unless the schema is
-    of an older version."""
+    """In one transaction. Of two servers that start at the same time, one does it. Raises DatabaseUnusable for a schema that
+    this version does not know, and if this SQLite cannot open its text index."""
     found = _usable_revision(engine)
     if found == HEAD:
         return

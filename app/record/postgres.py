@@ -167,7 +167,7 @@ def wait_for_writers(connection: Connection, timeout_ms: int) -> None:
 def _wait_for_writers(connection: Connection, timeout_ms: int) -> int:
     """Looks now and then whether the present writer stands still. Returns the transaction's number."""
     deadline = time.monotonic() + timeout_ms / 1000
-    # The subquery behind FROM runs first, so this wait has a limit of its own.
+    # The function behind FROM runs first, so this wait has a limit of its own.
     lock = (
         f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK}), txid_current(), set_config('lock_timeout', '{timeout_ms}', true)"
         f" FROM set_config('lock_timeout', '{min(LOOK_MS, timeout_ms)}', true)"

@@ -385,7 +385,7 @@ class StepUsageRow(SQLModel, table=True):
 
 class WebhookRow(SQLModel, table=True):
     """`events`: a JSON list of patterns. `secret` is encrypted. `role`: its owner's when it was switched on. `id_key`: the ids of
-    its messages are made of it. `server` delivers it, and is at the event `cursor`. `revision` grows with each change by its
+    its messages are made of it. `server` delivers it, up to the event `cursor` so far. `revision` grows with each change by its
     owner. Since `failed_since` the event behind the cursor could not be delivered, in `attempts`; the next is at `retry_at`."""
 
     __tablename__: ClassVar[str] = "webhook"

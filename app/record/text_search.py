@@ -159,7 +159,7 @@ ROLES = ("user", "assistant")
 KINDS = ("text", "reasoning", "tool")
 
 SMALL_SCOPE = {"sqlite": 10_000, "postgresql": 2_000}
-"""In a session, directory or user with at most so many parts, their texts are read instead of the index with all others'.
+"""Up to so many parts of a session, directory or user are read through, instead of all that the index finds, also of others.
 PostgreSQL takes ten times as long to read a text."""
 RECENT = 1_000
 """How many of the newest texts PostgreSQL reads before it uses its index, which has no order. Words that occur more often than

@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 RETRY_SECONDS = 15.0
 """How long the changes of a batch that failed are tried one by one while the database refuses them, from the start of the batch
-on. Each may wait as long as for a lock, and all later changes wait behind them."""
+on. Each may take as long as a wait for a lock, and all later changes wait behind them."""
 
 
 class WriterStopped(StorageError):
@@ -103,8 +103,8 @@ class Tx:
         self.events.append(event)
 
     def require(self, lease: Lease | None) -> None:
-        """Asks the database once whether the lease still holds, however many changes are made under it. Raises StaleLease if the
-        session has another generation. None: no lease is needed."""
+        """Asks the database once whether the lease still holds, however many changes are made under it. Raises StaleLease if it
+        does not. None: no lease is needed."""
         if lease is not None and lease not in self._required:
             self._update_lease(self.sql.check_lease, lease)
             self._required.add(lease)

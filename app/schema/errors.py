@@ -116,7 +116,7 @@ class ServiceError(Exception):
     name: ClassVar[str] = "UnknownError"
     tag: str | None = None
     is_logged: ClassVar[bool] = False
-    """Logged when the error is found, not again with each request that it fails."""
+    """Whether it is logged where it is found, and so not again with each request that it fails."""
 
     def __init__(self, message: str, **data: Any) -> None:
         super().__init__(message)

@@ -465,7 +465,7 @@ class DiagnosedFile(Wire):
 
 
 class EventLspClientDiagnostics(AnnouncedEvent):
-    """A language server has published the errors of a file, even none."""
+    """A language server has published the errors of a file, perhaps none."""
 
     type: Literal["lsp.client.diagnostics"] = "lsp.client.diagnostics"
     properties: DiagnosedFile

@@ -48,7 +48,7 @@ class SessionV2Info(Wire):
 
 
 class PromptSource(Wire):
-    """Where the prompt's text names the file."""
+    """Where the prompt's text names the file or agent."""
 
     start: int
     end: int

@@ -159,7 +159,7 @@ class Leases:
         return held is not None and generation in (None, held.generation) and not self._is_older(held, DEAD_AFTER_MS)
 
     async def is_left_to_others(self, session_id: str) -> bool:
-        """Whether another server runs the session, or died in a run that this server has not taken over."""
+        """Whether another server runs the session, or died in a run that is not recovered here yet."""
         if session_id in self._recovering:
             return True
         return await self._database.read(partial(self._held_elsewhere, session_id=session_id)) is not None

@@ -1,5 +1,5 @@
-"""Parts that stream: announced delta by delta from memory, written at their end, and before at most every WRITE_BEHIND seconds, a
-long text less often. A read meanwhile sees the present text."""
+"""Parts that stream: announced delta by delta from memory, written at their end, and before that at most every WRITE_BEHIND
+seconds, a long text less often. A read meanwhile sees the present text."""
 
 import asyncio
 import logging
@@ -191,7 +191,7 @@ class LiveParts:
         return is_new
 
     def _announce(self, live: LivePart, text: str) -> None:
-        """Behind the session's changes, but not a failed one of the part's chain. Later listeners read the text of then."""
+        """Behind the session's changes, but not a failed one of the part's chain. Later listeners read what there is then."""
         if not (self._publisher.heard or self._first_writes):
             return
         session_id = live.part.session_id

@@ -61,7 +61,7 @@ def model_of_session(session: Session) -> ModelRef | None:
 Kind = Literal["text", "reasoning", "tool"]
 
 MAX_CHARACTERS = 100_000
-"""The first characters of each part's text, which are searched."""
+"""How many characters of each part's text are searched, from its beginning."""
 
 
 @dataclass(frozen=True, slots=True)

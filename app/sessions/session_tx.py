@@ -54,9 +54,9 @@ class SessionAndPrompt(NamedTuple):
 
 
 class SessionTx:
-    """Rows of messages and parts are made before (`rows.message_row`, `rows.part_row`): values may go on changing, and on
-    PostgreSQL the transaction holds the lock of every server's writer. `directory`: the one whose listeners receive the change.
-    `tx`: for changes of no session."""
+    """Callers make the rows of messages and parts before they post a change (`rows.message_row`, `rows.part_row`): values may go
+    on changing until it runs, and on PostgreSQL a transaction that writes keeps all servers' writers waiting. `directory`: whose
+    listeners receive the change. `tx`: for changes of no session."""
 
     def __init__(self, tx: Tx, session_id: str, directory: str) -> None:
         self.tx = tx
@@ -164,7 +164,7 @@ class SessionTx:
         self.announce(EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def replace_part(self, row: Row) -> None:
-        """As a client changes it: nothing of the part's earlier text is found any more."""
+        """For a change by a client, which may leave no text to search: `put_part` alone would keep the earlier one."""
         gone = {"of_session": self.session_id, "of_message": row["message_id"], "of_part": row["id"]}
         self.tx.execute(self.tx.sql.delete_part_text, gone)
         self.put_part(row)
@@ -176,6 +176,7 @@ class SessionTx:
         self.tx.put(self.tx.sql.put_part_text, *(text for text in texts if text is not None))
 
     def _created(self, message_id: str, default: int) -> int:
+        """The time of a part's message if this change stores that too."""
         message = self._messages.get(message_id)
         return created_time(message["body"]) if message else default
 
@@ -222,11 +223,11 @@ class SessionTx:
     # Sums.
 
     def add_usage(self, usage: StepUsage) -> None:
-        """Adds to the ledger in the commit that ends the step."""
+        """Adds to the ledger alone: a title's call, or an answer that no step-finish part counted."""
         self.tx.put(self.tx.sql.add_step_usage, usage.row(self.session_id))
 
     def count_step(self, usage: StepUsage) -> None:
-        """Adds to the ledger and, once, to the session's sums, in the commit of the part that ends the step."""
+        """For a step-finish part, in its commit: adds to the ledger and, unless that has the step, to the session's sums."""
         step = {"of_session": self.session_id, "of_message": usage.message_id, "of_step": usage.id}
         self._add_to_session(self.tx.sql.count_in_session, {**step, **Sums.of(usage.cost, usage.tokens).added()})
         self.add_usage(usage)
@@ -237,7 +238,7 @@ class SessionTx:
             self._add_to_session(self.tx.sql.add_to_session, {"of_session": self.session_id, **added.added()})
 
     def _add_to_session(self, statement: Any, values: Row) -> None:
-        stored = self.tx.execute(statement, values).one_or_none()
+        stored = self.tx.execute(statement, values).one_or_none()  # none: the step was counted before, or the session is gone
         shown = session_rows.session_json(stored) if stored is not None else None
         if shown is not None:
             self.announce(EventSessionUpdated.around_info(self.session_id, shown))

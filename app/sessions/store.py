@@ -34,7 +34,7 @@ RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """In seconds."""
 
 MAX_READS = 5
-"""How often one page is read again while the session keeps changing."""
+"""How often one page is read at most, while the session keeps changing."""
 
 _TODOS = TypeAdapter(list[Todo])
 

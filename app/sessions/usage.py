@@ -83,7 +83,7 @@ def sums_of_messages(messages: Iterable[MessageWithParts]) -> Sums:
 
 
 def sums_of_bodies(bodies: Sequence[str]) -> Sums:
-    """Over the bodies, as JSON, of step-finish parts. A body of another form counts for nothing."""
+    """The sums over the bodies of step-finish parts, which are JSON. A body of another form counts for nothing."""
     return _total(Sums.of(step.cost, step.tokens) for step in _read(bodies))
 
 
@@ -107,8 +107,8 @@ def _bounded(value: Any, most: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StepUsage:
-    """`id`: of the part that ends the step, which is counted once. `begins_turn`: nothing has answered the prompt before. `time`:
-    of the usage, not of the storing, in milliseconds."""
+    """`id`: of the part that ends the step, else of its message; it is counted once. `begins_turn`: nothing has answered the
+    prompt before. `time`: of the usage, not of the storing, in milliseconds."""
 
     id: str
     agent: str

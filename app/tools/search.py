@@ -44,7 +44,7 @@ Keep = Callable[[Path], bool]
 @dataclass(frozen=True, slots=True)
 class SearchPlace:
     """Where rg runs: in `folder`, beneath `root` and named as results are. In the sandbox rg sees `shown`, without what the walls
-    hide, and can write nothing."""
+    hide, and nothing else that can be written."""
 
     folder: Path
     root: HeldDirectory
@@ -100,7 +100,7 @@ class Found(Generic[T]):
     incomplete: bool = False
 
     def take(self, path: Path, item: T) -> bool:
-        """Takes the item; returns whether there is room for more."""
+        """Takes the item, if `keep` allows it. False once the limit has left one out: the search can end."""
         if not self.keep(path):
             self.left_out += 1
         elif len(self.items) == self.limit:

@@ -316,7 +316,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _new_inner_ids(messages: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """By the old id, of messages and parts, in order."""
+    """The new ids of messages and parts, by the old ones, in the order of the messages."""
     new = {}
     for message in messages:
         new[message["info"]["id"]] = ids.ascending("message")

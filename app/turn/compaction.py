@@ -53,7 +53,7 @@ async def make_room(ctx: TurnContext, user: UserMessage) -> bool:
 
 async def after_overflow(ctx: TurnContext, user: UserMessage, message: AssistantMessage, overflow: ContextOverflow) -> bool:
     """The provider rejected the conversation as too long before `message` began. Requests a compaction instead of the message,
-    once in a turn; afterwards stores the error and returns False."""
+    once in a turn; otherwise stores the error and returns False."""
     if ctx.has_overflowed or not window.compacts_automatically(ctx.instance):
         await ends.put_error(ctx.store, message, to_message_error(overflow))
         return False

@@ -47,11 +47,11 @@ log = logging.getLogger(__name__)
 
 INVALID = "invalid"
 _BOUNDED = (INVALID, STRUCTURED_OUTPUT)
-"""The turn itself gives up after some of these calls."""
+"""The turn itself gives up after several of these calls."""
 
 
 class ToolRun:
-    """One call of a step, as its tool sees it, and a subagent that the tool starts."""
+    """One call of a step, as seen by its tool and by a subagent that the tool starts."""
 
     def __init__(self, calls: "ToolCalls", part: ToolPart) -> None:
         self._calls = calls
@@ -344,13 +344,13 @@ def _explained(tool: str, error: ValidationError) -> str:
     )
 
 
-THRESHOLD = 3
+DOOM_LOOP_CALLS = 3
 
 
 def is_looping(calls: Sequence[ToolPart], tool: str, arguments: dict[str, Any]) -> bool:
-    """Whether the last THRESHOLD of `calls` are this same call. `calls`: the turn's calls across its steps, newest last."""
-    newest = calls[-THRESHOLD:]
-    return len(newest) == THRESHOLD and all(
+    """Whether the last DOOM_LOOP_CALLS of `calls` are this same call. `calls`: the turn's calls across its steps, newest last."""
+    newest = calls[-DOOM_LOOP_CALLS:]
+    return len(newest) == DOOM_LOOP_CALLS and all(
         call.tool == tool and not isinstance(call.state, Pending) and call.state.input == arguments for call in newest
     )
 

@@ -176,7 +176,7 @@ class Turn:
         return offered
 
     def _chosen_tools(self, agent: Agent, model: Model) -> dict[str, Tool[Any]]:
-        """Tools of the server and of plugins. Chosen once for an instance, which never changes."""
+        """Tools of the server and of plugins. Chosen once for an instance, an agent and a model, which do not change."""
         instance, toolbox = self._ctx.instance, self._ctx.services.toolbox
         key = (agent.name, model.provider_id, model.id)
         if key not in instance.chosen_tools:

@@ -63,7 +63,7 @@ class TurnDiffs:
         """The stored diffs' basis, as the newest step found it."""
 
     async def begin(self, trees: StepTrees) -> None:
-        """To be called when the session's first step closes: an empty diff is stored in the commit of its end."""
+        """To be called when the session's first step closes: if it changed nothing, the commit of its end has an empty diff."""
         before, after = trees
         if before == after:
             put = self._summaries.put_empty(self._instance.location, self._session_id, after)

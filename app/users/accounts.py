@@ -135,14 +135,14 @@ class ModelAccount:
 
 class ModelAccounts:
     def __init__(self, users: Users, keys: UserKeys, budgets: Budgets, shared_keys: bool | None) -> None:
-        """`shared_keys`: whether users may call models with the server's keys; None: admins may."""
+        """`shared_keys`: whether users may call models with the server's keys; None: only admins may."""
         self._users = users
         self._keys = keys
         self._budgets = budgets
         self._shared_keys = shared_keys
 
     async def for_user(self, name: str) -> ModelAccount:
-        """A user who is not stored, as of an identity provider, gets a member's account."""
+        """A user who is not stored, as one of an identity provider may be, gets a member's account."""
         user = await self._users.get(name)
         principal = user.principal() if user else Principal(name, Role.MEMBER)
         shares = principal.role is Role.ADMIN if self._shared_keys is None else self._shared_keys

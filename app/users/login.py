@@ -193,8 +193,8 @@ class Login:
         return checked
 
     async def admit_connection(self, scope: Mapping[str, Any], authorization: str | None) -> AcceptedLogin | LoginDenied | None:
-        """For a WebSocket: by its ticket, if it has one, else as `check`. None for a ticket that has expired, or is for another
-        terminal."""
+        """For a WebSocket: by its ticket, if it has one, else as `check`. None for a ticket that is unknown, used or expired,
+        or is for another terminal."""
         tickets = parse_qs(scope["query_string"].decode("latin-1")).get("ticket")
         if tickets is None:
             return await self.check(scope, authorization)
@@ -227,8 +227,8 @@ class Login:
         return await self._by_password(scheme, credentials, _address(scope))
 
     async def still_holds(self, authorization: str | None, principal: Principal) -> bool:
-        """Whether the login that a stream was opened with is still valid for its principal. If neither the database nor the file
-        of tokens can be read now, it is."""
+        """Whether the login that a stream was opened with is still valid for its principal. If the database or the file of tokens
+        cannot be read now, it is."""
         scheme, credentials = _parts(authorization)
         try:
             if scheme == "bearer" and self.is_required():
@@ -304,7 +304,7 @@ def _decoded(credentials: str) -> bytes:
 
 
 def _log_refused(scope: Mapping[str, Any], reason: str, level: int = logging.WARNING) -> None:
-    """Without the given password, which may be nearly right. A WebSocket has no method."""
+    """Without the given credentials, which may be nearly right. A WebSocket has no method."""
     wanted = f"{scope.get('method', 'WebSocket')} {scope['path']}"
     log.log(level, "%s", one_line(f"a login of {_address(scope) or 'an unknown address'} was refused for {wanted}: {reason}"))
 

@@ -122,7 +122,7 @@ class OidcLogins:
 
     async def principal(self, token: str) -> Principal | None:
         """None for an invalid token, or one without a role of ours. Roots and limits are those of `opensession user add
-        oidc:SUBJECT`, if there is one; so is the role if no claim has it."""
+        oidc:SUBJECT`, if there is one; so is the role if no claim is configured for it."""
         claims = await self._claims(token)
         if claims is None:
             return None

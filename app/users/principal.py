@@ -49,7 +49,7 @@ class Principal:
 
 
 OPERATOR = Principal("", Role.ADMIN)
-"""For a server without users, its password, and tokens that belong to no user."""
+"""For a server without users, for a server's password, and for tokens that belong to no user."""
 
 
 def highest_role(names: Iterable[object]) -> Role | None:

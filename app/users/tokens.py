@@ -258,7 +258,7 @@ class OneTimeTokens(Generic[T]):
 
 
 class MemoryEventTokens:
-    """Each opens one stream of a principal. Its time tells only whether there is such a token."""
+    """Each opens one stream of a principal. The time that `redeem` takes tells only whether there is such a token."""
 
     def __init__(self) -> None:
         self._tokens = OneTimeTokens[Principal](LIFETIME_MS)

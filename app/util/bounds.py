@@ -19,7 +19,7 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
 def has_more_values(body: bytes, most: int) -> bool:
-    """Every value but the first follows a comma or an opening bracket. Those in strings are counted out only if that matters."""
+    """Every value but the first follows a comma or an opening bracket. Those in strings are left out only if that matters."""
     if _separators(body, 0, len(body)) <= most:
         return False
     values = start = 0

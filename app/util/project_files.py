@@ -35,7 +35,7 @@ _LOOK_UP = getattr(os, "O_PATH", _READ) | os.O_CLOEXEC
 _PIECE = 2**16
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 _LAYERS = ("opencode.json", "opencode.jsonc", ".opencode", ".claude/skills")
-"""The configuration in the directories above a project."""
+"""The only configuration that counts in the directories above a project."""
 
 
 class FileRefused(OSError):
@@ -66,7 +66,7 @@ class ProjectBounds:
 
     @classmethod
     def of(cls, directory: Path | str, checkout: Path | str) -> "ProjectBounds":
-        """Bounds of the present places."""
+        """The bounds by where both are now."""
         return cls(os.path.realpath(directory), os.path.realpath(checkout))
 
     def hold(self, real: str) -> bool:
@@ -359,7 +359,7 @@ def text_of(path: Path, top: Path) -> str:
 
 
 def has_file(folder: Path, pattern: str, top: Path) -> bool:
-    """Whether a file's name matches; `*` stands for any letters."""
+    """Whether the folder has a file whose name matches; `*` stands for any letters."""
     if "*" not in pattern:
         return (folder / pattern).exists()
     try:

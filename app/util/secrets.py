@@ -59,7 +59,7 @@ def _is_secret(name: str, value: Any) -> bool:
 
 
 def secrets_of(value: Any, *, headers: bool = False) -> Iterator[str]:
-    """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name. `headers`: all are of headers."""
+    """Every string of a tree that `masked` hides, without its scheme (`Bearer`) or user name. `headers`: `value` has headers."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             secret = isinstance(inner, str) and (headers or _SECRET_NAME.search(name))

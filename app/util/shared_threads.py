@@ -19,7 +19,7 @@ LAST_WORK_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user of a work, and the directory of its files; empty if there is none."""
+    """The user that work is for, and the directory in whose files it is done; empty if there is none."""
 
     user: str = ""
     directory: str = ""

@@ -86,7 +86,7 @@ class TaskSet:
 # Work that must be done every few seconds even if the event loop stands still: in a thread of its own.
 
 HANGS_AFTER_SECONDS = 60.0
-"""A loop that has stood still for longer is given up, as a dead server is: its sessions must not be held for good."""
+"""A loop that has stood still for longer is given up, as a dead server is: its leases and locks must not be held for good."""
 
 
 class LoopHeartbeat:

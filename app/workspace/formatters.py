@@ -80,7 +80,7 @@ def _uses_black(project: FormattedProject) -> bool:
 @dataclass(frozen=True, slots=True)
 class FormatterKind:
     """`command`: its words, with `$FILE` for the file. `is_used`: whether the project has chosen it. `unless`: formatters that
-    come first, whatever their configuration. `trial`: words that its program must accept without an error."""
+    are preferred, whatever their configuration. `trial`: words that its program must accept without an error."""
 
     name: str
     command: tuple[str, ...]

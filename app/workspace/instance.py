@@ -127,7 +127,7 @@ class InstanceModels:
 
 @dataclass(frozen=True)
 class InstanceExtensions:
-    """The parts of the server that a directory's configuration adds."""
+    """The parts that a directory's configuration adds to the server."""
 
     mcp: McpServers
     language_servers: LanguageServers
@@ -149,7 +149,7 @@ class Instance:
     models: InstanceModels
     extensions: InstanceExtensions
     resources: Resources
-    """The connections of providers and MCP servers: to be acquired by work with the instance that is longer than a request."""
+    """The connections of providers and MCP servers: to be acquired by work with the instance that lasts longer than a request."""
     sandbox_workspace: SandboxWorkspace
     """What programs that work for the instance see."""
     trees: Trees | None = None

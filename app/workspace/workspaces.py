@@ -113,8 +113,8 @@ class Workspaces:
         return not self.is_servers(place) and may_enter(principal, place, self.roots, self._user_roots())
 
     def is_servers(self, real: str) -> bool:
-        """Whether the path is in the data directory, with keys and everybody's conversations. It may be in a root, and a root in
-        it."""
+        """Whether the path is in the data directory, with keys and everybody's conversations, but in no worktree or root in that.
+        The data directory itself may be in a root."""
         if not is_within(real, [self._data_dir]) or self.worktree_places.origin(real) is not None:
             return False
         return not is_within(real, [root for root in (*self.roots, *self._user_roots()) if is_within(root, [self._data_dir])])

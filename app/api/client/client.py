@@ -19,7 +19,7 @@ _LARGE_TIMEOUT = httpx2.Timeout(30, read=900)
 _TURN_TIMEOUT = httpx2.Timeout(30, read=None)
 
 _SILENCE_SECONDS = 60.0
-"""The events' connection counts as lost after so long without anything, not even the server's heartbeats."""
+"""A connection that waits counts as lost after so long without anything, not even a sign of life from the server."""
 
 
 class ApiRefused(Exception):
@@ -49,7 +49,7 @@ class ApiClient:
         return await self._call("POST", path, body, query, timeout=_TURN_TIMEOUT)
 
     async def wait(self, path: str, begun: Callable[[], None]) -> Any:
-        """Waits until the server has something to say. `begun` is called when that wait has begun."""
+        """Waits until the server has something to say, and returns it. `begun` is called when that wait has begun."""
         timeout = httpx2.Timeout(30, read=_SILENCE_SECONDS)
         try:
             async with self._http.stream("GET", path, timeout=timeout) as answer:

@@ -78,7 +78,7 @@ class Window:
 
 
 async def window(pieces: AsyncGenerator[bytes, None], limit: int, offset: int | None = None) -> Window:
-    """At most `limit` characters, no more are held, of a text in pieces of UTF-8: from `offset` on, or the last ones."""
+    """At most `limit` characters of a text in pieces of UTF-8: from `offset` on, or the last ones. No more are held."""
     decode, held, begin, size = getincrementaldecoder("utf-8")("replace").decode, deque[str](), offset or 0, 0
     async with aclosing(pieces):
         async for piece in pieces:

@@ -30,7 +30,7 @@ IntegrationPath = Annotated[str, Path(alias="integrationID")]
 AttemptPath = Annotated[str, Path(alias="attemptID")]
 CredentialPath = Annotated[str, Path(alias="credentialID")]
 LABEL = "label"
-"""The field of a key's metadata."""
+"""The field of a key's metadata that has its label."""
 
 
 class IntegrationKeyMethod(Wire):

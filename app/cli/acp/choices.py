@@ -173,8 +173,8 @@ def _input(command: Json) -> AvailableCommandInput | None:
     return AvailableCommandInput(UnstructuredCommandInput(hint="arguments")) if takes_arguments else None
 
 
-# The MCP servers that an editor gives to a session. The server's MCP servers belong to a directory, so each has a name with its
-# session's, and rules keep other sessions from its tools.
+# The MCP servers that an editor gives to a session. The server's MCP servers belong to a directory, so each is named with
+# the id of its session, and rules keep other sessions from its tools.
 
 EditorMcpServer = HttpMcpServer | SseMcpServer | AcpMcpServer | McpServerStdio
 

@@ -380,6 +380,6 @@ def _begins_with_slash(blocks: list[ContentBlock]) -> bool:
 
 
 def session_of(event: Json) -> str | None:
-    """The session's id. OpenCode's older forms of some events have it only within."""
+    """The id of the event's session. Every such event has it here, OpenCode's older forms of some only within."""
     found = event["properties"].get("sessionID")
     return str(found) if found else None

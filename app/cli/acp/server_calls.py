@@ -70,7 +70,7 @@ class ServerCalls:
             return await (await self.api()).post_slow(path, body, **query)
 
     async def wait(self, path: str, begun: Callable[[], None]) -> Any:
-        """Waits until the server has something to say. `begun` is called when that wait has begun."""
+        """Waits until the server has something to say, and returns it. `begun` is called when that wait has begun."""
         with _refusals():
             return await (await self.api()).wait(path, begun)
 

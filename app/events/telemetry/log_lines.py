@@ -1,4 +1,4 @@
-"""The log of the server: plain text, or a JSON object a line, with the session and the trace of each line."""
+"""The log of the server: plain text, or a JSON object a line, which names its session and trace, too."""
 
 import logging
 import os

@@ -40,7 +40,7 @@ class ToolCallEnd(StrEnum):
 
 @dataclass(slots=True)
 class TurnRecord:
-    """`failure`: how the newest step ended. `rejected`: it ended with a call that the user rejected."""
+    """`failure`: the error that ended the newest step. `rejected`: it ended with a call that the user rejected."""
 
     session_id: str = ""
     agent: str = ""
@@ -128,7 +128,7 @@ class Observer:
     watches_models = False
     """Whether it observes model calls, whose streams are then read along."""
     captures_contents = False
-    """Whether records have the texts."""
+    """Whether records have the texts of calls."""
 
     def turn(self, record: TurnRecord) -> AbstractContextManager[None]:
         return _NOTHING

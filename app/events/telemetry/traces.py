@@ -114,7 +114,7 @@ class Traces(Observer):
             detach(token)
 
     def stop(self) -> None:
-        """Exports what is left. Waits for a collector that does not answer at most FLUSH_SECONDS."""
+        """Exports what is left. Waits at most FLUSH_SECONDS for a collector that does not answer."""
         flushing = threading.Thread(target=self._provider.shutdown, name="flush traces", daemon=True)
         flushing.start()
         flushing.join(FLUSH_SECONDS)
@@ -123,7 +123,7 @@ class Traces(Observer):
 
     @contextmanager
     def _span(self, name: str, kind: SpanKind, attributes: Attributes) -> Iterator[Span]:
-        """Makes it the current span. Exceptions are not recorded as they are, because they may contain texts."""
+        """Makes it the current span. Exceptions are not recorded as they are, because they may quote a call's contents."""
         with self._tracer.start_as_current_span(
             name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:

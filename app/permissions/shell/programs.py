@@ -52,7 +52,7 @@ OWN_LANGUAGE = {
         r"|s([^\0])(?:\\[^\0]|(?!\1)[^\n\0\\])*\1(?:\\[^\0]|(?!\1)[^\n\0\\])*\1[gpimIM0-9]*[ew]",
     ),
 }
-"""Programs whose arguments are full of signs that mean code elsewhere, with the patterns that run or write something here."""
+"""Programs whose arguments are full of signs that mean code elsewhere, with patterns of what runs or writes something in them."""
 ASSIGNMENT = re.compile(r"(\w+)\+?=(.*)", re.DOTALL)
 _CHANGES_PROGRAMS = re.compile(
     r"PATH|LD_\w+|DYLD_\w+|BASH_\w+|ENV|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|(\w+_)?PAGER|VISUAL|BROWSER|"

@@ -101,7 +101,7 @@ def load_global(environ: Mapping[str, str] = os.environ) -> Config:
 
 @dataclass(frozen=True)
 class _Layer:
-    """`path`: the file of the content; None of a layer that is no file of the project."""
+    """`path`: the file of the content, for warnings; known of all files of the project."""
 
     content: Mapping[str, Any]
     of_project: bool = False
@@ -204,7 +204,7 @@ class _Loader:
         return {**content, "sandbox": kept}
 
     def _with_inside_instructions(self, content: Mapping[str, Any], path: Path | None) -> Mapping[str, Any]:
-        """Without patterns that begin outside the project. The others become relative: the files of those are kept inside."""
+        """Without patterns that begin outside the project. Absolute ones become relative: what these find is kept inside."""
         if "instructions" not in content:
             return content
         kept = []

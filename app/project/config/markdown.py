@@ -57,7 +57,7 @@ def parse(text: str, path: Path) -> Document:
 
 
 def _require_shallow(head: str) -> None:
-    """The reader in C ends the process when values are nested thousands deep, so their begins and ends are counted first."""
+    """The reader in C ends the process when values are nested thousands deep, so their starts and ends are counted first."""
     import yaml
     from frontmatter.default_handlers import SafeLoader
 

@@ -32,7 +32,7 @@ class OrganisationConfig:
 
 class Organisations:
     """The organisations that the user has signed in to. Each is asked once for each set of sign-ins; one that cannot be reached
-    is asked again after PAUSE seconds."""
+    is asked again after RETRY_SECONDS."""
 
     def __init__(self, auth: Callable[[], Mapping[str, Auth]], environ: Mapping[str, str]) -> None:
         self._auth = auth

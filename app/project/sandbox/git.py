@@ -86,7 +86,7 @@ class Git:
         max_bytes: int | None = None,
     ) -> GitResult:
         """Runs `git *args`, with `env` added to the safe environment. Never raises for a failure of git; kills it when cancelled.
-        `max_bytes`: for a command that may print any amount; with TOO_MUCH_OUTPUT, `stdout` has its first bytes."""
+        `max_bytes`: for a command that may print any amount; with TOO_MUCH_OUTPUT, `stdout` is its first `max_bytes`."""
         variables = {**safe_environment(), **self._selected(), **(env or {})}
         child = _GitProcess(lambda: self._program(args, variables, cwd or self.directory.path), args, pass_fds)
         if max_bytes is None:
@@ -244,7 +244,7 @@ class _GitProcess:
 
     def kill(self) -> None:
         """Sends SIGTERM first, so that git removes its lock files and half-written objects. Bubblewrap, with which all in the
-        sandbox ends at once, is not asked first."""
+        sandbox ends at once, does not get it."""
         with self._guard:
             self._killed = True
             if self._process is None or self._process.poll() is not None:

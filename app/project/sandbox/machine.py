@@ -44,7 +44,7 @@ _PROOF = "test ! -w /proc/sys/kernel/core_pattern && test ! -w /proc/sysrq-trigg
 
 
 def git_files(home: Path, environment: Mapping[str, str]) -> list[Path]:
-    """The existing ones of the files that git looks for."""
+    """The existing files of git's configuration, and those that it names, by the names that git finds them by."""
     found: list[Path] = []
     pending = _first_files(home, environment)
     while pending and len(found) < _MOST_FILES:

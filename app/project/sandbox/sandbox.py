@@ -1,5 +1,5 @@
-"""Starts every program that runs someone else's words: the model's, a project's, an MCP server's. And hints for the model when a
-command has failed because of the sandbox."""
+"""Makes the command line of every program that runs someone else's words: the model's, a project's, an MCP server's. And hints
+for the model when a command has failed because of the sandbox."""
 
 import os
 import re
@@ -178,8 +178,7 @@ def _make(directory: Path, mode: int) -> None:
 
 
 def hint(program: Program, output: str, code: int | None) -> str | None:
-    """None if the output shows no such failure. Judges the output even if the command hides its exit code (`|| true`, `|
-    head`)."""
+    """None if the output shows no such failure. It may show one though the exit code is hidden (`|| true`, `| head`)."""
     scope, end = program.scope, output[-_READ_CHARACTERS:]
     if scope is None:
         return None

@@ -36,7 +36,7 @@ class Mask:
 class MachineFacts:
     """What is the same for every command. `links`: top-level links of the file system (`/bin` to `usr/bin`). `toolchains`: where
     programs of `PATH` are that are not the system's. `outputs`: the one directory of `data_dir` whose files may be shown.
-    `kernel_files`: writable files below /proc that belong to no process. `git_files`: the user's git configuration."""
+    `kernel_files`: what is writable below /proc and belongs to no process. `git_files`: the user's git configuration."""
 
     bwrap: str
     shell: str
@@ -237,7 +237,7 @@ def may_be_granted(path: Path, machine: MachineFacts) -> bool:
 
 
 def is_private(path: Path, machine: MachineFacts) -> bool:
-    """Whether the path has keys of the home directory, or is in the server's other roots."""
+    """Whether the path is among the keys of the home directory, or in what is hidden: the server's other roots."""
     stores = (machine.home / name for name in _CREDENTIAL_STORES.split())
     return any(path.is_relative_to(hidden) for hidden in (*stores, *(mask.path for mask in machine.masks)))
 

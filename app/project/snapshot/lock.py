@@ -36,7 +36,7 @@ class SnapshotFailed(ServiceError):
     name = "SnapshotError"
 
     def __init__(self, reason: str, *, is_final: bool = False) -> None:
-        """`is_final`: another try would fail at once, too."""
+        """`is_final`: another try now would fail, too."""
         super().__init__(f"The files' snapshot failed: {reason}")
         self.reason = reason
         self.is_final = is_final

@@ -65,7 +65,7 @@ _LOOK_AT_MANY_AGAIN_MS = 600_000
 _STATS_AT_ONCE = 100
 """So many at once take less time than a change of thread."""
 _PAUSE_SECONDS = 600.0
-"""How long snapshots pause after a repeated failure, for which each step would wait."""
+"""How long snapshots pause after a failure that would come again, for which each step would wait."""
 
 
 def snapshot_dir(data_dir: Path, project_id: str, worktree: Path) -> Path:

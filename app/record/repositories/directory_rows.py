@@ -61,7 +61,7 @@ def directory_state(connection: Connection, directory: str, name: str) -> Row[An
 
 
 def directory_states_of(connection: Connection, prefix: str, value: str) -> Sequence[Row[Any]]:
-    """The states with a value whose names begin with `prefix`."""
+    """The states with this `value` whose names begin with `prefix`."""
     wanted = (DIRECTORY_STATE.c.name.startswith(prefix, autoescape=True), DIRECTORY_STATE.c.value == value)
     return connection.execute(_STATES.where(*wanted)).all()
 

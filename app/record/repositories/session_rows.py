@@ -294,8 +294,8 @@ def sessions_beside(connection: Connection, wanted: SessionFilter, at: PageBesid
 
 
 def updated_sessions(connection: Connection, wanted: SessionFilter, limit: int) -> tuple[Sequence[Row[Any]], int | None]:
-    """Newest update first; and the time that bounds the next page. Sessions updated in one millisecond are on one page, which may
-    have more than the limit if it has only these."""
+    """Newest update first; and the time before which the next page's sessions were updated. Sessions updated in one millisecond
+    are on one page, which may have more than the limit if it has only these."""
     query = _sessions(wanted).order_by(SESSION.c.updated.desc(), SESSION.c.seq.desc())
     rows = connection.execute(query.limit(limit + 1)).all()
     if len(rows) <= limit:

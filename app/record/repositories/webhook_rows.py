@@ -55,7 +55,7 @@ def release(connection: Connection, server: str) -> None:
 
 
 def put_progress(connection: Connection, webhook_id: str, server: str, values: Values, deliveries: Sequence[Values]) -> bool:
-    """How far `server` is. False, with nothing written, if another server delivers this webhook now."""
+    """How far `server` is. False, with nothing written, if this server does not deliver the webhook any more."""
     statement = update(WEBHOOK).where(WEBHOOK.c.id == webhook_id, WEBHOOK.c.server == server)
     if not connection.execute(statement.values(**values)).rowcount:
         return False

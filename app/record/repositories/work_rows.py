@@ -55,7 +55,7 @@ def leases(connection: Connection) -> Sequence[Row[Any]]:
 
 
 def lease_of(connection: Connection, session_id: str) -> Row[Any] | None:
-    """Also of a lease that is not held: its generation goes on."""
+    """The lease, even if no server holds it: its generation goes on."""
     return connection.execute(_leases(connection, LEASE.c.session_id == session_id)).one_or_none()
 
 
@@ -70,7 +70,7 @@ def lease_statuses(connection: Connection, directory: str) -> Sequence[Row[Any]]
 
 
 def held_among(connection: Connection, session_ids: Collection[str]) -> list[str]:
-    """The sessions that a server works on."""
+    """Those of the sessions that a server works on."""
     return list(connection.execute(HELD_SESSIONS.where(LEASE.c.session_id.in_(session_ids))).scalars())
 
 

@@ -34,8 +34,8 @@ from app.schema.timeline import (
 # The number of an event within its session: `seq` in the second API, a cursor to resume from. An event of the journal is numbered
 # by its position there, so that numbers ascend as events are committed, on whatever server. A digest of the event is in the
 # number too, to find the event among the stored messages when the journal no longer has it. What was stored before the journal
-# begins is counted from 1. 53 bits, which JavaScript counts exactly: | 31 journal | 2 position in the journal's event | 20 digest
-# |
+# begins is counted from 1. 53 bits, which JavaScript counts exactly:
+# | 31 journal | 2 position in the journal's event | 20 digest |
 
 _DIGEST_BITS = 20
 _POSITION_BITS = 2

@@ -240,7 +240,7 @@ def _whole_history(connection: Connection, session_id: str, upto: int) -> _Whole
 def _first(
     connection: Connection, session_id: str, journal: Sequence[JournalEvent], after: int, most: int
 ) -> list[TimelineEvent]:
-    """Up to `most` events after a number, and one more if there are more. Reads only the messages that these events need."""
+    """The first events after a number, more than `most` if there are more. Reads only the messages that these events need."""
     size = most
     while True:
         events = _translated(connection, session_id, journal[:size])

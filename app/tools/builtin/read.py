@@ -110,7 +110,7 @@ class ReadTool(Tool[ReadParameters]):
 
 
 def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
-    """The stamp is None for an image, which cannot be edited."""
+    """The stamp is None for an image or PDF, which cannot be edited."""
     try:
         with os.fdopen(open_file(path, root), "rb") as file:
             status = os.fstat(file.fileno())

@@ -183,7 +183,7 @@ def _resource(server: str, found: Resource) -> ServerResource:
 
 
 def authentication(target: McpTarget, config: McpRemoteConfig) -> httpx2.Auth | None:
-    """None without credentials: a server that wants some says so."""
+    """None without a sign-in and stored tokens: a server that wants them says so."""
     if not takes_sign_in(config):
         return None
     stored = target.credentials.get(config.url)

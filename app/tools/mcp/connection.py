@@ -172,7 +172,7 @@ class McpConnection:
 
 
 async def _abandonable(work: Awaitable[T]) -> T:
-    """When cancelled it returns at once and leaves the work: telling a server that hangs can take seconds."""
+    """When cancelled it cancels the work and does not wait for it: telling a server that hangs can take seconds."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

@@ -297,7 +297,7 @@ class McpServers:
             self._closing.start(connection.close(), f"close mcp {server.name}")
 
     def _announce(self, server: McpServer) -> None:
-        """Announces that the server's tools have changed. Each server of the database that is connected to it does so itself."""
+        """Announces that the server's tools have changed, once, although each server that is connected to it sees that."""
         changed = EventMcpToolsChanged(properties=McpServerRef(server=server.name))
         tools = fingerprint(server.connection.offers.tools if server.connection else ())
         self.settings.states.announce_change(self.directory, TOOLS + server.name, tools, changed)

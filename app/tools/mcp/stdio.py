@@ -125,7 +125,7 @@ class _Pipes:
             pass  # a program that cannot write does not end
 
     async def write(self, to_send: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """A program that does not read any more has ended: nobody waits for its answers."""
+        """A program that does not read any more counts as ended: nobody waits for its answers."""
         try:
             async with to_send:
                 async for message in to_send:
@@ -176,7 +176,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def _has_ended(process: asyncio.subprocess.Process) -> bool:
-    """Within STOP_SECONDS. Waiting for the process alone would wait for those that inherited its pipes, too."""
+    """Within STOP_SECONDS. `process.wait()` would wait for whatever has inherited its pipes, too."""
     with anyio.move_on_after(STOP_SECONDS):
         while process.returncode is None:  # noqa: ASYNC110  it tells of its end by nothing else
             await asyncio.sleep(_LOOK_SECONDS)

@@ -25,8 +25,8 @@ PluginToolArgs = type[BaseModel] | Mapping[str, Any]
 @dataclass(frozen=True)
 class PluginInput:
     """`project` is {id, worktree, vcs?}; `worktree` the checkout's top (`/` outside git). `client`: an `httpx.AsyncClient` of
-    this server's API, for `directory` and for hooks only: requests wait until the plugin function returns, so its own would time
-    out."""
+    this server's API that works in `directory`, for hooks. The plugin function may not use it: requests wait until that returns,
+    so its own would time out."""
 
     project: Mapping[str, Any]
     directory: str

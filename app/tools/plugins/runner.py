@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 async def call(function: Callable[..., Any], *args: Any, seconds: float | None = None) -> Any:
-    """What the function returns or raises, as an Exception in any case. Raises TimeoutError after `seconds`.
+    """Returns what the function returns. Raises what it raises, always as an Exception, and TimeoutError after `seconds`.
 
     Coroutines run here, other functions in a thread of their own. A call that takes too long, or whose caller is cancelled, is
     cancelled and not waited for.

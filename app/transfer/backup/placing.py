@@ -38,7 +38,7 @@ def finish_restore(data_dir: Path) -> None:
 
 
 def decide(data_dir: Path, aside: str) -> None:
-    """From here on the restore is decided, whatever happens. `aside`: where the present content goes."""
+    """From here on the restore will be finished, whatever happens. `aside`: where the present content goes."""
     outgoing = [path.name for path in (*database_files(data_dir), *belongings(data_dir))]
     (data_dir / STAGING / _PLAN).write_bytes(orjson.dumps({"aside": aside, "outgoing": outgoing}))
     os.sync()

@@ -19,7 +19,7 @@ class JsonFiles:
         self.problems: list[Problem] = []
 
     def objects(self, directory: Path) -> Iterator[tuple[Path, JsonObject]]:
-        """The objects in a directory's files, by name. None if there is no such directory."""
+        """The objects in a directory's files, by name; nothing if there is no such directory."""
         for path in json_files(directory):
             value = self.value(path)
             if isinstance(value, dict):

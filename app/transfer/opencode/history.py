@@ -1,5 +1,5 @@
 """Makes a valid history of what a reader found: completes what older versions of OpenCode did not store, closes what was
-unfinished, and validates the rest. Leaves out as little as possible, and reports all of it. Pure."""
+unfinished, and validates the rest. Leaves out as little as possible, and reports all that is left out. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -161,7 +161,7 @@ def history_of(source: SourceSession) -> tuple[SessionHistory | None, list[Probl
 
 
 def _drop_unusable(source: SourceSession, problems: list[Problem]) -> None:
-    """Drops times and states of another shape, which cannot be completed."""
+    """Drops messages whose time is no object: they cannot be completed."""
     usable = []
     for message in source.messages:
         if isinstance(message.info.get("time", {}), dict):

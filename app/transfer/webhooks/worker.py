@@ -45,7 +45,7 @@ def next_attempt(attempts: int, failed_since: int, now: int) -> int | None:
     return min(now + delay, end)
 
 
-# A webhook's owner decides what it is sent: what the owner may see now, looked up with each message.
+# A webhook is sent what its owner may see now, which is looked up with each message.
 
 
 class WebhookEnds(Exception):

@@ -182,7 +182,7 @@ MAX_NEARBY_CHARACTERS = 32_000
 
 @dataclass(frozen=True, slots=True)
 class InstructionScope:
-    """Where to look: from `directory` up to `worktree`. `may_read`: whether a path that a project names is its user's."""
+    """Where to look: from `directory` up to `worktree`. `may_read`: if what a project names or links to is its user's."""
 
     directory: Path
     worktree: Path

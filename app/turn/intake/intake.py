@@ -31,7 +31,7 @@ from app.workspace.agents import default_agent, find
 from app.workspace.instance import Instance
 
 MOST_RETRIES = 10
-"""Of an answer that does not have the form that the prompt asks for."""
+"""For an answer that does not have the form that the prompt asks for."""
 
 
 @dataclass(frozen=True, slots=True)

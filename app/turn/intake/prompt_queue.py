@@ -151,7 +151,7 @@ class PromptQueue:
 
     def watch(self) -> None:
         """From now on, until `close`: resumes queues that other servers of the database leave. A prompt that waits at two looks
-        is left, because between two turns its own server begins it at once."""
+        counts as left, because between two turns its own server begins it at once."""
         what = "looking for queued prompts"
         self._watching.start(every(LOOK_SECONDS, self._look, what), what)
 

@@ -140,7 +140,7 @@ class Recovery:
         return bool(taken_over)
 
     async def _start_abandoned(self) -> None:
-        """Starts prompts whose server died between storing and running them, and answers that no server goes on with."""
+        """Starts prompts whose server died between storing and running them. Offers open answers that no server goes on with."""
         now = time.monotonic()
         found = {row.session_id: row for row in await self._store.query(work_rows.abandoned_sessions)}
         waiting = [session_id for session_id in found if not self._live.get(session_id).is_unfinished]

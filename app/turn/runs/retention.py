@@ -66,7 +66,7 @@ class Retention:
         """Called with each session that was deleted, after the commit."""
 
     async def prune(self, rule: PruneRule, *, dry_run: bool = False) -> PruneReport:
-        """Runs on one server of a database at a time. A tree that changes, or in which a work begins, meanwhile is kept."""
+        """Runs on one server of a database at a time. A tree that changes meanwhile, or in which work begins, is kept."""
         report, projects = PruneReport(), set[str]()
         async with self._database.locks.lock("prune sessions"):
             ages = await self._database.read(session_rows.session_ages)
@@ -126,7 +126,7 @@ class Retention:
             yield
 
     def _require_unused(self, connection: Connection, cutoff: int, known: frozenset[str]) -> None:
-        """Checks that no other server uses the sessions, in the transaction that deletes them. Raises SessionBusy, NotFound."""
+        """In the transaction that deletes them: no other server uses them. Raises SessionBusy, and NotFound if one is gone."""
         rows = session_rows.lock_sessions(connection, known)
         if len(rows) < len(known):
             raise NotFound("Deleted meanwhile")
@@ -150,8 +150,8 @@ def _count(report: PruneReport, outcome: KeptAs | int | None) -> None:
 
 
 def expired_trees(ages: Iterable[Any], cutoff: int) -> list[list[str]]:
-    """The ids of each tree in which no session has changed since, parents first. `ages`: id, parent_id and updated of all
-    sessions. A session whose parent is gone is a root."""
+    """The ids of each tree in which no session has changed since `cutoff`, parents first. `ages`: id, parent_id and updated of
+    all sessions. A session whose parent is gone is a root."""
     rows = {row.id: row for row in ages}
     children: dict[str, list[str]] = defaultdict(list)
     roots: list[str] = []

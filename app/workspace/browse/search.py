@@ -21,7 +21,7 @@ from app.util.project_files import HeldDirectory
 
 MAX_FILES = 200_000
 SECONDS = 10.0
-"""A listing that takes longer ends with the names so far."""
+"""A listing or a search that takes longer ends with what it has found so far."""
 
 MATCHES_PER_FILE = 10
 MAX_MATCHES = 1000
@@ -129,7 +129,7 @@ def _with_letters(word: str, lowered: dict[str, str]) -> dict[str, str]:
 
 
 def _badness(word: str, path: str) -> float:
-    """0 for the exact name; more for names that begin with the word, that have it, for paths with it, for scattered letters."""
+    """0 for the exact name; then, rising: names that begin with the word, names with it, paths with it, scattered letters."""
     name = PurePosixPath(path).name
     if word in (name, path):
         return 0

@@ -181,7 +181,7 @@ async def connected(program: Program, settings: Mapping[str, Any], diagnosed: Di
 
 @asynccontextmanager
 async def _output() -> AsyncIterator[tuple[asyncio.StreamReader, BinaryIO]]:
-    """The end that a program writes to, and the one to read from. Both are closed with the block."""
+    """The end to read from, and the one that a program writes to. Both are closed with the block."""
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "wb") as sink:
         output = asyncio.StreamReader(limit=_MAX_HEADER_BYTES)

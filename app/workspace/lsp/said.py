@@ -138,7 +138,7 @@ def ranges_of(answer: Any) -> Iterator[SaidRange]:
 
 
 def path_of(uri: str) -> Path | None:
-    """The path of a `file:` URI. None for a path that is not to be shown."""
+    """The path of a `file:` URI. None for any other URI, and for a path that must not be shown."""
     try:
         split = urlsplit(uri)
     except ValueError:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _SpokenFile:
-    """A file as the server was sent it. `published`: errors of this version were published; `is_exact`: with its number."""
+    """A file as it was sent to the server. `published`: errors of this version were published; `is_exact`: with its number."""
 
     version: int = 0
     published: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,7 +46,7 @@ class _SpokenFile:
 
 @dataclass(frozen=True, slots=True)
 class LspTarget:
-    """`program` makes the program to start; it may block and raises OSError. `top`: files below it may have errors. `diagnosed`
+    """`program` makes the program to start; it may block and raises OSError. `top`: errors count in files below it. `diagnosed`
     is called for each file with published errors, `changed` when the server is ready, and when it is not any more."""
 
     kind: ServerKind
@@ -154,7 +154,7 @@ class LanguageServer:
         return file
 
     async def _spoken(self, path: Path, file: _SpokenFile) -> None:
-        """Returns when the server has published all errors of the file, or has ended."""
+        """Returns when the server has published all errors of the file, has no news of it, or has ended."""
         published = asyncio.create_task(file.published.wait())
         unchanged = asyncio.create_task(self._has_nothing_new(path))
         try:
@@ -170,7 +170,7 @@ class LanguageServer:
 
     async def _has_nothing_new(self, path: Path) -> None:
         """Returns when the server answers and still publishes nothing of the file: some servers are silent about a file that has
-        stayed without errors. A server that names versions publishes each."""
+        stayed without errors. A server that names versions publishes the errors of each."""
         client = self._client
         assert client is not None
         with suppress(self._module.LspFailure):

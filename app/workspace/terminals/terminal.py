@@ -46,8 +46,8 @@ class Scrollback:
             self.start += excess // _UNIT
 
     def read(self, position: int) -> tuple[str, int]:
-        """Text from a position that is kept, at most PIECE_BYTES of it, and the position behind. A character that lost its first
-        half is replaced."""
+        """Text from a position that is kept, at most PIECE_BYTES of it, and the position behind it. A character that lost its
+        first half is replaced."""
         offset = (position - self.start) * _UNIT
         piece = self._kept[offset : offset + PIECE_BYTES]
         if len(piece) == PIECE_BYTES and 0xD8 <= piece[-1] <= 0xDB:  # the first of a surrogate pair
@@ -275,7 +275,7 @@ class Terminal:
                 return
 
     def _start(self, cursor: int) -> int:
-        """An unknown cursor counts as 0."""
+        """-1: the end. Any other cursor becomes the nearest position that is kept."""
         kept = self.scrollback
         return kept.end if cursor == -1 else min(max(cursor, kept.start), kept.end)
 

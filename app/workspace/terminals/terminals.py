@@ -61,7 +61,7 @@ class TooManyTerminals(TooMany):
 
 
 MOST_EXITED = 20
-"""How many terminals stay listed when their programs have exited; the oldest are removed."""
+"""How many terminals stay listed when their programs have exited; of more, the oldest are removed."""
 _TITLE_CHARACTERS = 4
 
 

@@ -99,7 +99,7 @@ class _Comparison:
     env: dict[str, str]
 
     async def changes(self) -> list[GitChange]:
-        """By name; git lists a file in conflict twice. Raises TooLarge."""
+        """One of each name: git lists a file in conflict twice. Raises TooLarge."""
         result = await self._diff(["--raw", "--numstat", "-z"], MAX_LISTED_BYTES)
         if result.code == TOO_MUCH_OUTPUT:
             raise TooLarge("More files differ than can be listed. Name a directory further down.")
@@ -134,7 +134,7 @@ async def changed_in_checkout(allowed: AllowedPaths) -> list[ChangedFile]:
 
 
 def _seen_from(allowed: AllowedPaths, changes: Sequence[GitChange]) -> list[ChangedFile]:
-    """Git spells the top of the checkout without symlinks."""
+    """By paths from the directory's real path, because git names the top of the checkout without symlinks."""
     full = [(f"{allowed.worktree}/{change.name}", change) for change in changes]
     files = [
         ChangedFile(
@@ -144,7 +144,7 @@ def _seen_from(allowed: AllowedPaths, changes: Sequence[GitChange]) -> list[Chan
             status=change.status,
         )
         for path, change in full
-        if allowed.includes(path.rpartition("/")[0])
+        if allowed.includes(path.rpartition("/")[0])  # the folder alone: a link is listed wherever it leads
     ]
     return sorted(files, key=lambda file: file.path)
 
@@ -172,7 +172,7 @@ async def raw_patch(location: Location) -> bytes:
     if location.git is None:
         return b""
     async with _comparing(location.git, _scope(location), _head) as comparison:
-        assert comparison is not None  # there is always a head
+        assert comparison is not None  # _head always finds a base
         result = await comparison.patches("--binary")
     if len(result.stdout) > MAX_PATCH_BYTES:
         raise TooLarge(f"The patch of all changes has more than {MAX_PATCH_BYTES} bytes. Name a directory further down.")
@@ -206,12 +206,12 @@ async def _comparing(
     """None without a base."""
     with tempfile.TemporaryDirectory(prefix="opensession-index-") as folder:
         index = Path(folder) / "index"
-        own, env = git.seeing(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
+        seeing_index, env = git.seeing(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
         await asyncio.to_thread(_copy_index, git, index)
-        base, unknown = await asyncio.gather(find_base(git), _unknown_files(own, scope, env))
+        base, untracked = await asyncio.gather(find_base(git), _untracked_files(seeing_index, scope, env))
         if base is not None:
-            await _add(own, unknown, env, _EMPTY_BLOB[len(base)])
-        yield _Comparison(own, base, scope, env) if base is not None else None
+            await _add(seeing_index, untracked, env, _EMPTY_BLOB[len(base)])
+        yield _Comparison(seeing_index, base, scope, env) if base is not None else None
 
 
 def _scope(location: Location) -> list[str]:
@@ -220,8 +220,8 @@ def _scope(location: Location) -> list[str]:
 
 
 def _copy_index(git: Git, target: Path) -> None:
-    """With its time, by which git knows for which entries the files' times are no proof. There is no index before the first
-    add."""
+    """Keeps the index's time: git compares the content of files that changed then or later, for their times prove nothing. Does
+    nothing without an index, as before the first add."""
     assert git.repository is not None
     try:
         descriptor = open_file(git.repository.git_dir / "index")
@@ -237,13 +237,14 @@ def _copy_index(git: Git, target: Path) -> None:
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-async def _unknown_files(git: Git, scope: Sequence[str], env: Mapping[str, str]) -> list[bytes]:
+async def _untracked_files(git: Git, scope: Sequence[str], env: Mapping[str, str]) -> list[bytes]:
     listed = await git.run(*_OPTIONS, "ls-files", "--others", "--exclude-standard", "-z", "--", *scope, env=env)
     # A name that ends with `/` is a repository of its own.
     return [name for name in listed.stdout.split(b"\0") if name and not name.endswith(b"/")][:MAX_UNTRACKED]
 
 
 async def _add(git: Git, names: Sequence[bytes], env: Mapping[str, str], empty: bytes) -> None:
+    """Refreshes the copied index and adds the untracked files to it as empty ones."""
     lines = b"".join(b"100644 %b\t%b\0" % (empty, name) for name in names)
     args = [*_OPTIONS, "update-index", "-q", "--unmerged", "--refresh", "--replace", "-z", "--index-info"]
     added = await git.run(*args, env=env, stdin=lines)
@@ -265,8 +266,8 @@ def _with_patches(changes: Sequence[GitChange], patches: GitResult) -> list[VcsF
 
 
 def _by_name(patches: GitResult) -> dict[str, bytes]:
-    """Every line of a patch besides its headers begins with a space, a sign or a backslash. The patch during which git was killed
-    is cut off."""
+    """Splits before each `diff --git `, which only a header begins with: other lines begin with a space, a sign or a backslash.
+    The last patch is left out if git was killed, as it is cut off."""
     chunks = (b"\n" + patches.stdout).split(b"\n" + _CHUNK)[1:]
     if patches.code == TOO_MUCH_OUTPUT:
         chunks = chunks[:-1]
@@ -279,7 +280,7 @@ def _by_name(patches: GitResult) -> dict[str, bytes]:
 
 def _name(header: bytes) -> str:
     """The name in `a/name b/name`; git quotes unusual names as C does, which Python reads."""
-    first = header[: len(header) // 2]
+    first = header[: len(header) // 2]  # half: with renames off both names are the same
     name = ast.literal_eval(first.decode("latin-1")).encode("latin-1") if first.startswith(b'"') else first
     return os.fsdecode(name.removeprefix(b"a/"))
 

@@ -64,7 +64,7 @@ class WorktreeNotReset(ServiceError):
 
 
 async def init_repository(workspace: Workspace, busy: BusyDirectories, disposal: Disposal, sandbox: Sandbox) -> None:
-    """Makes a directory outside of repositories one. It is closed on all servers, to be opened anew. Raises DirectoryBusy,
+    """Turns a directory that is in no repository into one. It is closed on all servers, to be opened anew. Raises DirectoryBusy,
     GitFailed."""
     directory = workspace.location.directory
     if workspace.location.is_git:
