@@ -42,9 +42,7 @@ class Unhealthy(Wire):
     reason: str
 
 
-ListReplicas = Annotated[
-    bool, Query(description="List the servers of this database too; needs a login, the rest does not")
-]
+ListReplicas = Annotated[bool, Query(description="List the servers of this database too; needs a login, the rest does not")]
 
 STOPPING = "The server is stopping: running turns may finish, new work is refused."
 RETRY_AFTER = {"Retry-After": str(ServerStopping.retry_after)}

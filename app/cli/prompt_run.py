@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from app.api.client.client import ApiClient, ApiRefused
-from app.api.client.prompt_outcome import STOPPED, PromptOutcome
+from app.api.client.client import STOPPED, ApiClient, ApiRefused, PromptOutcome
 from app.cli.render import JsonEvents, Output, Renderer, Screen, answer
 from app.util import clock, ids
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import anyio
 
-from app.api.client.client import ApiClient, ApiRefused, error_text
-from app.api.client.prompt_outcome import PromptOutcome
+from app.api.client.client import ApiClient, ApiRefused, PromptOutcome, error_text
 from app.util import ids
 
 Json = dict[str, Any]
