@@ -11,7 +11,7 @@ import markdownit from './vendor/markdown-it.mjs';
 
 const FRAME_MS = 12;
 const BLOCKS_PER_SECTION = 40;
-const PARSED_AT_ONCE = 50_000;
+const PARSED_AT_ONCE = 5_000;
 
 const parser = markdownit({ breaks: true, linkify: true, maxNesting: 20 }).disable(['image', 'reference']);
 parser.validateLink = (url) => /^https?:\/\//i.test(url);
@@ -41,14 +41,15 @@ export class Markdown {
     this.#lastStart = 0;
   }
 
-  /** Continues at the last block: those before it are complete. */
+  /** Continues at the last block: those before it are complete. At least one is added: a slow machine may only parse in a frame. */
   #render() {
-    const started = performance.now();
-    for (const block of blocksFrom(this.#text, this.#lastStart)) {
+    const [started, before] = [performance.now(), this.#lastStart];
+    for (const block of blocksFrom(this.#text, before)) {
       if (block.start === this.#lastStart && this.#last) this.#updateLast(block);
       else this.#append(block);
       this.#lastStart = block.start;
-      if (performance.now() > started + FRAME_MS) return this.#schedule(performance.now() - started);
+      const spent = performance.now() - started;
+      if (spent > FRAME_MS && block.start > before) return this.#schedule(spent);
     }
     this.#scheduled = false;
   }
