@@ -470,7 +470,7 @@ class EventGlobalDisposed(Wire):
 
 
 class EventLspClientDiagnostics(Wire):
-    """A language server has published the errors of a file, even none."""
+    """A language server has published the errors of a file, perhaps none."""
 
     id: str
     type: Literal["lsp.client.diagnostics"] = "lsp.client.diagnostics"

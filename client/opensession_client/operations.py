@@ -244,7 +244,7 @@ def lsp_status(*, directory: str | None = None) -> Operation[list[models.LSPStat
 def formatter_status(*, directory: str | None = None) -> Operation[list[models.FormatterStatus]]:
     """GET /formatter
 
-    All formatters that the configuration allows. `enabled`: the project uses it, its program was found and has not failed.
+    Formatters that may run. `enabled`: its command is configured; or the project uses it, its program is there and works.
     """
     return Operation("GET", "/formatter", list[models.FormatterStatus], query={"directory": directory})
 
@@ -708,7 +708,7 @@ def worktree_remove(body: models.WorktreeDirectory, *, directory: str | None = N
 def worktree_reset(body: models.WorktreeDirectory, *, directory: str | None = None) -> Operation[bool]:
     """POST /experimental/worktree/reset
 
-    Give a worktree of this server the files of the default branch, and no others. Refused while a session works in it.
+    Give a worktree that this server made the files of the default branch, no others. Refused while a session works in it.
     """
     return Operation("POST", "/experimental/worktree/reset", bool, query={"directory": directory}, body=body)
 
@@ -742,7 +742,7 @@ def find_files(
 def find_symbols(*, query: str, directory: str | None = None) -> Operation[list[models.Symbol]]:
     """GET /find/symbol
 
-    Symbols that the language servers find which have started: at most 10 of each.
+    The symbols that the started language servers find: at most 10 of each server.
     """
     return Operation("GET", "/find/symbol", list[models.Symbol], query={"query": query, "directory": directory})
 
@@ -860,7 +860,7 @@ def mcp_auth_callback(name: str, body: models.SignInCode, *, directory: str | No
 def mcp_auth_authenticate(name: str, *, directory: str | None = None) -> Operation[models.McpStatus]:
     """POST /mcp/{name}/auth/authenticate
 
-    Tells the page to open by the event `mcp.browser.open.failed`, and answers when the user has signed in.
+    Tells the page to open by the event `mcp.browser.open.failed`, and answers when the sign-in has ended.
     """
     return Operation("POST", f"/mcp/{segment(name)}/auth/authenticate", models.McpStatus, query={"directory": directory})
 
