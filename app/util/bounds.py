@@ -64,8 +64,8 @@ MAX_ERROR_BYTES = 64 * 1024
 MAX_VALUES = 100_000
 """JSON values in one event or body: megabytes of tiny ones take gigabytes when they are read."""
 IDENTITY = {"Accept-Encoding": "identity"}
-LINE_ENDS = (b"\n\n", b"\n\r\n")
-"""An empty line: the end of an event."""
+LINE_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
+"""An empty line, the end of an event, in each of the ways that the format allows."""
 
 
 class AnswerPassedLimit(Exception):

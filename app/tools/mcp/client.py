@@ -70,7 +70,7 @@ MOST_LISTED_BYTES = 4 * 1024 * 1024
 """The JSON of all pages of one list together."""
 _TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """In seconds. An answer may be a stream that is silent for long; the connection limits the time of a call."""
-_EVENT_END = re.compile(rb"\n\r?\n")
+_EVENT_END = re.compile(rb"\n\r?\n|\r\r")
 _CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 
 

@@ -97,7 +97,7 @@ async def test_an_honest_answer_of_a_megabyte(server: FakeServer) -> None:
     assert events[-1] == finish("tool-calls")
 
 
-@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 async def test_a_stream_may_have_any_size_and_comes_in_whole_events(
     monkeypatch: pytest.MonkeyPatch, end: bytes, size: int
