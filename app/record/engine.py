@@ -226,16 +226,13 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
+        self.dialect = self.engine.dialect.name
         self._in_write = _transactions(self.engine, writes=True)
         self._in_read = _transactions(_reading(self.engine), writes=False)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
         self.locks: Locks = locks_of(self.engine)
-
-    @property
-    def dialect(self) -> str:
-        return self.engine.dialect.name
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Runs `query` in a read transaction on a reader thread."""
