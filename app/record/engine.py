@@ -176,7 +176,8 @@ def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     """Transactions begin explicitly (`transaction`), so that reads are consistent and a write takes its lock at once."""
     connection.isolation_level = None
-    connection.text_factory = _readable  # one damaged row must not hide the others
+    # One damaged row must not hide the others.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         # Only before anything is written to a new file (see `give_back`): on another file this would wait for whoever writes.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -189,9 +190,6 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
         "cache_size=-1000",  # KiB for each of five connections; a larger cache measured no faster
     ):
         connection.execute(f"PRAGMA {pragma}")
-
-
-_readable = partial(str, encoding="utf-8", errors="replace")
 
 
 def _use_wal(connection: Any) -> None:
