@@ -9,7 +9,7 @@ from app.project.sandbox.sandbox import Sandbox, hint
 from app.project.sandbox.scope import Program
 from app.schema.base import Wire
 from app.tools import boundary, process
-from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
+from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult, load_description
 from app.tools.transcript import LivePreview, Transcript, shorten
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -44,9 +44,7 @@ class BashTool(Tool[BashParameters]):
         self._sandbox = sandbox
         self._environment = environment
         self._default_timeout_ms = default_timeout_ms
-
-    def description(self) -> str:
-        return super().description().replace("{timeout}", str(self._default_timeout_ms))
+        self.description = load_description(self.id).replace("{timeout}", str(default_timeout_ms))
 
     async def execute(self, args: BashParameters, ctx: ToolContext) -> ToolResult:
         timeout_ms = self._default_timeout_ms if args.timeout is None else args.timeout
