@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from app.util.environment import system_tls
 
 if TYPE_CHECKING:
-    from http.cookiejar import CookieJar
-
     import httpx2
 
 Address = IPv4Address | IPv6Address
@@ -84,13 +82,16 @@ class PinnedRequests:
     def client(self, connect_seconds: float, headers: dict[str, str] | None = None) -> "httpx2.AsyncClient":
         """Keeps connections by address. Ignores the proxies of the environment, because the address behind a
         proxy cannot be checked, and follows no redirect."""
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
         import httpx2
 
         return httpx2.AsyncClient(
             transport=httpx2.AsyncHTTPTransport(verify=self._tls()),
             headers=headers,
             timeout=httpx2.Timeout(None, connect=connect_seconds),
-            cookies=_no_cookies(),
+            # No cookies: httpx2 stores them by the host in the URL, here an address, which several hosts may share.
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
             trust_env=False,
         )
 
@@ -133,13 +134,6 @@ class PinnedRequests:
             # The message names no address: a user may not learn the addresses of a network's own names.
             raise AddressDenied(f"The address of {url.host} is not a public address; requests to it are not allowed")
         return found
-
-
-def _no_cookies() -> "CookieJar":
-    """httpx2 stores cookies by the host in the URL, here an address: hosts with the same address would receive each other's."""
-    from http.cookiejar import CookieJar, DefaultCookiePolicy
-
-    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
 
 
 class FetchFailed(Exception):

@@ -185,7 +185,7 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
 
     async def execute(self, args: ApplyPatchParameters, ctx: ToolContext) -> ToolResult:
         steps = _located(ctx, _parsed(args.patch_text))
-        paths = _changed_paths(steps)
+        paths = list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
         for path in paths:
             await ask_if_outside(ctx, path)
         async with self._locks.hold_all(paths):
@@ -210,11 +210,11 @@ class ApplyPatchTool(Tool[ApplyPatchParameters]):
         errors: dict[str, str] = {}
         changed = list(planned)
         for path, at in _left(planned).items():
-            formatted = await format_file(ctx, path, root_of(ctx, path))
-            errors |= formatted.errors
-            if formatted.file is not None:
-                self._times.record(ctx.session_id, path, formatted.file.stamp)
-                changed[at] = await asyncio.to_thread(changed[at].formatted, formatted.file)
+            formatted, failed = await format_file(ctx, path, root_of(ctx, path))
+            errors |= failed
+            if formatted is not None:
+                self._times.record(ctx.session_id, path, formatted.stamp)
+                changed[at] = await asyncio.to_thread(changed[at].formatted, formatted)
         return changed, errors
 
 
@@ -259,11 +259,6 @@ def _require_no_link(ctx: ToolContext, change: PatchChange) -> None:
     takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
     if takes_away and (ctx.directory / change.path).is_symlink():
         raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
-
-
-def _changed_paths(steps: list[_LocatedChange]) -> list[Path]:
-    """Each file once, in the order of the patch."""
-    return list(dict.fromkeys(path for step in steps for path in (step.path, step.target) if path))
 
 
 def _plan(steps: list[_LocatedChange], root_of: Callable[[Path], Root]) -> tuple[FileBatch, list[_PlannedChange]]:

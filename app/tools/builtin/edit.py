@@ -133,6 +133,6 @@ class WriteTool(Tool[WriteParameters]):
                 "filepath": str(path),
                 "exists": change.original is not None,
                 **({"filediff": change.filediff()} if change.original else {}),
-                **change.format_metadata(),
+                **changes.format_metadata(change.format_errors),
             },
         )

@@ -99,17 +99,13 @@ class GlobTool(Tool[GlobParameters]):
         scope = await SearchScope.enter(ctx, args.path, self._sandbox)
         listing = await search.list_files(scope.directory(), [args.pattern], LIMIT, scope.contains)
         paths = await asyncio.to_thread(newest_first, listing.items)
+        lines = [search.json_text(path) for path in paths] or ["No files found"]
+        more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
         return ToolResult(
             title=boundary.relative_name(ctx, scope.path),
-            output=_render_found(paths, listing),
+            output="\n".join(lines + listing.notes(more)),
             metadata={"count": len(paths), "truncated": listing.truncated},
         )
-
-
-def _render_found(paths: list[Path], listing: Found[Path]) -> str:
-    lines = [search.json_text(path) for path in paths] or ["No files found"]
-    more = f"Only the first {LIMIT} files are listed. Narrow the pattern or the path." if listing.truncated else None
-    return "\n".join(lines + listing.notes(more))
 
 
 class GrepParameters(Wire):

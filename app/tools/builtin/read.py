@@ -1,4 +1,4 @@
-"""Detects the type of a file from its name and first bytes."""
+"""Reads text files in pages; images and PDFs are attached. The name and the first bytes of a file say which it is."""
 
 import asyncio
 import base64
@@ -78,10 +78,6 @@ class _FilePage:
     total: int | None
     cut_by_bytes: bool
 
-    @property
-    def next_offset(self) -> int:
-        return self.offset + len(self.lines)
-
 
 class ReadTool(Tool[ReadParameters]):
     id = "read"
@@ -99,8 +95,9 @@ class ReadTool(Tool[ReadParameters]):
         require_in_place(ctx, path)
         title, offset, limit = relative_name(ctx, path), args.offset or 0, args.limit or DEFAULT_LIMIT
         if in_editor := await unsaved.find(ctx, path):
-            page = _page(BytesIO(in_editor.text.encode("utf-8", "replace")), offset, limit)
-            result, stamp = _page_result(title, page, is_unsaved=True), in_editor.stamp
+            text, stamp = in_editor
+            page = _page(BytesIO(text.encode("utf-8", "replace")), offset, limit)
+            result = _page_result(title, page, is_unsaved=True)
         else:
             result, stamp = await asyncio.to_thread(_open, path, root_of(ctx, path), title, offset, limit)
         if stamp is not None:
@@ -260,7 +257,7 @@ def _with_instructions(result: ToolResult, found: dict[str, str]) -> ToolResult:
 def _trailer(page: _FilePage) -> str:
     if page.total is not None:
         return f"End of file - total {page.total} lines"
-    go_on = f"Use the 'offset' parameter to read beyond line {page.next_offset}"
+    go_on = f"Use the 'offset' parameter to read beyond line {page.offset + len(page.lines)}"
     if page.cut_by_bytes:
         return f"Output was cut at {MAX_BYTES} bytes. {go_on}"
     return f"File has more lines. {go_on}"
@@ -270,7 +267,11 @@ def attachment_mime(path: Path, head: bytes) -> str | None:
     """The MIME type of an image or PDF; None for anything else. The first bytes take precedence over the name: providers reject a
     conversation with a wrongly labelled image."""
     by_name = _ATTACHED.get(_suffix(path))
-    return (_by_signature(head) or by_name) if by_name else None
+    if by_name is None:
+        return None
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for start, mime in _SIGNATURES.items() if head.startswith(start)), by_name)
 
 
 def is_binary(path: Path, head: bytes) -> bool:
@@ -282,9 +283,3 @@ def is_binary(path: Path, head: bytes) -> bool:
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower().removeprefix(".")
-
-
-def _by_signature(head: bytes) -> str | None:
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for start, mime in _SIGNATURES.items() if head.startswith(start)), None)
