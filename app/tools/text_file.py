@@ -167,7 +167,8 @@ def read(path: Path, root: Root = ROOT) -> TextFile | None:
     """None if the file does not exist. `root` is that of app.tools.text_file, here and below. Raises ToolError for anything
     but a regular file of at most MAX_BYTES."""
     try:
-        with os.fdopen(open_file(path, root), "rb") as file:
+        # By an opener: `fdopen` of a directory fails and leaves the descriptor open.
+        with open(path, "rb", opener=lambda _path, _flags: open_file(path, root)) as file:
             status = os.fstat(file.fileno())
             _require_editable(path, status)
             data = file.read()

@@ -109,9 +109,11 @@ class ReadTool(Tool[ReadParameters]):
 def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
     """The stamp is None for an image or PDF, which cannot be edited."""
     try:
-        with os.fdopen(open_file(path, root), "rb") as file:
+        # By an opener: `fdopen` of a directory fails and leaves the descriptor open.
+        with open(path, "rb", opener=lambda _path, _flags: open_file(path, root)) as file:
             status = os.fstat(file.fileno())
-            _require_readable(path, status)
+            if not stat.S_ISREG(status.st_mode):
+                raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
             head = file.read(SNIFFED_BYTES)
             if head is None:
                 raise ToolError(f"There is nothing to read in it now, as in a kernel log: {path}")
@@ -124,20 +126,10 @@ def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ToolError(_not_found(path, root)) from error
     except IsADirectoryError as error:
-        raise ToolError(_directory(path)) from error
+        hint = "Use the list or glob tool to see what is in it."
+        raise ToolError(f"Path is a directory, not a file: {path}. {hint}") from error
     except OSError as error:
         raise text_file.failure("read", path, error) from error
-
-
-def _require_readable(path: Path, status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise ToolError(_directory(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
-
-
-def _directory(path: Path) -> str:
-    return f"Path is a directory, not a file: {path}. Use the list or glob tool to see what is in it."
 
 
 def _not_found(path: Path, root: Root) -> str:

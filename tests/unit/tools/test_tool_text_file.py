@@ -19,10 +19,12 @@ def test_only_regular_files_are_read_and_written(tmp_path: Path, kind: str) -> N
     (tmp_path / "directory").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (read, written) = (Path("/dev/zero"), Path("/dev/null")) if kind == "device" else (tmp_path / kind,) * 2
+    open_before = len(os.listdir("/dev/fd"))
     with pytest.raises(ToolError, match=r"directory|regular file"):
         text_file.read(read)
     with pytest.raises(ToolError, match=r"directory|regular file"):
         text_file.write(written, b"x")
+    assert len(os.listdir("/dev/fd")) == open_before
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
