@@ -155,10 +155,8 @@ def is_likely(path: str) -> bool:
 
 
 def _names_in_program(program: str) -> Iterator[str]:
-    for found in re.finditer(r"(?<=[\s\"'>;rRwW$\d])(?:/|~/|\.\./)[^\s\"';}]+", program):
-        yield found[0]
-    for found in re.finditer(r"""["'`][<>+|]{0,2}\s*([^"'`\n/]*/[^"'`\n]*)["'`]""", program):
-        yield found[1]
+    yield from re.findall(r"(?<=[\s\"'>;rRwW$\d])(?:/|~/|\.\./)[^\s\"';}]+", program)
+    yield from re.findall(r"""["'`][<>+|]{0,2}\s*([^"'`\n/]*/[^"'`\n]*)["'`]""", program)
 
 
 def _script_arguments(name: str, args: Sequence[Word]) -> list[Word]:

@@ -55,10 +55,13 @@ class CustomTool(Tool[BaseModel]):
         self._sandbox = sandbox
         self._environment = environment
         self.description = definition.description
-        if isinstance(definition.args, Mapping) and definition.args.get("type") == "object":
-            self.parameters, self.schema = Arguments, dict(definition.args)
+        args = definition.args
+        if isinstance(args, type):
+            self.parameters = args
+        elif isinstance(args, Mapping) and args.get("type") == "object":
+            self.parameters, self.schema = Arguments, dict(args)
         else:
-            self.parameters = _model_of(definition.args)
+            self.parameters = create_model("Arguments", **args)
         _Description.model_validate(plain_json({"description": self.description, "schema": self.schema}))
 
     async def execute(self, args: BaseModel, ctx: ToolContext) -> ToolResult:
@@ -126,11 +129,6 @@ def custom_tools(definitions: Mapping[str, Definition], sandbox: Sandbox, enviro
         except Exception as error:
             log.exception("tool %s is left out: %s", id, error)
     return tools
-
-
-def _model_of(args: Any) -> type[BaseModel]:
-    """Builds a Pydantic model from `{name: type}`; returns a Pydantic model as it is."""
-    return args if isinstance(args, type) else create_model("Arguments", **args)
 
 
 class McpTool(ExternalTool):

@@ -170,7 +170,10 @@ def read(path: Path, root: Root = ROOT) -> TextFile | None:
         # By an opener: `fdopen` of a directory fails and leaves the descriptor open.
         with open(path, "rb", opener=lambda _path, _flags: open_file(path, root)) as file:
             status = os.fstat(file.fileno())
-            _require_editable(path, status)
+            _require_regular(path, status)
+            if status.st_size > MAX_BYTES:
+                size = f"{status.st_size} bytes, limit {MAX_BYTES}"
+                raise ToolError(f"File is too large for this tool ({size}): {path}. Use the bash tool.")
             data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -262,14 +265,6 @@ def _require_regular(path: Path, status: os.stat_result) -> None:
 
 def _directory(path: Path) -> str:
     return f"Path is a directory, not a file: {path}"
-
-
-def _require_editable(path: Path, status: os.stat_result) -> None:
-    _require_regular(path, status)
-    if status.st_size > MAX_BYTES:
-        raise ToolError(
-            f"File is too large for this tool ({status.st_size} bytes, limit {MAX_BYTES}): {path}. Use the bash tool."
-        )
 
 
 def _replace(folder: int, name: str, data: bytes, before: os.stat_result | None, new_mode: int | None) -> Stamp:

@@ -174,17 +174,13 @@ async def _follow(requests: PinnedRequests, client: "httpx2.AsyncClient", url: "
 async def _get(requests: PinnedRequests, client: "httpx2.AsyncClient", url: "httpx2.URL") -> AsyncIterator["httpx2.Response"]:
     response = await requests.send(client, "GET", url, {})
     try:
-        if _is_browser_challenge(response):
+        # Cloudflare challenges clients that claim to be a browser and fail its checks.
+        if response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge":
             await response.aclose()
             response = await requests.send(client, "GET", url, {"User-Agent": _PLAIN_AGENT})
         yield response
     finally:
         await response.aclose()
-
-
-def _is_browser_challenge(response: "httpx2.Response") -> bool:
-    """Cloudflare challenges clients that claim to be a browser and fail its checks."""
-    return response.status_code == 403 and response.headers.get("cf-mitigated") == "challenge"
 
 
 async def _read(response: "httpx2.Response", url: str, max_bytes: int) -> WebPage:

@@ -246,19 +246,15 @@ def _verification_error(error: Exception) -> ToolError:
 
 def _located(ctx: ToolContext, changes: list[PatchChange]) -> list[_LocatedChange]:
     for change in changes:
-        _require_no_link(ctx, change)
+        takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
+        # Resolved paths name the target of a link: deleting or moving it would leave the link itself.
+        if takes_away and (ctx.directory / change.path).is_symlink():
+            raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
     located = []
     for change in changes:
         move_to = change.move_to if isinstance(change, UpdateFile) else None
         located.append(_LocatedChange(change, locate(ctx, change.path), locate(ctx, move_to) if move_to else None))
     return located
-
-
-def _require_no_link(ctx: ToolContext, change: PatchChange) -> None:
-    """Resolved paths name the target of a link: deleting or moving it would leave the link itself."""
-    takes_away = isinstance(change, DeleteFile) or (isinstance(change, UpdateFile) and change.move_to is not None)
-    if takes_away and (ctx.directory / change.path).is_symlink():
-        raise _verification_error(PatchError(f"{change.path} is a symbolic link: use the bash tool to delete or move it"))
 
 
 def _plan(steps: list[_LocatedChange], root_of: Callable[[Path], Root]) -> tuple[FileBatch, list[_PlannedChange]]:

@@ -149,14 +149,9 @@ def _render_matches(chosen: list[Match], matches: Found[Match]) -> str:
         lines += [f"{search.json_text(path)}:", *(f"  Line {match.line}: {_cut(match.text)}" for match in in_file), ""]
     if chosen:
         lines.pop()
-    return "\n".join(lines + matches.notes(_more(matches)))
-
-
-def _more(matches: Found[Match]) -> str | None:
-    if len(matches.items) <= LIMIT:
-        return None
     total = f"more than {MAX_SCANNED_MATCHES}" if matches.truncated else str(len(matches.items))
-    return f"Only {LIMIT} of {total} matches are shown, newest files first. Narrow the pattern, the path or `include`."
+    more = f"Only {LIMIT} of {total} matches are shown, newest files first. Narrow the pattern, the path or `include`."
+    return "\n".join(lines + matches.notes(more if len(matches.items) > LIMIT else None))
 
 
 def _cut(line: str) -> str:

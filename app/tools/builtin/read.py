@@ -133,20 +133,15 @@ def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[
 
 
 def _not_found(path: Path, root: Root) -> str:
-    similar = _similar_names(path, root)
-    hint = "\n\nDid you mean one of these?\n" + "\n".join(similar) if similar else ""
-    return f"File not found: {path}{hint}"
-
-
-def _similar_names(path: Path, root: Root) -> list[str]:
-    """Files in the same directory whose name contains this one's name, or is contained in it."""
+    """Suggests files in the same directory whose name contains this one's name, or is contained in it."""
     wanted = path.name.lower()
     try:
         names = sorted(names_in(path.parent, root))
     except (OSError, ValueError):
-        return []  # the directory does not exist, cannot be read, or lies above the root
-    similar = [name for name in names if wanted in name.lower() or name.lower() in wanted]
-    return [str(path.parent / name) for name in similar[:_SUGGESTIONS]]
+        names = []  # the directory does not exist, cannot be read, or lies above the root
+    similar = [str(path.parent / name) for name in names if wanted in name.lower() or name.lower() in wanted]
+    hint = "\n\nDid you mean one of these?\n" + "\n".join(similar[:_SUGGESTIONS]) if similar else ""
+    return f"File not found: {path}{hint}"
 
 
 def _page(file: BinaryIO, offset: int, limit: int) -> _FilePage:

@@ -237,22 +237,19 @@ class _OAuthStorage:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        if self._own.client_id is not None:
-            return self._configured(self._own.client_id)
-        client = self._stored().client
-        return OAuthClientInformationFull.model_validate(client) if client else None
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._put(client=_dump(client_info))
-
-    def _configured(self, client_id: str) -> OAuthClientInformationFull:
+        if self._own.client_id is None:
+            client = self._stored().client
+            return OAuthClientInformationFull.model_validate(client) if client else None
         secret = self._own.client_secret
         return OAuthClientInformationFull(
-            client_id=client_id,
+            client_id=self._own.client_id,
             client_secret=secret,
             redirect_uris=[AnyUrl(self._redirect_uri)],
             token_endpoint_auth_method="client_secret_post" if secret else "none",
         )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._put(client=_dump(client_info))
 
     def _stored(self) -> Credentials:
         """A registration is valid only for the redirect address it was made with, which changes with this server's port."""

@@ -253,7 +253,7 @@ def page_text(status: MCPStatus) -> str:
 
 
 def _waiting(servers: McpServers, state: str) -> McpServer | None:
-    waiting = (server for server in servers if server.waits_for_user and server.sign_in is not None)
+    waiting = (server for server in servers if server.waits_for_user)
     return next((server for server in waiting if server.sign_in and server.sign_in.state == state), None)
 
 
