@@ -181,15 +181,12 @@ class Permissions:
     async def ask(self, check: PermissionCheck) -> None:
         """Returns when everything is allowed; waits for the user where a rule says `ask`. Raises PermissionNotGranted."""
         decision = await self._decide(check)
-        match decision:
-            case rules.Allowed():
-                if answer := await self.pending.take_orphan(check.request):
-                    answer.require_allowed()
-            case rules.Forbidden():
-                await self.pending.take_orphan(check.request)
-                raise PermissionDenied(decision.rules)
-            case rules.NeedsApproval():
-                (await self._wait(check)).require_allowed()
+        needs_approval = isinstance(decision, rules.NeedsApproval)
+        answer = await self._wait(check) if needs_approval else await self.pending.take_orphan(check.request)
+        if isinstance(decision, rules.Forbidden):
+            raise PermissionDenied(decision.rules)
+        if answer is not None:
+            answer.require_allowed()
 
     async def ask_unattended(self, check: PermissionCheck) -> Action:
         """The rules' decision. If it is `ask` the user is asked, and nobody waits: the reply is an event. Raises Conflict for an

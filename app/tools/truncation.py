@@ -54,9 +54,9 @@ class OutputStore:
                 return BoundedOutput(data.decode(), truncated=False)
         return await finish_in_thread(self._truncate, text, may_delegate)
 
-    async def cleanup(self, now_ms: int) -> int:
-        """Removes files older than a week at `now_ms`; returns how many."""
-        return await asyncio.to_thread(self._remove_before, (now_ms - RETENTION_MS) / 1000)
+    async def cleanup(self, now_ms: int) -> None:
+        """Removes files older than a week at `now_ms`."""
+        await asyncio.to_thread(self._remove_before, (now_ms - RETENTION_MS) / 1000)
 
     def _truncate(self, text: str, may_delegate: bool) -> BoundedOutput:
         data = text.encode("utf-8", "replace")
@@ -78,15 +78,12 @@ class OutputStore:
             return None
         return path
 
-    def _remove_before(self, limit: float) -> int:
+    def _remove_before(self, limit: float) -> None:
         """Another server of this data directory may remove the same files meanwhile."""
-        removed = 0
         for path in self.directory.glob("tool_*") if self.directory.is_dir() else ():
             with suppress(FileNotFoundError):
                 if path.lstat().st_mtime < limit:
                     path.unlink()
-                    removed += 1
-        return removed
 
 
 def _beginning(data: bytes, max_lines: int, max_bytes: int) -> str:

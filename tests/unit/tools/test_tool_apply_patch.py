@@ -177,7 +177,7 @@ def test_a_failing_delete_undoes_the_writes(project: Path) -> None:
     batch.put(project / "a", "new")
     batch.put(project / "b", "new")
     with pytest.raises(ToolError, match="Could not delete"):
-        write_batch(batch)
+        write_batch(batch, batch.encoded())
     assert tree(project) == {"a": "old"}
 
 
