@@ -122,7 +122,7 @@ async def list_files(place: SearchPlace, globs: Sequence[str], limit: int, keep:
     found = Found[Path](limit, keep)
 
     def take(piece: bytes) -> bool:
-        path = place.folder / _decode(piece)
+        path = place.folder / os.fsdecode(piece)
         return found.take(path, path)
 
     arguments = ["--files", *(["--sort=path"] if ordered else []), *_glob_arguments(globs)]
@@ -173,11 +173,7 @@ def _parse_match(folder: Path, piece: bytes) -> Match | None:
     number, _, text = rest.partition(b":")
     if not separator or not number.isdigit():
         return None
-    return Match(folder / _decode(path), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
-
-
-def _decode(path: bytes) -> str:
-    return path.decode("utf-8", errors="surrogateescape")
+    return Match(folder / os.fsdecode(path), int(number), text.decode("utf-8", errors="replace").rstrip("\r"))
 
 
 async def search(
