@@ -113,8 +113,8 @@ async def usage(
     until: Annotated[int | None, Query(ge=0, le=LATEST_MS, description="Up to this time (ms), which is excluded")] = None,
     group: Annotated[UsageGroup, Query(description="What it is summed up by")] = "model",
 ) -> UsageReport:
-    """What model calls cost, in tokens and dollars; members see their own. Usage stays counted when its session is deleted. It stays
-    its former owner's when the session is given to another user."""
+    """What model calls cost, in tokens and dollars; members see their own. Usage stays counted when its session is deleted, and
+    stays its former owner's when the session is given to another user."""
     return await app.store.query(usage_report, UsageFilter(since, until, who.visible_owner), group)
 
 
