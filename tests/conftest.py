@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """All that is imported by now stays. To look through it again and again takes a fifth of the tests' time."""
+    """All that is imported by now stays: it need not be looked through again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -55,6 +56,12 @@ def open_file(path: Path, root: Root = ROOT) -> int:
     """For reading; a directory for its entries. Non-blocking: opening a FIFO otherwise waits for a writer."""
     with folder_of(path, root) as folder:
         return os.open(_name(path, root), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+
+
+def opened(path: Path, root: Root = ROOT) -> BufferedReader:
+    """For reading, as by `open_file`. Raises IsADirectoryError for a directory, whose descriptor an opener closes and `fdopen`
+    leaves open."""
+    return open(path, "rb", opener=lambda _path, _flags: open_file(path, root))
 
 
 def status_of(path: Path, root: Root = ROOT) -> os.stat_result | None:
@@ -167,8 +174,7 @@ def read(path: Path, root: Root = ROOT) -> TextFile | None:
     """None if the file does not exist. `root` is that of app.tools.text_file, here and below. Raises ToolError for anything
     but a regular file of at most MAX_BYTES."""
     try:
-        # By an opener: `fdopen` of a directory fails and leaves the descriptor open.
-        with open(path, "rb", opener=lambda _path, _flags: open_file(path, root)) as file:
+        with opened(path, root) as file:
             status = os.fstat(file.fileno())
             _require_regular(path, status)
             if status.st_size > MAX_BYTES:

@@ -17,7 +17,7 @@ from app.schema.part import FileContent
 from app.tools import text_file, unsaved
 from app.tools.base import Tool, ToolContext, ToolError, ToolPermission, ToolResult
 from app.tools.boundary import ask_if_outside, locate, relative_name, require_in_place, root_of
-from app.tools.text_file import FileTimes, Root, Stamp, names_in, open_file
+from app.tools.text_file import FileTimes, Root, Stamp, names_in
 
 DEFAULT_LIMIT = 2_000
 MAX_LINE_CHARS = 2_000
@@ -109,8 +109,7 @@ class ReadTool(Tool[ReadParameters]):
 def _open(path: Path, root: Root, title: str, offset: int, limit: int) -> tuple[ToolResult, Stamp | None]:
     """The stamp is None for an image or PDF, which cannot be edited."""
     try:
-        # By an opener: `fdopen` of a directory fails and leaves the descriptor open.
-        with open(path, "rb", opener=lambda _path, _flags: open_file(path, root)) as file:
+        with text_file.opened(path, root) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise ToolError(f"Not a regular file (a device, pipe or socket): {path}")
