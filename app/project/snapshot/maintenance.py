@@ -28,10 +28,7 @@ class SnapshotQuota:
         self._max_bytes = max_bytes
         self._size = 0
         self._measured_at = float("-inf")
-
-    @property
-    def is_full(self) -> bool:
-        return self._max_bytes is not None and self._size > self._max_bytes
+        self.is_full = False
 
     async def require_room(self, repository: Repository) -> None:
         """Raises SnapshotFailed if the snapshots were too large at the last measurement."""
@@ -39,6 +36,7 @@ class SnapshotQuota:
             return
         if time.monotonic() - self._measured_at > _REMEASURE_SECONDS:
             self._size, self._measured_at = await repository.size(), time.monotonic()
+            self.is_full = self._size > self._max_bytes
         if self.is_full:
             raise SnapshotFailed(
                 f"those of this checkout take {self._size} bytes, and {self._max_bytes} are allowed "

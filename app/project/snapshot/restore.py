@@ -43,18 +43,12 @@ def remove(root: HeldDirectory, path: str, keep: Path) -> None:
     """Removes a file or link and then empty parent directories, as git does, but not `keep` and its parents."""
     with suppress(FileNotFoundError), _parent(root, path) as (folder, name):
         os.unlink(name, dir_fd=folder)
-    for emptied in Path(path).parents[:-1]:
-        if keep.is_relative_to(root.real / emptied) or not _rmdir(root, emptied.as_posix()):
-            return
-
-
-def _rmdir(root: HeldDirectory, path: str) -> bool:
-    try:
-        with _parent(root, path) as (folder, name):
-            os.rmdir(name, dir_fd=folder)
-    except OSError:
-        return False
-    return True
+    with suppress(OSError):  # not empty
+        for emptied in Path(path).parents[:-1]:
+            if keep.is_relative_to(root.real / emptied):
+                return
+            with _parent(root, emptied.as_posix()) as (folder, name):
+                os.rmdir(name, dir_fd=folder)
 
 
 def _replace(root: HeldDirectory, path: str, create: Callable[[str, int, os.stat_result | None], None]) -> None:

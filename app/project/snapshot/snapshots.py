@@ -30,9 +30,9 @@ from app.project.snapshot.capture import (
     rule_states,
     searched,
 )
-from app.project.snapshot.lock import CoalescedRun, SnapshotFailed, collection_lock, repository_lock
+from app.project.snapshot.lock import SnapshotFailed, collection_lock, repository_lock
 from app.project.snapshot.maintenance import SnapshotQuota
-from app.project.snapshot.repository import Repository, Signature
+from app.project.snapshot.repository import ALL_FILES, Repository, Signature
 from app.project.snapshot.restore import (
     IGNORED,
     OTHER_REPOSITORY,
@@ -53,7 +53,7 @@ from app.project.snapshot.trees import Entry
 from app.record.postgres import Locks, ProcessLocks
 from app.schema.session import FileDiff
 from app.util import clock
-from app.util.tasks import TaskSet
+from app.util.tasks import TaskSet, forget_failure
 
 T = TypeVar("T")
 _FILES_IN_MEMORY = 64
@@ -120,13 +120,18 @@ class Snapshots:
         self._known: _IndexState | None = None
         self._look_after = 0
         self._has_new_trees = True
-        self._track = CoalescedRun(self._track_alone)
+        self._running: asyncio.Task[str] | None = None
+        self._next: asyncio.Task[str] | None = None
         self._restores = TaskSet()
 
     async def track(self) -> str:
-        """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call."""
+        """Takes a snapshot and returns the hash of its tree. The snapshot begins after this call; calls while one is taken share
+        the next one, which goes on if one of them is cancelled."""
         await self._quota.require_room(self._repository)
-        return await self._track()
+        if self._next is None:
+            self._next = asyncio.create_task(self._track_after(self._running))
+            self._next.add_done_callback(forget_failure)
+        return await asyncio.shield(self._next)
 
     async def no_undo(self) -> str | None:
         """Why a directory without git has no snapshots; None if it has. Counts up to the bounds."""
@@ -145,7 +150,7 @@ class Snapshots:
         """Counts the files that ignore rules leave. Raises SnapshotFailed, OSError."""
         async with self._lock.held() as lock:
             await self._repository.prepare()
-            listed = await self._repository.all_files(lock, extent.MAX_SECONDS)
+            listed = await self._repository.listed(lock, ALL_FILES, extent.MAX_SECONDS)
         return await asyncio.to_thread(lambda: extent.excess(extent.sizes_of(f"{self._worktree}/{path}" for path in listed)))
 
     async def has(self, tree: str) -> bool:
@@ -208,7 +213,10 @@ class Snapshots:
 
     # Taking one.
 
-    async def _track_alone(self) -> str:
+    async def _track_after(self, earlier: "asyncio.Task[str] | None") -> str:
+        if earlier is not None and not earlier.done():
+            await asyncio.wait([earlier])
+        self._running, self._next = self._next, None
         if time.monotonic() < self._paused_until:
             raise SnapshotFailed("an earlier one could not be taken in time; it is tried again in some minutes")
         known = self._known
@@ -269,8 +277,7 @@ class Snapshots:
             os.close(root)
 
     async def _write(self, staging: Staging, known: _IndexState | None, lock: int | None) -> str:
-        placed = known.placeholders if known else {}
-        to_place = {path: target for path, target in staging.placeholders.items() if placed.get(path) != target}
+        to_place = dict(staging.placeholders.items() - (known.placeholders if known else {}).items())
         if staging.update:
             await self._repository.update(staging.update, lock)
         if to_place or staging.remove:
@@ -296,13 +303,16 @@ class Snapshots:
                 self._look_after = began_ms + _LOOK_AT_MANY_AGAIN_MS
                 return
             stats = await asyncio.to_thread(self._stats, files, [*rules], ignored, began_ms)
-            if stats is not None and all(stats.rules[path] == state for path, state in rules.items()):
+            if stats is not None and rules.items() <= stats.rules.items():
                 self._known = replace(known, stats=stats)
 
     def _stats(self, files: list[str], rules: list[str], ignored: set[str], began_ms: int) -> StatCache | None:
         """Raises OSError."""
         found = searched(str(self._worktree), str(self._directory), ignored)
-        return None if found is None else StatCache.of([*files, *found.folders], [*rules, *found.rules], began_ms)
+        if found is None:
+            return None
+        folders, inner_rules = found
+        return StatCache.of([*files, *folders], [*rules, *inner_rules], began_ms)
 
     # Restoring.
 

@@ -72,7 +72,7 @@ class TreeChange:
 
 
 def names(output: bytes) -> list[str]:
-    return [name.decode("utf-8", "surrogateescape") for name in output.split(b"\0") if name]
+    return output.decode("utf-8", "surrogateescape").split("\0")[:-1]
 
 
 def changes(output: bytes) -> list[TreeChange]:
