@@ -24,7 +24,7 @@ from app.project.config.parse import (
     servers_apart,
     validate,
 )
-from app.project.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, changed, essential, locate
+from app.project.config.sources import ConfigDirectory, ConfigStamp, ConfigWatch, Sources, essential, locate
 from app.schema.config import Config, with_legacy_tools
 from app.schema.errors import ServiceError
 from app.schema.model import Skill
@@ -57,10 +57,6 @@ class LoadedConfig:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     unused: Mapping[str, str] = field(default_factory=dict)
     split: SplitConfig | None = None
-
-    def is_stale(self) -> bool:
-        """Whether a file or directory that was read has been changed, created or deleted."""
-        return changed(self.watched)
 
 
 def load(
@@ -174,8 +170,10 @@ class _Loader:
     def layers(self) -> Iterator[_Layer]:
         """All layers; a later one overrides an earlier one."""
         yield from self.global_layers()
-        if self._sources.custom_file:
-            yield _Layer(self._custom_file(self._sources.custom_file))
+        if custom := self._sources.custom_file:
+            if not self._own.exists(custom):
+                self.warnings.append(ConfigInvalidError(str(custom), "OPENCODE_CONFIG names this file, and it does not exist"))
+            yield _Layer(self._file(custom))
         for path in self._sources.project_files:
             yield _Layer(self._file(path, of_project=True), of_project=True, path=path)
         if self._flags.config_content:
@@ -225,11 +223,6 @@ class _Loader:
             return {}
         layer = parse_layer(text, str(path), path.parent, self._project_values if of_project else self._values)
         return {**layer, "plugin": [_plugin_place(name, path.parent) for name in layer["plugin"]]} if "plugin" in layer else layer
-
-    def _custom_file(self, path: Path) -> dict[str, Any]:
-        if not self._own.exists(path):
-            self.warnings.append(ConfigInvalidError(str(path), "OPENCODE_CONFIG names this file, and it does not exist"))
-        return self._file(path)
 
     def _legacy_toml(self, path: Path) -> dict[str, Any]:
         """The global `config` file of OpenCode's first versions, where `provider` and `model` were two keys."""

@@ -38,12 +38,13 @@ def parse(text: str, path: Path) -> Document:
     from frontmatter.default_handlers import YAMLHandler
 
     lines = text.split("\n")
-    if sum(map(len, lines[: _end(lines)])) > MAX_FRONTMATTER:
+    end = next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
+    if sum(map(len, lines[:end])) > MAX_FRONTMATTER:
         raise ConfigFrontmatterError(str(path), f"the frontmatter is longer than {MAX_FRONTMATTER // 1024} KiB", 1)
-    if not _end(lines):
+    if not end:
         return Document(path, text, {}, text.strip())
     handler = YAMLHandler()
-    head, body = handler.split(_quote_colons(lines))
+    head, body = handler.split("\n".join([lines[0], *map(_quote_colon, lines[1:end]), *lines[end:]]))
     try:
         _require_shallow(head)
         data = handler.load(head) or {}
@@ -79,18 +80,8 @@ def _is_larger(data: Any, most: int) -> bool:
     return True
 
 
-def _end(lines: list[str]) -> int:
-    """The index of the closing fence, 0 without one."""
-    return next((index for index, line in enumerate(lines[1:], 1) if _FENCE.match(line)), 0)
-
-
-def _quote_colons(lines: list[str]) -> str:
+def _quote_colon(line: str) -> str:
     """`description: Use when: asked` is no YAML: such values, on one line at the top level, are put in quotes."""
-    end = _end(lines)
-    return "\n".join([lines[0], *map(_quote_line, lines[1:end]), *lines[max(end, 1) :]])
-
-
-def _quote_line(line: str) -> str:
     match = _TOP_LEVEL.match(line.rstrip(" \t"))
     if match is None or match[2].startswith(_NOT_PLAIN) or ":" not in match[2].split(" #")[0]:
         return line

@@ -128,14 +128,12 @@ def validate(model: type[M], data: Any, path: str, line_of: Callable[[Sequence[s
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        issues = [_with_line(issue, line_of) for issue in describe(error, data, model)]
+        issues = describe(error, data, model)
+        for issue in issues:
+            if (line := line_of([*issue["path"], *issue.get("keys", [])])) is not None:
+                issue["line"] = line
         message = "; ".join(_sentence(issue) for issue in issues)
         raise ConfigInvalidError(path, message, issues, issues[0].get("line")) from error
-
-
-def _with_line(issue: dict[str, Any], line_of: Callable[[Sequence[str | int]], int | None]) -> dict[str, Any]:
-    line = line_of([*issue["path"], *issue.get("keys", [])])
-    return issue if line is None else {**issue, "line": line}
 
 
 def _sentence(issue: dict[str, Any]) -> str:

@@ -90,7 +90,7 @@ def patch(
     and `{env:}` references of unchanged values. Raises BadRequest, ConfigJsonError, ConfigInvalidError: also for a file outside
     of `bounds`."""
     check(update)
-    path, bounds = own_file(directory), bounds or ProjectBounds.of(directory, directory)
+    path, bounds = _first_file(directory, _OWN_FILES), bounds or ProjectBounds.of(directory, directory)
     named = ConfigWatch(bounds.may_name)
     _merge_into(path, update, bounds.hold, Substitution(environ if bounds.trusted else {}, named.read))
     return path
@@ -129,10 +129,6 @@ def check(update: Any) -> None:
         refused = BadRequest(issues[0]["message"], issues[0]["path"], received=update)
         refused.issues = issues
         raise refused from error
-
-
-def own_file(directory: Path) -> Path:
-    return _first_file(directory, _OWN_FILES)
 
 
 def global_file() -> Path:
