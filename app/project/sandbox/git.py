@@ -62,6 +62,11 @@ class GitResult:
     def text(self) -> str:
         return self.stdout.decode("utf-8", "replace").strip()
 
+    @property
+    def names(self) -> list[str]:
+        """Of a command with `-z`: names that may contain any byte but NUL, which ends each."""
+        return self.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
 
 @dataclass(frozen=True)
 class Git:
@@ -116,7 +121,7 @@ class Git:
         if self.repository is not None and not await asyncio.to_thread(may_name_filters, self.repository):
             return overrides()
         wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
-        fields = (await self.run(*wanted)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        fields = (await self.run(*wanted)).names
         own = [name for scope, name in zip(fields[::2], fields[1::2], strict=False) if scope in ("local", "worktree")]
         required = {f"{name.rpartition('.')[0]}.required": "false" for name in own}
         return overrides([*((name, "") for name in own), *required.items()])

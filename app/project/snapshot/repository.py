@@ -26,7 +26,6 @@ from app.project.snapshot.trees import (
     changes,
     checked,
     is_utf8,
-    names,
     nul_separated,
     tree_entries,
 )
@@ -188,7 +187,7 @@ class Repository:
         args = ["ls-files", "-z", *kinds, "--exclude-standard", *self._pathspec]
         usual = _TIMEOUT_SECONDS if self._has_project else _SMALL_TIMEOUT_SECONDS
         result = await self._git(args, lock=lock, timeout=timeout or usual)
-        listed = list(filter(is_utf8, names(result.stdout)))
+        listed = list(filter(is_utf8, result.names))
         return listed if self._has_project else await self._without_left_out(listed, lock)
 
     async def _without_left_out(self, listed: list[str], lock: int | None) -> list[str]:
@@ -197,7 +196,7 @@ class Repository:
         if not self._has_ignore_files:
             return listed
         args = ["ls-files", "-z", "-o", "-i", "--directory", f"--exclude-per-directory={_IGNORE_FILE}"]
-        left_out = set(names((await self._git(args, lock=lock)).stdout))
+        left_out = set((await self._git(args, lock=lock)).names)
         return [name for name in listed if left_out.isdisjoint([name, *(f"{folder}/" for folder in PurePath(name).parents)])]
 
     async def files_and_ignored(self) -> tuple[list[str], set[str]]:
@@ -205,7 +204,7 @@ class Repository:
         args = ["status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all"]
         args += ["--untracked-files=all", "--ignored=matching", *self._pathspec]
         files, ignored = [], set()
-        for line in names((await self._git(args)).stdout):
+        for line in (await self._git(args)).names:
             path = f"{self._worktree}/{line[3:]}"
             if line.startswith("A"):  # which everything in the index is, as there is no commit
                 files.append(path)
@@ -219,7 +218,7 @@ class Repository:
             return []
         args = ["-c", "core.fsmonitor=false", "ls-files", "-z", "-c", "-i", "--exclude-standard", "--full-name", *self._pathspec]
         result = await self._project.run(*args, env={"GIT_LITERAL_PATHSPECS": "1"})
-        return list(filter(is_utf8, names(result.stdout))) if result.ok else []
+        return list(filter(is_utf8, result.names)) if result.ok else []
 
     async def update(self, paths: Iterable[str], lock: int | None) -> None:
         """Updates each path in the index from the worktree, or removes it."""
@@ -330,7 +329,7 @@ class Repository:
         return dict(batch(result.stdout))
 
     async def changed(self, before: str, after: str) -> list[str]:
-        return names((await self._diff(["--name-only", "-z"], before, after)).stdout)
+        return (await self._diff(["--name-only", "-z"], before, after)).names
 
     async def changes(self, before: str, after: str) -> list[TreeChange]:
         return changes((await self._diff(["--raw", "--numstat", "--patch", "--full-index", "-z"], before, after)).stdout)

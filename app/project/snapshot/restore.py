@@ -206,8 +206,26 @@ class Restorer:
         self._keep = keep
         self._report = report
 
-    def keep_unchanged(self, paths: list[Path]) -> None:
-        for path in paths:
+    def sort(self, steps: Mapping[str, RestoreStep]) -> tuple[list[str], dict[str, Entry]]:
+        """The paths to delete, and those to write. The others are in the report."""
+        deletions: list[str] = []
+        writes: dict[str, Entry] = {}
+        for path, step in steps.items():
+            match step:
+                case Skip():
+                    self._report.unchanged.append(self._worktree.real / path)
+                case Refuse(reason):
+                    self._report.failures.append(NotRestored(self._worktree.real / path, reason))
+                case Delete():
+                    deletions.append(path)
+                case Write(entry):
+                    writes[path] = entry
+                case _:
+                    assert_never(step)
+        return deletions, writes
+
+    def keep_unchanged(self) -> None:
+        for path in self._report.unchanged:
             remove_leftover(self._worktree, path.relative_to(self._worktree.real).as_posix())
 
     def delete(self, paths: list[str]) -> None:

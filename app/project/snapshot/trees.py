@@ -71,10 +71,6 @@ class TreeChange:
         return f"Index: {self.path}\n{_RULE}\n--- {self.path}\t\n+++ {self.path}\t\n{self.hunks.decode('utf-8', 'replace')}"
 
 
-def names(output: bytes) -> list[str]:
-    return output.decode("utf-8", "surrogateescape").split("\0")[:-1]
-
-
 def changes(output: bytes) -> list[TreeChange]:
     """Read `--raw --numstat --patch --full-index -z`: first `:modes ids status` and the name of every file, then
     `added<tab>deleted<tab>name` of each, then the patches."""
