@@ -79,7 +79,7 @@ def load(
     merged = _merged(layers)
     if split is not None:
         merged |= _programs(split, merged.keys())
-    config = validate(Config, finish(merged, flags), "the merged configuration", lambda where: None)
+    config = validate(Config, finish(merged, flags), "the merged configuration")
     plugins = [Extension(place, layer.of_project) for layer in layers for place in layer.content.get("plugin", [])]
     loader.watch(extension.path for extension in (*plugins, *loader.tools))
     skills = loader.skills(loader.skill_paths(layers, directory))
@@ -92,7 +92,7 @@ def load_global(environ: Mapping[str, str] = os.environ) -> Config:
     """The user's own global configuration, without any project's and without defaults. Raises as `load` does."""
     place, flags = environment.opencode_config_dir(), Flags()
     loader = _Loader(locate(place, place, flags, environment.home(), place), flags, environ, ProjectBounds.of(place, place))
-    return validate(Config, _merged(loader.global_layers()), str(place), lambda where: None)
+    return validate(Config, _merged(loader.global_layers()), str(place))
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class _Loader:
             raise ConfigInvalidError(str(path), f"is not TOML: {error}") from error
         provider, model = found.pop("provider", None), found.pop("model", None)
         model_name = {"model": f"{provider}/{model}"} if provider and model else {}
-        return validate(Config, {**found, **model_name}, str(path), lambda where: None).layer()
+        return validate(Config, {**found, **model_name}, str(path)).layer()
 
     def _directory(self, directory: ConfigDirectory) -> Iterator[_Layer]:
         place, reader = directory.path, self._reader_for(directory.of_project)

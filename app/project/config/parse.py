@@ -122,7 +122,9 @@ def parse_literal(text: str, path: str) -> dict[str, Any]:
     return validate(Config, _json(text, path), path, lambda where: jsonc.line_of(text, where)).layer()
 
 
-def validate(model: type[M], data: Any, path: str, line_of: Callable[[Sequence[str | int]], int | None]) -> M:
+def validate(
+    model: type[M], data: Any, path: str, line_of: Callable[[Sequence[str | int]], int | None] = lambda where: None
+) -> M:
     if not isinstance(data, dict):
         raise ConfigInvalidError(path, f"an object is needed here, this is {_kind(data)}", line=1)
     try:

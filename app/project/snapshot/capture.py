@@ -194,7 +194,8 @@ def searched(worktree: str, covered: str, ignored: Collection[str]) -> tuple[lis
     """Where a snapshot looks for files: all directories of `covered` except the `ignored` ones, and those above it up to the
     worktree; and the ignore rules that it finds there. None for too many, and if a repository is inside, into whose `.git` git
     looks, too. Raises OSError."""
-    folders = _above(worktree, covered)
+    above = [str(parent) for parent in Path(covered).parents]
+    folders = above[: above.index(worktree) + 1] if worktree in above else []
     rules = [f"{folder}/.gitignore" for folder in folders]
     pending = [covered]
     while pending and len(folders) + len(pending) <= MOST_PATHS:
@@ -209,8 +210,3 @@ def searched(worktree: str, covered: str, ignored: Collection[str]) -> tuple[lis
         inner = [entry.path for name, entry in entries.items() if name != ".git" and entry.is_dir(follow_symlinks=False)]
         pending += [path for path in inner if path not in ignored]
     return None if pending else (folders, rules)
-
-
-def _above(worktree: str, covered: str) -> list[str]:
-    above = [str(parent) for parent in Path(covered).parents]
-    return above[: above.index(worktree) + 1] if worktree in above else []
