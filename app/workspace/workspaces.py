@@ -198,7 +198,7 @@ class Workspaces:
         workspace = Workspace(self._settings, directory, found, walls, bounds)
         if workspace.head is not None:
             await workspace.head.refresh()
-        await self._projects.register(workspace.location, found)
+        await self._projects.register(found)
         self._open[path] = workspace
         return workspace
 

@@ -52,7 +52,7 @@ def parse(text: str, path: Path) -> Document:
         problem, mark = getattr(error, "problem", None) or error, getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None  # the mark counts the opening fence as 0
         raise ConfigFrontmatterError(str(path), f"the frontmatter is not YAML: {problem}", line) from error
-    if _is_larger(data, MAX_VALUES):
+    if _has_too_many_values(data):
         raise ConfigFrontmatterError(str(path), f"the frontmatter has more than {MAX_VALUES} values", 1)
     return Document(path, text, data if isinstance(data, dict) else {}, body.strip())
 
@@ -69,10 +69,10 @@ def _require_shallow(head: str) -> None:
             raise ValueError(f"values are nested more than {DEEPEST} deep")
 
 
-def _is_larger(data: Any, most: int) -> bool:
+def _has_too_many_values(data: Any) -> bool:
     """Counts a repeated value each time."""
     values = [data]
-    for _ in range(most):
+    for _ in range(MAX_VALUES):
         if not values:
             return False
         value = values.pop()

@@ -96,13 +96,12 @@ def patch(
     return path
 
 
-def patch_global(update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+def patch_global(update: dict[str, Any], environ: Mapping[str, str] = os.environ) -> None:
     """As `patch`, for the user's own file."""
     check(update)
     path = global_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     _merge_into(path, update, anywhere, Substitution(environ, ConfigWatch().read))
-    return path
 
 
 def _merge_into(path: Path, update: dict[str, Any], within: Within, values: Substitution) -> None:

@@ -96,7 +96,7 @@ def repository_lock(git_dir: Path, locks: "Locks | None") -> RepositoryLock:
     return RepositoryLock(git_dir / "opensession.lock", f"snapshots {git_dir}", locks)
 
 
-def collection_lock(git_dir: Path, locks: "Locks", timeout_seconds: float = COLLECTION_TIMEOUT_SECONDS) -> RepositoryLock:
+def collection_lock(git_dir: Path, locks: "Locks") -> RepositoryLock:
     """Held while objects are packed or deleted, and by those who need them to stay, even in another process. Git refuses to
     collect while another server does."""
-    return RepositoryLock(git_dir / "opensession-collect.lock", f"collect {git_dir}", locks, timeout_seconds)
+    return RepositoryLock(git_dir / "opensession-collect.lock", f"collect {git_dir}", locks, COLLECTION_TIMEOUT_SECONDS)
