@@ -26,6 +26,11 @@ def home() -> Path:
     return Path(os.environ.get("OPENCODE_TEST_HOME") or os.path.expanduser("~"))  # noqa: PTH111  a fifth of `Path.home`
 
 
+def expand_path(name: str, base: Path = Path()) -> Path:
+    """A path as a configuration names it: below the home directory after `~/`, else from `base` on."""
+    return home() / name[2:] if name.startswith("~/") else base / name
+
+
 def _xdg(variable: str, fallback: str) -> Path:
     return Path(os.environ.get(variable) or home() / fallback)
 

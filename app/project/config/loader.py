@@ -207,8 +207,8 @@ class _Loader:
             return content
         kept = []
         for pattern in content["instructions"]:
-            place = _place(pattern)
-            if place is None:
+            place = environment.expand_path(pattern)
+            if place == Path(pattern) and not place.is_absolute():  # relative to the project, or a page's address
                 kept.append(pattern)
             elif self._project_may_name(place):
                 kept.append(os.path.relpath(place, self._sources.directory))
@@ -268,7 +268,7 @@ class _Loader:
         """The folders that `skills.paths` of each layer names, each with the reader for it."""
         for layer in layers:
             for name in layer.content.get("skills", {}).get("paths", ()):
-                place = environment.home() / name[2:] if name.startswith("~/") else directory / name
+                place = environment.expand_path(name, directory)
                 if layer.of_project and not self._project_may_name(place):
                     self.warnings.append(
                         ConfigInvalidError(str(place), "skills.paths of the project names a folder outside of it")
@@ -281,13 +281,6 @@ class _Loader:
             reader = self._reader_for(place.of_project)
             folders = reader.folders(place.path)
             yield from ((reader, place.path / name) for name in ("skill", "skills") if name in folders)
-
-
-def _place(pattern: str) -> Path | None:
-    """The path that a pattern of instructions begins at; None if the pattern is relative to the project, or a page's address."""
-    if pattern.startswith("~/"):
-        return environment.home() / pattern[2:]
-    return Path(pattern) if Path(pattern).is_absolute() else None
 
 
 def _without_variables(content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -195,18 +195,10 @@ def _env_text(value: str, in_string: bool) -> str:
 
 
 def _file_text(name: str, path: str, line: int, base: Path | None, values: Substitution) -> str:
-    file = _named_file(name, base)
-    if file is None:
+    file = environment.expand_path(name, base or Path())
+    if base is None and not file.is_absolute():
         raise ConfigInvalidError(path, f'"{{file:{name}}}" must be absolute or start with ~/ here', line=line)
     content = values.read(file)
     if content is None:
         raise ConfigInvalidError(path, f'"{{file:{name}}}" names a file that does not exist: {file}', line=line)
     return json.dumps(content.strip(), ensure_ascii=False)[1:-1]
-
-
-def _named_file(name: str, base: Path | None) -> Path | None:
-    if name.startswith("~/"):
-        return environment.home() / name[2:]
-    if Path(name).is_absolute():
-        return Path(name)
-    return None if base is None else base / name
