@@ -133,12 +133,13 @@ def lock_directory(path: Path, *, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process holds the directory, until the block or the process ends; another process may hold it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield _try_lock(descriptor, wait)
+        yield try_lock(descriptor, wait=wait)
     finally:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int, wait: bool) -> bool:
+def try_lock(descriptor: int, *, wait: bool = False) -> bool:
+    """Whether this process has the lock now, until the descriptor is closed; another process may have it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
