@@ -22,6 +22,7 @@ from sqlalchemy import Engine as Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.record.postgres import Begin, Locks, Reconnecting, locks_of, postgres_engine, wait_for_writers
+from app.util.data_files import try_lock
 
 # A lock between servers that share an SQLite file, needed for SQLite before 3.51.3.
 #
@@ -72,19 +73,11 @@ class WriterLock:
         if self._descriptor is None:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         deadline = time.monotonic() + self._timeout_seconds
-        while not _try_lock(self._descriptor):
+        while not try_lock(self._descriptor):
             if time.monotonic() > deadline:
                 raise WriterLockTimeout(f"another server has been writing to the database for {self._timeout_seconds:g} s")
             time.sleep(_POLL_SECONDS)
         return self._descriptor
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 T = TypeVar("T")

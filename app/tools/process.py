@@ -12,7 +12,7 @@ from asyncio.subprocess import DEVNULL, STDOUT, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import IO
 
 from app.project.sandbox.scope import Program
@@ -63,7 +63,7 @@ async def run(
     empty. Cancellation kills the group too. Raises OSError if the program cannot be started.
     """
     mark = processes.new()
-    async with _pipe() as (output, write_end):
+    async with pipe() as (output, write_end):
         pump = asyncio.create_task(_pump(output, on_output))
         try:
             async with _group(program, mark, stdout=write_end, stderr=stderr) as process:
@@ -71,10 +71,10 @@ async def run(
                 if not timed_out:  # its child processes may still write
                     await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
             if timed_out:
-                await _end_marked(program, mark)
+                await end_marked(program, mark)
             await asyncio.wait([pump], timeout=_LAST_WAIT_SECONDS)
         except asyncio.CancelledError:
-            await asyncio.shield(_end_marked(program, mark))
+            await asyncio.shield(end_marked(program, mark))
             raise
         finally:
             await _finish_task(pump)
@@ -86,7 +86,7 @@ async def run(
 async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[tuple[Process, asyncio.StreamReader]]:
     """Runs the program during the block and kills its process group at the end. Gives the process and its output. Raises OSError
     as `run` does."""
-    async with _pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
+    async with pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
         yield process, output
 
 
@@ -110,7 +110,7 @@ async def _end_confined(process: Process) -> None:
     reaps no orphans."""
     for number, seconds in ((signal.SIGTERM, TERM_GRACE_SECONDS), (signal.SIGKILL, KILL_WAIT_SECONDS)):
         if process.returncode is None:
-            await asyncio.to_thread(_signal_members, process.pid, number)
+            await asyncio.to_thread(processes.signal_members, process.pid, number)
             await _ends_within(process, seconds)
 
 
@@ -119,13 +119,13 @@ def marked(env: Mapping[str, str] | None, mark: str) -> dict[str, str]:
     return {**(os.environ if env is None else env), processes.VARIABLE: mark}
 
 
-async def _end_marked(program: Program, mark: str) -> None:
+async def end_marked(program: Program, mark: str) -> None:
     if not program.is_confined:
         await asyncio.to_thread(processes.end, lambda found: found == mark)
 
 
 @asynccontextmanager
-async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
+async def pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
     """Replaces asyncio's PIPE, with which `Process.wait()` waits until every background child has closed its end."""
     read_fd, write_fd = os.pipe()
     with os.fdopen(write_fd, "wb", buffering=0) as write_end:
@@ -199,14 +199,6 @@ def yield_processor(group: int) -> None:
     """Lets the server go on answering while commands take all of the processor."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, group, CONFINED_NICENESS)
-
-
-def _signal_members(group: int, number: int) -> None:
-    """All of the group but its leader."""
-    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
-        with suppress(OSError):
-            if pid != group and os.getpgid(pid) == group:
-                os.kill(pid, number)
 
 
 def _signal_group(group: int, number: int) -> bool:

@@ -71,14 +71,14 @@ def forget(git: Git, worktree: Path) -> None:
             shutil.rmtree(name, dir_fd=entries)
 
 
-async def remove_branch(git: Git, worktree: Path) -> GitResult:
+async def remove_branch(git: Git, worktree: Path) -> None:
     """Removes the branch that the worktree was made with. Works in the repository: the worktree of `git` may be the removed
     one."""
     assert git.repository is not None
     store = git.repository.common_dir
     holder = git.besides[0] if git.besides else git.directory
     bare = replace(git, directory=holder, besides=(), repository=GitRepository(holder.real, store, store))
-    return await bare.run("branch", "-D", branch_of(worktree))
+    await bare.run("branch", "-D", branch_of(worktree))
 
 
 def _repository_of(worktree: Path) -> GitRepository | None:

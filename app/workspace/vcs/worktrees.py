@@ -214,11 +214,8 @@ class Worktrees:
             await self._announce(str(directory), EventWorktreeReady(properties=ready))
             await self._run_start_commands(location, directory, command)
         else:
-            await self._announce_failure(directory, filled)
-
-    async def _announce_failure(self, directory: Path, filled: GitResult) -> None:
-        failure = WorktreeFailure(message=filled.stderr or "The files could not be checked out")
-        await self._announce(str(directory), EventWorktreeFailed(properties=failure))
+            failure = WorktreeFailure(message=filled.stderr or "The files could not be checked out")
+            await self._announce(str(directory), EventWorktreeFailed(properties=failure))
 
     async def _run_start_commands(self, location: Location, directory: Path, command: str | None) -> None:
         project = await self._projects.get(location.project_id)
