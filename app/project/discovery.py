@@ -94,7 +94,7 @@ async def _is_as_git_sees_it(git: Git, repository: GitRepository, directory: Pat
     """Git must find the repository by itself, too. It refuses a repository of another user of the machine (`safe.directory`)."""
     real = Path(os.path.realpath(directory))  # noqa: ASYNC240
     asked = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
-    result = await git.looking_for_itself().run(*asked, cwd=real, timeout=PLACES_SECONDS)
+    result = await git.with_discovery().run(*asked, cwd=real, timeout=PLACES_SECONDS)
     found = result.stdout.decode(errors="surrogateescape").splitlines()
     return result.ok and [*map(Path, found)] == [repository.checkout, repository.git_dir]
 

@@ -103,7 +103,7 @@ class Workspace:
         self._bounds = bounds
         real = str(directory.real)
         self.location = Location(str(directory.path), found.id, str(found.checkout), found.vcs == "git", found.git, real)
-        self.held = (found.git.directory, directory, *found.git.besides) if found.git else (directory,)
+        self.held = (found.git.directory, directory, *found.git.also) if found.git else (directory,)
         if not directory.real.is_relative_to(self.held[0].real):
             raise DirectoryReplaced(directory.path)
         self.walls = walls

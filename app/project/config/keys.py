@@ -1,5 +1,5 @@
-"""What single keys of a configuration mean: permission rules, commands, plugins and tools, and the keys that change nothing
-here."""
+"""The meaning of some keys of a configuration: permission rules, commands, plugins and tools; and the keys that are accepted and
+ignored."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,12 +17,12 @@ from app.util import environment
 
 
 def ruleset(permission: Mapping[str, Any] | Action, home: Path | None = None) -> Ruleset:
-    """The rules of an action for all permissions, or of actions or patterns for single ones, in the order written. Patterns in
-    the home directory may begin with `~` or `$HOME`."""
+    """The key `permission` as rules, in the order written: one action for all permissions, or by permission an action or a
+    map from pattern to action. A pattern may begin with `~` or `$HOME`."""
     if isinstance(permission, str):
         return [Rule(permission="*", pattern="*", action=permission)]
-    place = str(home or environment.home())
-    return [rule for key, value in permission.items() for rule in _rules(key, value, place)]
+    home_dir = str(home or environment.home())
+    return [rule for key, value in permission.items() for rule in _rules(key, value, home_dir)]
 
 
 def _rules(permission: str, value: Mapping[str, Action] | Action, home: str) -> Ruleset:
@@ -64,7 +64,7 @@ def commands(config: Config, worktree: Path) -> list[Command]:
 def hints(template: str) -> list[str]:
     """The placeholders in a template: `$1`, `$2` … by number, then `$ARGUMENTS`."""
     numbered = sorted(set(_NUMBERED.findall(template)), key=lambda hint: int(hint[1:]))
-    return numbered + ["$ARGUMENTS"] * ("$ARGUMENTS" in template)
+    return [*numbered, "$ARGUMENTS"] if "$ARGUMENTS" in template else numbered
 
 
 @cache
@@ -72,13 +72,13 @@ def _template(name: str) -> str:
     return resources.files(__package__).joinpath("templates", f"{name}.txt").read_text(encoding="utf-8")
 
 
-SUFFIXES = {".py", ".js", ".ts"}
+PLUGIN_SUFFIXES = {".py", ".js", ".ts"}
 
 
 @dataclass(frozen=True)
 class Extension:
-    """`source`: a `file://` address, or the name of a package, module or entry point. `of_project`: a file that comes with the
-    project, perhaps from a stranger, named it."""
+    """A plugin or a custom tool. `source`: a `file://` address, or the name of a package, module or entry point. `of_project`: a
+    file of the project names it, which may come from a stranger."""
 
     source: str
     of_project: bool = False
@@ -110,7 +110,7 @@ UNUSED = {
     "autoupdate": "The server does not update itself.",
     "compaction.preserve_recent_tokens": "A summary stands for all messages before it.",
     "compaction.tail_turns": "A summary stands for all messages before it.",
-    "enterprise": "Links to shared sessions are this server's own.",
+    "enterprise": "Links to shared sessions always lead to this server.",
     "experimental.chatMaxRetries": "A failed request is sent at most 10 times, for at most 10 minutes.",
     "experimental.hook": "Plugins have hooks instead.",
     "experimental.openTelemetry": "`OTEL_EXPORTER_OTLP_ENDPOINT` switches traces on.",
@@ -121,14 +121,14 @@ UNUSED = {
     "references": "References to other repositories are not read.",
     "server": "Address, port and origins are settings of the server: see `opensession serve --help`.",
     "skills.urls": "Skills are read from folders alone.",
-    "subagent_depth": "A subagent gives out tasks where its own rules speak of `task`.",
+    "subagent_depth": "A subagent may start subagents only if its rules name `task`.",
     "watcher": "Files are not watched.",
 }
-"""By key, `*` for any name, the reason."""
+"""Why a key is ignored, by its path; `*` stands for any name."""
 
 
 def unused_keys(config: Mapping[str, Any]) -> dict[str, str]:
-    """The keys without effect that a configuration sets, by their names in it, with the reasons."""
+    """The ignored keys that a configuration sets, with the reasons; names stand in place of `*`."""
     return {".".join(found): reason for key, reason in UNUSED.items() for found in _matches(config, key.split("."))}
 
 

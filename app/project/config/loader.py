@@ -13,7 +13,7 @@ from typing import Any
 from app.project.config import markdown
 from app.project.config.errors import ConfigInvalidError
 from app.project.config.flags import Flags
-from app.project.config.keys import SUFFIXES, Extension, distinct, unused_keys
+from app.project.config.keys import PLUGIN_SUFFIXES, Extension, distinct, unused_keys
 from app.project.config.parse import (
     Substitution,
     deep_merge,
@@ -255,7 +255,7 @@ class _Loader:
 
     def _code_files(self, reader: ConfigWatch, place: Path, folders: set[str]) -> list[str]:
         found = (path for folder in sorted(folders) for path in reader.files(place / folder, deep=False))
-        return [path.as_uri() for path in found if path.suffix in SUFFIXES]
+        return [path.as_uri() for path in found if path.suffix in PLUGIN_SUFFIXES]
 
     def skills(self, named: Iterable[tuple[ConfigWatch, Path]]) -> list[Skill]:
         """One per name; the later one wins. `named`: the folders that the configuration names."""

@@ -1,5 +1,5 @@
 """The one place that starts git. Commands, members and models can write the files that git works with, so git runs in the
-sandbox, without network: it sees what it is given and, read-only, the system.
+sandbox, without network: it sees the directories that it is given and, read-only, the system.
 
 A thread with `subprocess` takes 1.5 ms to start git, an asyncio subprocess 5 ms (under uvloop). That matters because a snapshot
 is taken before every step.
@@ -43,7 +43,7 @@ TIMED_OUT = 124
 TOO_MUCH_OUTPUT = 123
 _KILL_AFTER_SECONDS = 2.0
 _PROGRAMS = ("core.editor", "core.pager", "core.sshCommand", "core.askPass", "gpg.program", "credential.helper")
-"""Settings that name a program for git to run. The server's requests need none of them."""
+"""Settings that name a program for git to run. The commands that the server runs need none of them."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +70,18 @@ class GitResult:
 
 @dataclass(frozen=True)
 class Git:
-    """Git as it runs in one place: in `directory`; it sees that, `besides`, and nothing else that can be written. `repository`:
-    the one that git works with, which no file of the directory replaces; None if git needs none. `selects`: whether git is given
-    the repository, or looks for it as on a command line. `walls`: files of others, which git does not see either."""
+    """Git as it runs in one place.
+
+    `directory`: where it runs. `also`: other directories that it may write; it sees nothing else that can be written.
+    `repository`: the one that it works with; a `.git` written later leads to no other. None if git needs none.
+    `is_given_repository`: False if git looks for the repository itself, as on a command line.
+    `walls`: files of other users, which git does not see."""
 
     sandbox: Sandbox
     directory: HeldDirectory
-    besides: tuple[HeldDirectory, ...] = ()
+    also: tuple[HeldDirectory, ...] = ()
     repository: GitRepository | None = None
-    selects: bool = True
+    is_given_repository: bool = True
     walls: Walls = field(default=NO_WALLS, compare=False)
 
     async def run(
@@ -94,7 +97,7 @@ class Git:
         """Runs `git *args`, with `env` added to the safe environment. Never raises for a failure of git; kills it when cancelled.
         `max_bytes`: for a command that may print any amount; with TOO_MUCH_OUTPUT, `stdout` is its first `max_bytes`."""
         variables = safe_environment()
-        if (found := self.repository) is not None and self.selects:
+        if (found := self.repository) is not None and self.is_given_repository:
             variables |= {"GIT_DIR": str(found.git_dir), "GIT_COMMON_DIR": str(found.common_dir)}
             variables["GIT_WORK_TREE"] = str(found.checkout)
         variables |= env or {}
@@ -108,16 +111,16 @@ class Git:
             await asyncio.wait([running])
             raise
 
-    def looking_for_itself(self) -> "Git":
+    def with_discovery(self) -> "Git":
         """Git that looks for the repository as on a command line."""
-        return replace(self, selects=False)
+        return replace(self, is_given_repository=False)
 
-    def seeing(self, *directories: Path) -> "Git":
-        """Git that sees these directories, too. Raises OSError."""
-        return replace(self, besides=(*self.besides, *map(HeldDirectory, directories)))
+    def with_access_to(self, *directories: Path) -> "Git":
+        """Git that may also write these directories. Raises OSError."""
+        return replace(self, also=(*self.also, *map(HeldDirectory, directories)))
 
     async def without_filters(self) -> dict[str, str]:
-        """The variables with which git runs no filter that the repository's own configuration names."""
+        """The variables that switch off the filters that the repository's own configuration names."""
         if self.repository is not None and not await asyncio.to_thread(may_name_filters, self.repository):
             return overrides()
         wanted = ["config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$"]
@@ -132,7 +135,7 @@ class Git:
             warn_once(log, f"git is not run in {cwd}: {reason}")
             raise OSError(reason)
         words = ["git", *(os.fspath(arg) for arg in args)]
-        return self.sandbox.server_program(words, variables, cwd, [self.directory, *self.besides], walls=self.walls)
+        return self.sandbox.server_program(words, variables, cwd, [self.directory, *self.also], walls=self.walls)
 
     def _obstacle(self) -> str | None:
         if self.repository is not None:
@@ -151,8 +154,8 @@ def git_of(sandbox: Sandbox, repository: GitRepository, walls: Walls = NO_WALLS)
 
 
 def overrides(settings: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
-    """The variables that set `settings` over all configuration. Always among them: settings that let a repository's own
-    configuration, which its commands can write, name no program for git to run."""
+    """The variables that set `settings` over all configuration. Always included: settings that
+    stop a repository's configuration, which commands in the project can write, from naming programs for git to run."""
     programs = [(name, "") for name in _PROGRAMS]
     listed = [("core.fsmonitor", "false"), ("core.hooksPath", os.devnull), *programs, *settings]
     keys = {f"GIT_CONFIG_KEY_{at}": name for at, (name, _) in enumerate(listed)}
@@ -243,8 +246,8 @@ class _GitProcess:
             return GitResult(NOT_STARTED, b"", f"git could not be started: {error}")
 
     def kill(self) -> None:
-        """Sends SIGTERM first, so that git removes its lock files and half-written objects. Bubblewrap, with which all in the
-        sandbox ends at once, does not get it."""
+        """Sends SIGTERM first, so that git removes its lock files and half-written objects. Not to bubblewrap: at its end
+        everything in the sandbox is killed at once."""
         with self._guard:
             self._killed = True
             if self._process is None or self._process.poll() is not None:
@@ -252,11 +255,11 @@ class _GitProcess:
             with suppress(ProcessLookupError):  # its thread has reaped it, but `poll` does not know that yet
                 signal_all = processes.signal_members if self._is_confined else os.killpg
                 signal_all(self._process.pid, signal.SIGTERM)
-            deadline = threading.Timer(_KILL_AFTER_SECONDS, self._kill_at_last, [self._process])
+            deadline = threading.Timer(_KILL_AFTER_SECONDS, self._force_kill, [self._process])
             deadline.daemon = True
             deadline.start()
 
-    def _kill_at_last(self, process: "subprocess.Popen[bytes]") -> None:
+    def _force_kill(self, process: "subprocess.Popen[bytes]") -> None:
         with self._guard, suppress(ProcessLookupError):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

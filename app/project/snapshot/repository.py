@@ -125,7 +125,7 @@ class Repository:
         self._kept.clear()
         self._project_exclude_read = None
         self.git_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-        made = replace(self._project, directory=HeldDirectory(self.git_dir), besides=(), repository=None)
+        made = replace(self._project, directory=HeldDirectory(self.git_dir), also=(), repository=None)
         result = await made.run("init", "--quiet", "--bare", "--template=", self.git_dir, env=_INIT_ENVIRONMENT)
         if not result.ok:
             raise SnapshotFailed(f"git init: {result.stderr}")
@@ -364,7 +364,7 @@ class Repository:
 
     def _own_git(self, *seen: Path) -> Git:
         """Git that sees the checkout and `seen`, with this repository in place of the project's. Raises OSError."""
-        return replace(self._project, besides=tuple(map(HeldDirectory, (self.git_dir, *seen))), repository=None)
+        return replace(self._project, also=tuple(map(HeldDirectory, (self.git_dir, *seen))), repository=None)
 
     async def _git(
         self,

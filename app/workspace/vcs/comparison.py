@@ -206,12 +206,12 @@ async def _comparing(
     """None without a base."""
     with tempfile.TemporaryDirectory(prefix="opensession-index-") as folder:
         index = Path(folder) / "index"
-        seeing_index, env = git.seeing(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
+        with_index, env = git.with_access_to(Path(folder)), {**await git.without_filters(), "GIT_INDEX_FILE": str(index)}
         await asyncio.to_thread(_copy_index, git, index)
-        base, untracked = await asyncio.gather(find_base(git), _untracked_files(seeing_index, scope, env))
+        base, untracked = await asyncio.gather(find_base(git), _untracked_files(with_index, scope, env))
         if base is not None:
-            await _add(seeing_index, untracked, env, _EMPTY_BLOB[len(base)])
-        yield _Comparison(seeing_index, base, scope, env) if base is not None else None
+            await _add(with_index, untracked, env, _EMPTY_BLOB[len(base)])
+        yield _Comparison(with_index, base, scope, env) if base is not None else None
 
 
 def _scope(location: Location) -> list[str]:

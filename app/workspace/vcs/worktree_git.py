@@ -33,7 +33,7 @@ async def is_free(git: Git, directory: Path) -> bool:
 
 async def add(git: Git, directory: Path) -> GitResult:
     """Makes a branch at HEAD, in an existing empty directory; `reset` brings the files."""
-    made = git.seeing(directory)
+    made = git.with_access_to(directory)
     return await made.run("worktree", "add", "--no-checkout", "-b", branch_of(directory), directory, "HEAD")
 
 
@@ -76,8 +76,8 @@ async def remove_branch(git: Git, worktree: Path) -> None:
     one."""
     assert git.repository is not None
     store = git.repository.common_dir
-    holder = git.besides[0] if git.besides else git.directory
-    bare = replace(git, directory=holder, besides=(), repository=GitRepository(holder.real, store, store))
+    holder = git.also[0] if git.also else git.directory
+    bare = replace(git, directory=holder, also=(), repository=GitRepository(holder.real, store, store))
     await bare.run("branch", "-D", branch_of(worktree))
 
 
