@@ -200,7 +200,6 @@ class Server:
             self.database,
             self.writer,
             self.leases,
-            self.locks,
             address=address,
             volume=volume_id(settings.data_dir) if self.is_shared else None,
         )
