@@ -39,7 +39,7 @@ from app.sessions.replicas import HealthCheck, Replicas
 from app.sessions.revert import Reverts
 from app.sessions.service import SessionService
 from app.sessions.share import Shares
-from app.sessions.steering import ControlQueues, Steering
+from app.sessions.steering import Steering
 from app.sessions.store import Store
 from app.sessions.summary import SessionTasks, Summaries
 from app.sessions.usage import ProjectQuota
@@ -302,7 +302,7 @@ class Server:
         self.permissions = Permissions(database, self.writer, self.observer)
         self.questions = Questions(database, self.writer, self.observer)
         self.editor_files = EditorFiles()
-        self.steering = Steering(self.writer, ControlQueues(self.bus))
+        self.steering = Steering(self.writer, self.bus)
         self.health = HealthCheck(self.leases)
 
     def _make_runs(self) -> None:

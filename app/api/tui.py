@@ -63,12 +63,12 @@ async def append_prompt(announce: Announce, body: PromptText) -> bool:
 
 
 _COMMANDS = {
-    "submit_prompt": service.SUBMIT_PROMPT,
-    "clear_prompt": service.CLEAR_PROMPT,
-    "open_help": service.SHOW_HELP,
-    "open_sessions": service.LIST_SESSIONS,
-    "open_themes": service.SWITCH_THEME,
-    "open_models": service.LIST_MODELS,
+    "submit_prompt": "prompt.submit",
+    "clear_prompt": "prompt.clear",
+    "open_help": "help.show",
+    "open_sessions": "session.list",
+    "open_themes": "theme.switch",
+    "open_models": "model.list",
 }
 """By the name of a route that has clients execute one command."""
 
@@ -116,7 +116,7 @@ async def next_control(app: AppServices, who: Who, here: Here) -> Response:
     """Waits for the next of these requests: for programs that do not follow the events. Requests within a minute after the last
     fetch are kept for the next one."""
     require_place_for_stream(app)
-    return waiting_with_client(app.steering.control.of(here.directory, who.name).next)
+    return waiting_with_client(app.steering.queue(here.directory, who.name).next)
 
 
 @routes.post("/control/response", operation_id="tui.control.response", dependencies=WRITES)
