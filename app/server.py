@@ -421,7 +421,7 @@ class Server:
     def timeline(self) -> "Timeline":
         from app.sessions.timeline.service import Timeline
 
-        return Timeline(self.database, self.store)
+        return Timeline(self.store)
 
     @cached_property
     def admissions(self) -> "Admissions":
