@@ -176,7 +176,8 @@ def hold_writer_lock(lock: WriterLock | None) -> AbstractContextManager[None]:
 def _configure_sqlite(connection: Any, _record: object) -> None:
     """Transactions begin explicitly (`transaction`), so that reads are consistent and a write takes its lock at once."""
     connection.isolation_level = None
-    connection.text_factory = _readable  # one damaged row must not hide the others
+    # One damaged row must not hide the others.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
         # Only before anything is written to a new file (see `give_back`): on another file this would wait for whoever writes.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
@@ -189,9 +190,6 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
         "cache_size=-1000",  # KiB for each of five connections; a larger cache measured no faster
     ):
         connection.execute(f"PRAGMA {pragma}")
-
-
-_readable = partial(str, encoding="utf-8", errors="replace")
 
 
 def _use_wal(connection: Any) -> None:
@@ -226,16 +224,13 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = make_engine(url)
+        self.dialect = self.engine.dialect.name
         self._in_write = _transactions(self.engine, writes=True)
         self._in_read = _transactions(_reading(self.engine), writes=False)
         self._writer = ThreadPoolExecutor(1, "database-writer")
         self._readers = ThreadPoolExecutor(_READERS, "database-reader")
         self._writer_lock = writer_lock(self.engine)
         self.locks: Locks = locks_of(self.engine)
-
-    @property
-    def dialect(self) -> str:
-        return self.engine.dialect.name
 
     async def read(self, query: Callable[[Connection], T]) -> T:
         """Runs `query` in a read transaction on a reader thread."""

@@ -95,25 +95,3 @@ class Steering:
             listener = Listener(self._bus, directory, user=user, steering_only=True)
             queue = self._queues[directory, user] = ControlQueue(listener)
         return queue
-
-
-_OLD_NAMES = {
-    "session_new": "session.new",
-    "session_share": "session.share",
-    "session_interrupt": "session.interrupt",
-    "session_compact": "session.compact",
-    "messages_page_up": "session.page.up",
-    "messages_page_down": "session.page.down",
-    "messages_line_up": "session.line.up",
-    "messages_line_down": "session.line.down",
-    "messages_half_page_up": "session.half.page.up",
-    "messages_half_page_down": "session.half.page.down",
-    "messages_first": "session.first",
-    "messages_last": "session.last",
-    "agent_cycle": "agent.cycle",
-}
-
-
-def current_name(command: str) -> str:
-    """The present name of a command that `POST /tui/execute-command` may name in the old way; other names unchanged."""
-    return _OLD_NAMES.get(command, command)

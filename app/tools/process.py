@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -67,7 +67,9 @@ async def run(
         pump = asyncio.create_task(_pump(output, on_output))
         try:
             async with _group(program, mark, stdout=write_end, stderr=stderr) as process:
-                timed_out = not await _exited_within(process, pump, timeout)
+                timed_out = not await _ends_within(process, timeout)
+                if not timed_out:  # its child processes may still write
+                    await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
             if timed_out:
                 await _end_marked(program, mark)
             await asyncio.wait([pump], timeout=_LAST_WAIT_SECONDS)
@@ -80,25 +82,12 @@ async def run(
     return ProcessExit(code=code if code is not None and code >= 0 else None, timed_out=timed_out)
 
 
-async def _exited_within(process: Process, pump: asyncio.Task[None], timeout: float) -> bool:
-    """Whether the program ended in time. Then reads the output of its child processes for OUTPUT_GRACE_SECONDS seconds."""
-    if not await _ends_within(process, timeout):
-        return False
-    await asyncio.wait([pump], timeout=OUTPUT_GRACE_SECONDS)
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    process: Process
-    output: asyncio.StreamReader
-
-
 @asynccontextmanager
-async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[Child]:
-    """Runs the program during the block and kills its process group at the end. Raises OSError as `run` does."""
+async def start(program: Program, *, stderr: int | IO[bytes] = STDOUT) -> AsyncIterator[tuple[Process, asyncio.StreamReader]]:
+    """Runs the program during the block and kills its process group at the end. Gives the process and its output. Raises OSError
+    as `run` does."""
     async with _pipe() as (output, write_end), _group(program, processes.new(), stdout=write_end, stderr=stderr) as process:
-        yield Child(process, output)
+        yield process, output
 
 
 async def end_group(process: Process, is_confined: bool = False) -> None:
@@ -237,21 +226,16 @@ def choose_shell(environment: Mapping[str, str], which: Callable[[str], str | No
     return which("bash") or "/bin/sh"
 
 
-def secret_names(names: Iterable[str], provider_names: Iterable[str] = ()) -> frozenset[str]:
-    """The variables that commands must not see.
+def command_environment(environment: Mapping[str, str], provider_names: frozenset[str]) -> dict[str, str]:
+    """The variables that commands may see.
 
-    These are `provider_names` (the variables of the connected providers); variables that start with a known provider's name and
-    end in _KEY, _TOKEN or _SECRET; the server's own, such as its password. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay
+    Without `provider_names` (the variables of the connected providers); variables that start with a known provider's name and end
+    in _KEY, _TOKEN or _SECRET; the server's own, such as its password. Tokens of other programs (GITHUB_TOKEN, AWS_…) stay
     visible, because commands need them.
     """
-    listed = frozenset(provider_names)
-    return frozenset(name for name in names if name in listed or _is_secret(name))
+    return {name: value for name, value in environment.items() if name not in provider_names and not _is_secret(name)}
 
 
 def _is_secret(name: str) -> bool:
     belongs_to_provider = name.startswith(_PROVIDER_PREFIXES) and name.endswith(_SECRET_SUFFIXES)
     return belongs_to_provider or is_servers_own(name)
-
-
-def without_variables(environment: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in hidden}

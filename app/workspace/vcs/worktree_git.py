@@ -14,7 +14,7 @@ from pathlib import Path
 
 from app.project.sandbox.git import Git, GitResult, git_of
 from app.project.sandbox.git_repository import GitRepository, repository_of
-from app.tools.text_file import open_file, status_of
+from app.tools.text_file import open_file, opened, status_of
 
 BRANCH_PREFIX = "opencode/"
 _CHECKOUT_SECONDS = 600
@@ -100,9 +100,9 @@ def _opened(folder: Path, root: Path) -> Iterator[int]:
 
 def _is_of(entry: Path, root: Path, worktree: Path) -> bool:
     try:
-        descriptor = open_file(entry / "gitdir", root)
+        file = opened(entry / "gitdir", root)
     except OSError:
         return False
-    with os.fdopen(descriptor, "rb") as file:
-        named = os.fsdecode(file.read(_MAX_NAME_BYTES).strip()) if stat.S_ISREG(os.fstat(descriptor).st_mode) else ""
+    with file:
+        named = os.fsdecode(file.read(_MAX_NAME_BYTES).strip()) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
     return named == str(worktree / ".git")
