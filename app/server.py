@@ -38,7 +38,7 @@ from app.sessions.replicas import HealthCheck, Replicas
 from app.sessions.revert import Reverts
 from app.sessions.service import SessionService
 from app.sessions.share import Shares
-from app.sessions.steering import ControlQueues, Steering
+from app.sessions.steering import Steering
 from app.sessions.store import Store
 from app.sessions.summary import SessionTasks, Summaries
 from app.sessions.usage import ProjectQuota
@@ -197,7 +197,6 @@ class Server:
             self.database,
             self.writer,
             self.leases,
-            self.locks,
             address=address,
             volume=volume_id(settings.data_dir) if self.is_shared else None,
         )
@@ -297,7 +296,7 @@ class Server:
         self.permissions = Permissions(database, self.writer, self.observer)
         self.questions = Questions(database, self.writer, self.observer)
         self.editor_files = EditorFiles()
-        self.steering = Steering(self.writer, ControlQueues(self.bus))
+        self.steering = Steering(self.writer, self.bus)
         self.health = HealthCheck(self.leases)
 
     def _make_runs(self) -> None:
@@ -416,7 +415,7 @@ class Server:
     def timeline(self) -> "Timeline":
         from app.sessions.timeline.service import Timeline
 
-        return Timeline(self.database, self.store)
+        return Timeline(self.store)
 
     @cached_property
     def admissions(self) -> "Admissions":

@@ -133,7 +133,7 @@ async def next_control(app: AppServices, who: Who, here: Here) -> Response:
     """Waits for the next of these requests: for programs that do not follow the events. Requests within a minute after the last
     fetch are kept for the next one."""
     require_place_for_stream(app)
-    return waiting_with_client(app.steering.control.of(here.directory, who.name).next)
+    return waiting_with_client(app.steering.queue(here.directory, who.name).next)
 
 
 @routes.post("/control/response", operation_id="tui.control.response", dependencies=WRITES)

@@ -91,7 +91,10 @@ class Forks:
         fork_id = ids.descending("session")
 
         def fork(tx: SessionTx) -> None:
-            session = _forked(location, fork_id, tx.of(session_id).session())
+            original = tx.of(session_id).session()
+            session = new_session(location, title_of_fork(original.title), permission=original.permission)
+            session.id, session.owner = fork_id, original.owner
+            session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
             extent = message_rows.history_extent(tx.connection, session_id, message_id)
             if extent is None:
                 raise MessageNotFound(session_id, message_id or "")
@@ -101,14 +104,6 @@ class Forks:
             self._store.live.write_all()
             await self._store.write(fork_id, location.directory, fork)
         return await self._store.session(fork_id)
-
-
-def _forked(location: Location, fork_id: str, original: Session) -> Session:
-    session = new_session(location, title_of_fork(original.title), permission=original.permission)
-    session.id = fork_id
-    session.agent, session.model, session.metadata = original.agent, original.model, original.metadata
-    session.owner = original.owner
-    return session
 
 
 def _copy(source: str, target: str, extent: message_rows.HistoryExtent) -> HistoryCopy:

@@ -20,7 +20,8 @@ from app.record.engine import Connection, Database
 from app.record.repositories import work_rows
 from app.record.statements import statements
 from app.record.writer import Lease, Tx, Writer
-from app.schema.errors import NotFound, ServiceError, SessionBusy, SessionNotFound
+from app.schema.errors import NotFound, SessionBusy, SessionNotFound
+from app.schema.session import Busy
 from app.util.data_files import ServerLocks
 from app.util.tasks import FailureLog, LoopHeartbeat
 
@@ -38,16 +39,11 @@ ACQUIRE_TIMEOUT_SECONDS = 10.0
 """How long to wait for the recovery of a session with a late lease: longer than a server takes to be declared dead."""
 
 
+_BUSY = Busy().wire_json().decode()
+
+
 class LateLease(SessionBusy):
     """The lease's owner missed a heartbeat, or is dead and its session not recovered yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseStatus:
-    """A held session's status and directory, as other servers show them."""
-
-    directory: str
-    status_json: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +79,15 @@ class Leases:
         self._heartbeat: LoopHeartbeat | None = None
         self._failures = FailureLog(log, "writing the heartbeat of the running sessions")
 
-    async def acquire(self, session_id: str, status: LeaseStatus | None = None, *, wait: bool = False) -> Lease:
+    async def acquire(self, session_id: str, busy_in: str | None = None, *, wait: bool = False) -> Lease:
         """Waits until a dead server's session is recovered. While another living server holds the lease, raises SessionBusy, or
-        waits if `wait`. `status`: how other servers show the session meanwhile. Raises NotFound."""
+        waits if `wait`. `busy_in`: the directory in which other servers show the session as busy meanwhile. Raises NotFound."""
         deadline = time.monotonic() + ACQUIRE_TIMEOUT_SECONDS
         while True:
             if session_id in self._recovering:
                 await self._recovering[session_id].wait()
             try:
-                return await self._acquire_now(session_id, status)
+                return await self._acquire_now(session_id, busy_in)
             except SessionBusy as busy:
                 if not wait and (not isinstance(busy, LateLease) or time.monotonic() > deadline):
                     raise
@@ -156,7 +152,7 @@ class Leases:
 
     async def is_held_elsewhere(self, session_id: str, generation: int | None = None) -> bool:
         held = await self._database.read(partial(self._held_elsewhere, session_id=session_id))
-        return held is not None and generation in (None, held.generation) and not self._is_older(held, DEAD_AFTER_MS)
+        return held is not None and generation in (None, held.generation) and self.is_alive(held.owner, held.age)
 
     async def is_left_to_others(self, session_id: str) -> bool:
         """Whether another server runs the session, or died in a run that is not recovered here yet."""
@@ -196,10 +192,10 @@ class Leases:
         if self._heartbeat is not None:
             await asyncio.to_thread(self._heartbeat.close)
 
-    async def _acquire_now(self, session_id: str, status: LeaseStatus | None) -> Lease:
+    async def _acquire_now(self, session_id: str, busy_in: str | None) -> Lease:
         """A lease that is stored although the caller was cancelled is released, unless this server held it before."""
         was_held, is_wanted = session_id in self._held, True
-        stored = self._writer.post(lambda tx: self._acquire(tx.connection, session_id, status))
+        stored = self._writer.post(lambda tx: self._acquire(tx.connection, session_id, busy_in))
 
         def finish(_: object) -> None:
             if stored.exception() is not None or (was_held and not is_wanted):
@@ -219,19 +215,22 @@ class Leases:
                 self.release(session_id)
             raise
 
-    def acquire_free(self, connection: Connection, session_id: str, status: LeaseStatus) -> Lease | None:
+    def acquire_free(self, connection: Connection, session_id: str, busy_in: str) -> Lease | None:
         """Acquires the lease in the transaction of another change, if no server has it; to be kept when that change is stored."""
-        return None if session_id in self._held or session_id in self._recovering else self._next(connection, session_id, status)
+        return None if session_id in self._held or session_id in self._recovering else self._next(connection, session_id, busy_in)
 
-    def _acquire(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease:
+    def _acquire(self, connection: Connection, session_id: str, busy_in: str | None) -> Lease:
         if session_id in self._recovering:
             raise LateLease(session_id)
-        lease = self._next(connection, session_id, status)
-        if lease is None:
-            raise self._refusal(connection, session_id)
-        return lease
+        lease = self._next(connection, session_id, busy_in)
+        if lease is not None:
+            return lease
+        held = work_rows.lease_of(connection, session_id)
+        if held is None:
+            raise SessionNotFound(session_id)
+        raise SessionBusy(session_id) if self.is_alive(held.owner, held.age, LATE_AFTER_MS) else LateLease(session_id)
 
-    def _next(self, connection: Connection, session_id: str, status: LeaseStatus | None) -> Lease | None:
+    def _next(self, connection: Connection, session_id: str, busy_in: str | None) -> Lease | None:
         """The next generation, or the lease that this server holds: a request that keeps others out may start a run. None while
         another server has it, and for an unknown session."""
         mine = self._held.get(session_id)
@@ -239,17 +238,11 @@ class Leases:
             "session_id": session_id,
             "owner": self.owner,
             "held_generation": mine.generation if mine else 0,
-            "directory": status.directory if status else None,
-            "status": status.status_json if status else None,
+            "directory": busy_in,
+            "status": _BUSY if busy_in is not None else None,
         }
         generation = connection.execute(self._sql.acquire_lease, row).scalar_one_or_none()
         return None if generation is None else Lease(session_id, self.owner, generation)
-
-    def _refusal(self, connection: Connection, session_id: str) -> ServiceError:
-        held = work_rows.lease_of(connection, session_id)
-        if held is None:
-            return SessionNotFound(session_id)
-        return LateLease(session_id) if self._is_older(held, LATE_AFTER_MS) else SessionBusy(session_id)
 
     def keep(self, lease: Lease) -> None:
         """From now on the lease is this server's, with a heartbeat, until it is released."""
@@ -262,7 +255,7 @@ class Leases:
 
     def find_dead(self, leases: Sequence[Any]) -> list[Any]:
         """Those of the rows of `work_rows.leases` whose servers are dead, and those that this server has abandoned."""
-        return [held for held in leases if held.session_id not in self._held and self._is_older(held, DEAD_AFTER_MS)]
+        return [held for held in leases if held.session_id not in self._held and not self.is_alive(held.owner, held.age)]
 
     async def take_over(self, dead: Sequence[Any]) -> dict[str, Interruption]:
         """Takes over leases of `dead`; returns the sessions that no other server took over first. Nothing runs in them until
@@ -304,10 +297,11 @@ class Leases:
         for session_id in sessions:
             self._recovering.pop(session_id).set()
 
-    def _is_older(self, held: Any, milliseconds: int) -> bool:
-        """By the heartbeat, unless the server has a lock file: a lock survives a suspended machine and a clock that jumps."""
-        is_held = self._locks.is_held(held.owner) if self._locks else None
-        return not is_held if is_held is not None else held.age > milliseconds
+    def is_alive(self, server: str, heartbeat_age: int, most: int = DEAD_AFTER_MS) -> bool:
+        """By the heartbeat, unless the server has a lock file: a lock survives a suspended machine and a clock that jumps, and a
+        server on SQLite writes no heartbeat while it is idle. Ages are in milliseconds."""
+        is_locked = self._locks.is_held(server) if self._locks else None
+        return is_locked if is_locked is not None else heartbeat_age <= most
 
     # The heartbeat.
 

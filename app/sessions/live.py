@@ -10,7 +10,7 @@ Two things decide what waits, what is refused and what goes on side by side (doc
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -24,7 +24,7 @@ from app.record.repositories.message_rows import StoredMessages
 from app.schema.errors import SessionBusy
 from app.schema.event import EventSessionIdle, EventSessionStatus, OfSession, StatusOfSession
 from app.schema.session import Busy, Idle, Retry, Session, SessionStatus
-from app.sessions.lease import POLL_SECONDS, Leases, LeaseStatus
+from app.sessions.lease import POLL_SECONDS, Leases
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
 from app.util.tasks import TaskSet, every
@@ -36,16 +36,6 @@ SHOWN_FOR_MS = 60_000
 """A session whose server is dead stays busy for so long, or until another server has taken it over."""
 
 
-def busy_in(directory: str) -> LeaseStatus:
-    """What other servers show of a session while a turn runs."""
-    return LeaseStatus(directory, Busy().wire_json().decode())
-
-
-def statuses_elsewhere(leases: Sequence[Any]) -> dict[str, SessionStatus]:
-    """By session, of the rows of `work_rows.lease_statuses`."""
-    return {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
-
-
 class EndOfRun(NamedTuple):
     """`waiting`: the prompt that keeps the session from being idle; `answer`: the session's newest, if it was looked for."""
 
@@ -55,16 +45,15 @@ class EndOfRun(NamedTuple):
 
 def end_of_run(tx: SessionTx, joins: bool, tried: str | None) -> EndOfRun:
     """Announces that the session is idle, unless it `joins` a prompt that has no answer and was not `tried`."""
-    end = _read_end(tx, tried) if joins else EndOfRun()
+    end = EndOfRun()
+    if joins:
+        waiting = message_rows.unanswered_prompt(tx.connection, tx.session_id)
+        answer = message_rows.newest_answer(tx.connection, tx.session_id)
+        end = EndOfRun(None if waiting == tried else waiting, answer)
     if end.waiting is None:
         tx.close_prompts()
         announce_status(tx, Idle())
     return end
-
-
-def _read_end(tx: SessionTx, tried: str | None) -> EndOfRun:
-    waiting = message_rows.unanswered_prompt(tx.connection, tx.session_id)
-    return EndOfRun(None if waiting == tried else waiting, message_rows.newest_answer(tx.connection, tx.session_id))
 
 
 def announce_status(tx: SessionTx, status: SessionStatus) -> None:
@@ -138,12 +127,6 @@ class LiveSession:
         self._sessions = sessions
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing is to be remembered of the session."""
-        is_idle = not self.works and self.status is None and self.unstored_end is None
-        return is_idle and self.closing is None and self.queue_worker is None
-
-    @property
     def is_unfinished(self) -> bool:
         """Whether anything works on the session, or its last turn's end is still to be stored."""
         return bool(self.works) or self.unstored_end is not None
@@ -185,7 +168,7 @@ class LiveSession:
     def begin(self, work: SessionWork) -> None:
         """The work waits until it is the first one: see `first`."""
         self.works.append(work)
-        self._sessions.note(self)
+        self.remember_while_busy()
 
     async def first(self, work: SessionWork) -> None:
         """Returns when all works before this one have ended."""
@@ -194,7 +177,7 @@ class LiveSession:
 
     def end(self, work: SessionWork) -> None:
         self.works.remove(work)
-        self._sessions.note(self)
+        self.remember_while_busy()
         work.ended.set()
 
     async def idle(self) -> None:
@@ -202,8 +185,13 @@ class LiveSession:
         while self.works:
             await self.works[-1].ended.wait()
 
-    def forget_if_idle(self) -> None:
-        self._sessions.note(self)
+    def remember_while_busy(self) -> None:
+        """To be called when anything may have begun or ended that is to be remembered of the session."""
+        is_idle = not self.works and self.status is None and self.unstored_end is None
+        if is_idle and self.closing is None and self.queue_worker is None:
+            self._sessions.at_work.pop(self.id, None)
+        else:
+            self._sessions.at_work[self.id] = self
 
     def discard(self) -> None:
         """The session is deleted: works that wait have nothing to answer."""
@@ -216,17 +204,14 @@ class LiveSession:
 
     # The status: kept in memory, and announced through the store, so that the order of all events holds.
 
-    def mark_busy(self, directory: str) -> None:
-        """Shows the session as busy, because a prompt is accepted. The turn announces the status when it begins."""
-        self._show(directory, Busy())
+    def show(self, directory: str, status: Busy | Retry | None) -> None:
+        """What clients see of the session from now on; None: it is idle. Announces nothing: a turn does so when it begins."""
+        self.directory, self.status = directory, status
+        self.remember_while_busy()
 
     def forget_status(self) -> None:
         """Of a session that is deleted, or that another server has taken over and announces from now on."""
-        self._show(self.directory, None)
-
-    def _show(self, directory: str, status: Busy | Retry | None) -> None:
-        self.directory, self.status = directory, status
-        self._sessions.note(self)
+        self.show(self.directory, None)
 
     def set_status(self, directory: str, status: Busy | Retry) -> asyncio.Future[None]:
         """The future is done when the status is announced."""
@@ -237,7 +222,7 @@ class LiveSession:
                 tx.put_status(status)
             announce_status(tx, status)
 
-        self._show(directory, status)
+        self.show(directory, status)
         return self._sessions.store.post(self.id, directory, change)
 
     def set_idle(
@@ -250,17 +235,17 @@ class LiveSession:
 
         def change(tx: SessionTx) -> EndOfRun:
             if lease is not None:
-                tx.release(lease)
+                tx.tx.release(lease)
             return end_of_run(tx, joins, tried)
 
-        done = store.post(self.id, directory, change, releases=releases_lease)
-        done.add_done_callback(lambda stored: self._on_idle(before, stored) if stored.exception() is None else None)
-        return done
+        def forget(stored: asyncio.Future[EndOfRun]) -> None:
+            """Does nothing if the session's next turn has begun, or will begin."""
+            if stored.exception() is None and stored.result().waiting is None and self.status is before:
+                self.forget_status()
 
-    def _on_idle(self, ended: Busy | Retry | None, stored: asyncio.Future[EndOfRun]) -> None:
-        """Does nothing if the session's next turn has begun, or will begin."""
-        if stored.result().waiting is None and self.status is ended:
-            self.forget_status()
+        done = store.post(self.id, directory, change, releases=releases_lease)
+        done.add_done_callback(forget)
+        return done
 
 
 class LiveSessions:
@@ -270,7 +255,7 @@ class LiveSessions:
         self.store = store
         self.leases = leases
         self._known: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()
-        self._at_work: dict[str, LiveSession] = {}
+        self.at_work: dict[str, LiveSession] = {}
         """The sessions that are not idle."""
         self._watching = TaskSet()
         self._aborting = TaskSet()
@@ -281,18 +266,11 @@ class LiveSessions:
             live = self._known[session_id] = LiveSession(self, session_id)
         return live
 
-    def note(self, live: LiveSession) -> None:
-        """To be called when a session may have become idle, or busy."""
-        if live.is_idle:
-            self._at_work.pop(live.id, None)
-        else:
-            self._at_work[live.id] = live
-
     def is_running(self, session_id: str) -> bool:
         return bool(self.get(session_id).works)
 
     def _works(self) -> Iterator[SessionWork]:
-        return (work for live in self._at_work.values() for work in live.works)
+        return (work for live in self.at_work.values() for work in live.works)
 
     def turns(self) -> int:
         """How many turns run, or wait to run."""
@@ -304,18 +282,19 @@ class LiveSessions:
 
     def of_directory(self, directory: str) -> list[str]:
         """The sessions that work in the directory."""
-        return [live.id for live in self._at_work.values() if any(work.directory == directory for work in live.works)]
+        return [live.id for live in self.at_work.values() if any(work.directory == directory for work in live.works)]
 
     async def statuses(self, directory: str) -> dict[str, SessionStatus]:
         """Of the sessions that are not idle, on whatever server."""
-        elsewhere = statuses_elsewhere(await self.store.query(work_rows.lease_statuses, directory))
-        busy = ((live, live.status) for live in self._at_work.values() if live.directory == directory)
-        return elsewhere | {live.id: status for live, status in busy if status is not None}
+        leases = await self.store.query(work_rows.lease_statuses, directory)
+        elsewhere = {row.session_id: _STATUS.validate_json(row.status) for row in leases if row.age < SHOWN_FOR_MS}
+        here = [live for live in self.at_work.values() if live.directory == directory]
+        return elsewhere | {live.id: live.status for live in here if live.status is not None}
 
     async def busy_sessions(self) -> set[str]:
         """The sessions that are not idle, in whatever directory, on whatever server."""
         elsewhere = await self.store.query(work_rows.held_sessions, None)
-        return {*elsewhere, *(live.id for live in self._at_work.values() if live.status is not None)}
+        return {*elsewhere, *(live.id for live in self.at_work.values() if live.status is not None)}
 
     # Aborts.
 
@@ -340,8 +319,8 @@ class LiveSessions:
     async def close(self) -> None:
         """Ends of turns that could not be stored are recovered at the next start."""
         await self._watching.cancel()
-        await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self._at_work)))
-        closing = [live.closing for live in self._at_work.values() if live.closing is not None]
+        await asyncio.gather(*(self._abort_here(session_id) for session_id in list(self.at_work)))
+        closing = [live.closing for live in self.at_work.values() if live.closing is not None]
         for task in closing:
             task.cancel()
         await asyncio.gather(*closing, return_exceptions=True)
@@ -357,20 +336,18 @@ class LiveSessions:
             self._watching.start(every(POLL_SECONDS, self._look_for_heartbeats, what), what)
 
     async def _look_for_heartbeats(self) -> None:
-        """Sends no query, because the database may not answer."""
-        if self.leases.is_unconfirmed():
-            self._fence_unconfirmed()
+        """Fences what runs when no heartbeat was written for so long that another server takes the sessions over. Sends no query,
+        because the database may not answer."""
+        if not self.leases.is_unconfirmed():
+            return
+        for live in self.at_work.values():
+            if any(work.has_begun and work.task is not None for work in live.works):
+                log.error("%s: its run stops here, because no heartbeat could be written; another server goes on", live.id)
+                self._fence(live)
 
     async def _look_for_aborts(self) -> None:
         for session_id in await self.leases.aborted_runs():
             self._aborting.start(self._abort_here(session_id), f"abort {session_id}")
-
-    def _fence_unconfirmed(self) -> None:
-        """No heartbeat was written for so long that another server takes the sessions over."""
-        for live in self._at_work.values():
-            if any(work.has_begun and work.task is not None for work in live.works):
-                log.error("%s: its run stops here, because no heartbeat could be written; another server goes on", live.id)
-                self._fence(live)
 
     def _fence(self, live: LiveSession) -> None:
         """Works here end unannounced: the database refuses what they still write, but files cannot refuse."""
@@ -381,7 +358,9 @@ class LiveSessions:
 
     async def hand_over(self) -> None:
         """Turns stop at once. The server that looks next goes on with them: another one, or this one at its next start."""
-        with_turns = [live for live in self._at_work.values() if live.works and _are_turns(live.works)]
+        with_turns = [
+            live for live in self.at_work.values() if live.works and all(work.kind is WorkKind.TURN for work in live.works)
+        ]
         await self.store.barrier()
         held = [lease for live in with_turns if (lease := self.leases.held(live.id)) is not None]
         works = [work for live in with_turns for work in live.works]
@@ -391,7 +370,3 @@ class LiveSessions:
         for work in works:
             await work.ended.wait()
         await self.leases.hand_over([lease for lease in held if self.leases.held(lease.session_id) is None])
-
-
-def _are_turns(works: list[SessionWork]) -> bool:
-    return all(work.kind is WorkKind.TURN for work in works)

@@ -37,7 +37,12 @@ class SessionPublisher:
         """The owners of sessions of which something was announced lately; without sessions that have none."""
 
     def publish(self, event: Event) -> None:
-        self._note_owner(event)
+        if event.session_id is not None and event.owner != self._owners.get(event.session_id, ""):
+            self._owners.pop(event.session_id, None)
+            if event.owner:
+                self._owners[event.session_id] = event.owner
+            if len(self._owners) > MOST_OWNERS:
+                self._owners.popitem(last=False)
         if event.session_id in self._latest:
             self._latest[event.session_id] += 1
         try:
@@ -72,15 +77,6 @@ class SessionPublisher:
         """The owner of a session that streams; empty if it has none."""
         return self._owners.get(session_id, "")
 
-    def _note_owner(self, event: Event) -> None:
-        if event.session_id is None or event.owner == self._owners.get(event.session_id, ""):
-            return
-        self._owners.pop(event.session_id, None)
-        if event.owner:
-            self._owners[event.session_id] = event.owner
-        if len(self._owners) > MOST_OWNERS:
-            self._owners.popitem(last=False)
-
 
 WRITE_BEHIND_SECONDS = 0.25
 MAX_CHARACTERS_PER_SECOND = 200_000
@@ -105,23 +101,17 @@ class LivePart:
         if isinstance(self.part, TextPart | ReasoningPart):
             self.size = len(self.part.text)
 
-    def append(self, text: str) -> None:
-        self.pieces.append(text)
-        self.size += len(text)
-
     def up_to_date(self) -> Part:
         if self.pieces and isinstance(self.part, TextPart | ReasoningPart):
             self.part.text = "".join((self.part.text, *self.pieces))
             self.pieces.clear()
         return self.part
 
-    def row(self) -> dict[str, Any]:
-        """The row to write now; a long text is written again later than a short one."""
-        self.write_after = asyncio.get_running_loop().time() + self.size / MAX_CHARACTERS_PER_SECOND
-        return rows.part_row(self.up_to_date())
-
     def delta(self, text: str, generation: int) -> PartDelta:
+        """Renders, at any later time, the part as it is now, without a copy of its text: from now on text may only be appended,
+        and other fields are replaced, not changed."""
         part = self.part
+        is_text = isinstance(part, TextPart | ReasoningPart)
         return PartDelta(
             directory=self.directory,
             session_id=part.session_id,
@@ -129,17 +119,10 @@ class LivePart:
             part_id=part.id,
             text=text,
             size=self.size,
-            render=self._as_of_now(),
+            render=partial(self._json_at_length, self.size) if is_text else part.model_copy().wire_json,
             part_type=part.type,
             generation=generation,
         )
-
-    def _as_of_now(self) -> Any:
-        """Renders, at any later time, the part as it is now, without a copy of its text: from now on text may only be appended,
-        and other fields are replaced, not changed."""
-        if isinstance(self.part, TextPart | ReasoningPart):
-            return partial(self._json_at_length, self.size)
-        return self.part.model_copy().wire_json
 
     def _json_at_length(self, size: int) -> bytes:
         part = self.up_to_date()
@@ -167,9 +150,10 @@ class LiveParts:
         killed server has forgotten."""
         if not text:
             return
-        live.append(text)
+        live.pieces.append(text)
+        live.size += len(text)
         if self._begin(live):
-            self._hide_until(self._write([live], waits=True), [live.part.id])
+            self._hide_until(self._write([live], waits=True), live.part.id)
         else:
             self._write_soon(live)
         self._announce(live, text)
@@ -199,35 +183,33 @@ class LiveParts:
         delta = live.delta(text, lease.generation if lease else 0)
         self._writer.behind(session_id, partial(self._publisher.publish_delta, delta), live.chain)
 
-    def put(self, part_ids: Sequence[str], done: asyncio.Future[Any], session_id: str) -> None:
-        """Takes parts out that are written in full, or removed, which replaces the text that streamed. Until they are stored,
+    def put(self, part_id: str, done: asyncio.Future[Any], session_id: str) -> None:
+        """Takes a part out that is written in full, or removed, which replaces the text that streamed. Until it is stored,
         clients see no new one."""
-        live = self._by_session.get(session_id, {})
-        self._hide_until(done, [part_id for part_id in part_ids if part_id not in live])
-        ending = [live[part_id] for part_id in part_ids if part_id in live]
-        for each in ending:
-            self._unwritten.pop(each.part.id, None)
-            each.is_ending = True
-        if ending:
-            done.add_done_callback(lambda _: self._forget(session_id, ending))
+        live = self._by_session.get(session_id, {}).get(part_id)
+        if live is None:
+            self._hide_until(done, part_id)
+        else:
+            self._unwritten.pop(part_id, None)
+            live.is_ending = True
+            done.add_done_callback(partial(self._forget, live))
 
-    def _hide_until(self, written: asyncio.Future[Any], part_ids: Sequence[str]) -> None:
-        for part_id in part_ids:
-            self._first_writes[part_id] = written
-            written.add_done_callback(partial(self._show, part_id))
+    def _hide_until(self, written: asyncio.Future[Any], part_id: str) -> None:
+        self._first_writes[part_id] = written
+        written.add_done_callback(partial(self._show, part_id))
 
     def _show(self, part_id: str, written: asyncio.Future[Any]) -> None:
         if self._first_writes.get(part_id) is written:
             del self._first_writes[part_id]
 
-    def _forget(self, session_id: str, ended: Sequence[LivePart]) -> None:
-        """Parts whose rows are up to date are read from the rows again, unless they have streamed on meanwhile."""
-        parts = self._by_session.get(session_id, {})
-        for live in ended:
-            if live.is_ending and parts.get(live.part.id) is live:
-                del parts[live.part.id]
+    def _forget(self, ended: LivePart, _: asyncio.Future[Any]) -> None:
+        """A part whose row is up to date is read from the row again, unless it has streamed on meanwhile."""
+        part = ended.part
+        parts = self._by_session.get(part.session_id, {})
+        if ended.is_ending and parts.get(part.id) is ended:
+            del parts[part.id]
         if not parts:
-            self._by_session.pop(session_id, None)
+            self._by_session.pop(part.session_id, None)
 
     # Reading meanwhile.
 
@@ -283,7 +265,6 @@ class LiveParts:
                 self._write_soon(live)
 
     def _write_each(self, parts: Iterable[LivePart]) -> None:
-        """A part that cannot be stored as it is keeps no other from being stored."""
         together: dict[tuple[str, Chain | None], list[LivePart]] = {}
         for live in parts:
             together.setdefault((live.part.session_id, live.chain), []).append(live)
@@ -291,22 +272,19 @@ class LiveParts:
             self._write(each)
 
     def _write(self, parts: Sequence[LivePart], *, waits: bool = False) -> asyncio.Future[None]:
-        """The parts are of one session and chain. `waits`: the session's deltas wait for this write."""
+        """The parts are of one session and chain. One that cannot be stored as it is keeps no other from being stored. `waits`:
+        the session's deltas wait for this write."""
         session_id, chain = parts[0].part.session_id, parts[0].chain
-        lease, found = self._leases.get(session_id), _rows(parts)
+        lease, found = self._leases.get(session_id), list[dict[str, Any]]()
+        for live in parts:
+            live.write_after = asyncio.get_running_loop().time() + live.size / MAX_CHARACTERS_PER_SECOND
+            try:
+                found.append(rows.part_row(live.up_to_date()))
+            except Exception:
+                log.exception("part %s of session %s cannot be stored as it stands", live.part.id, session_id)
 
         def write(tx: Tx) -> None:
             tx.require(lease)
             tx.put(tx.sql.put_part, *found)
 
         return self._writer.post(write, session_id if waits else None, chain)
-
-
-def _rows(parts: Sequence[LivePart]) -> list[dict[str, Any]]:
-    found = []
-    for live in parts:
-        try:
-            found.append(live.row())
-        except Exception:
-            log.exception("part %s of session %s cannot be stored as it stands", live.part.id, live.part.session_id)
-    return found

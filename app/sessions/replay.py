@@ -11,7 +11,7 @@ from app.events.bus.memory import MemoryBus
 from app.record.engine import Connection, Database
 from app.record.repositories import journal_rows
 from app.schema.event import EventMessagePartUpdated
-from app.schema.part import Part, ReasoningPart, TextPart
+from app.schema.part import ReasoningPart, TextPart
 from app.sessions.store import Store
 from app.util import clock
 
@@ -65,11 +65,13 @@ class Replay:
         for part, where, ending in self._store.live.all():
             if directory not in (None, where):
                 continue
-            found.known[part.id] = ENDED if ending else _text_length(part)
-            if not ending:
-                shown = EventMessagePartUpdated.around_part(part.session_id, part.wire_json())
-                event = Event.of(shown, where, part.session_id, journaled=False)
-                found.events.append(event.stored(self._store.live.owner(part.session_id), None))
+            if ending:
+                found.known[part.id] = ENDED
+                continue
+            found.known[part.id] = len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0
+            shown = EventMessagePartUpdated.around_part(part.session_id, part.wire_json())
+            event = Event.of(shown, where, part.session_id, journaled=False)
+            found.events.append(event.stored(self._store.live.owner(part.session_id), None))
         return found
 
     async def trim(self) -> None:
@@ -79,7 +81,3 @@ class Replay:
         end = await self._database.read(lambda c: journal_rows.journal_end(c, KEEP_EVENTS, self._keep_bytes, limit))
         for upto in [*range(oldest + TRIM_STEP - 1, end, TRIM_STEP), end] if end >= oldest else []:
             await self._database.write(partial(journal_rows.trim_journal, upto=upto))
-
-
-def _text_length(part: Part) -> int:
-    return len(part.text) if isinstance(part, TextPart | ReasoningPart) else 0

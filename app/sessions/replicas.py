@@ -15,8 +15,7 @@ from app.record.repositories import work_rows
 from app.record.statements import statements
 from app.record.writer import Writer
 from app.schema.base import Wire
-from app.sessions.lease import DEAD_AFTER_MS, Leases
-from app.util.data_files import ServerLocks
+from app.sessions.lease import Leases
 
 FORGET_AFTER_MS = 3_600_000
 """How long a dead server stays in the list."""
@@ -49,14 +48,12 @@ class Replicas:
         database: Database,
         writer: Writer,
         leases: Leases,
-        locks: ServerLocks | None,
         address: str,
         volume: str | None,
     ) -> None:
         self._database = database
         self._writer = writer
         self._leases = leases
-        self._locks = locks
         self._row = {"id": leases.owner, "version": __version__, "address": address, "volume": volume}
         self.cursor: Callable[[], int | None] = lambda: None
         leases.on_heartbeat = self._write
@@ -87,18 +84,13 @@ class Replicas:
                 version=row.version,
                 started=row.started,
                 heartbeat_age=max(0, row.age),
-                alive=self._is_alive(row.id, row.age),
+                alive=self._leases.is_alive(row.id, row.age),
                 running_sessions=row.running,
                 journal_lag=row.journal_lag,
                 volume=row.volume,
             )
             for row in rows
         ]
-
-    def _is_alive(self, server: str, age: int) -> bool:
-        """A lock counts more than the heartbeat, because a server on SQLite writes none while it is idle."""
-        is_held = self._locks.is_held(server) if self._locks else None
-        return is_held if is_held is not None else age <= DEAD_AFTER_MS
 
     def _write(self, connection: Connection) -> None:
         connection.execute(statements(connection.dialect.name).upsert_replica, {**self._row, "cursor": self.cursor()})

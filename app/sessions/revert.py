@@ -10,6 +10,7 @@ session's revert is marked as `unfinished`: if the server is killed, its next st
 
 import logging
 from collections.abc import Sequence
+from itertools import dropwhile
 from pathlib import Path
 
 from app.project.location import Location
@@ -30,7 +31,6 @@ from app.schema.event import (
     StagedRevert,
 )
 from app.schema.message import MessageWithParts
-from app.schema.part import Part
 from app.schema.session import FileDiff, NotReverted, Revert, RevertInput, Session
 from app.sessions.revert_target import (
     RevertTarget,
@@ -166,15 +166,15 @@ class Reverts:
 def remove_reverted(tx: SessionTx, session: Session) -> None:
     """Removes the messages that the session's revert went back before. An unfinished revert removes nothing: its files are
     restored."""
-    if session.revert is None or session.revert.unfinished:
+    revert = session.revert
+    if revert is None or revert.unfinished:
         return
-    committed = CommittedRevert(session_id=session.id, timestamp=clock.now_ms(), message_id=session.revert.message_id)
+    committed = CommittedRevert(session_id=session.id, timestamp=clock.now_ms(), message_id=revert.message_id)
     tx.announce(EventSessionNextRevertCommitted(properties=committed))
-    history = tx.messages()
-    at = next((n for n, message in enumerate(history) if message.info.id == session.revert.message_id), len(history))
-    gone, removed = history[at:], NOTHING
-    if session.revert.part_id is not None and gone:
-        parts = _from_part(gone[0].parts, session.revert.part_id)
+    gone = list(dropwhile(lambda message: message.info.id != revert.message_id, tx.messages()))
+    removed = NOTHING
+    if revert.part_id is not None and gone:
+        parts = list(dropwhile(lambda part: part.id != revert.part_id, gone[0].parts))
         for part in parts:
             tx.remove_part(part.message_id, part.id)
         gone, removed = gone[1:], sums_of(parts)
@@ -287,11 +287,6 @@ async def _differing(snapshots: Snapshots, before: str, after: str, paths: Seque
     except SnapshotFailed:
         return list(paths)
     return [path for path in paths if path in differing]
-
-
-def _from_part(parts: Sequence[Part], part_id: str) -> Sequence[Part]:
-    at = next((position for position, part in enumerate(parts) if part.id == part_id), len(parts))
-    return parts[at:]
 
 
 async def _diffs(snapshots: Snapshots | None, location: Location, target: RevertTarget) -> list[FileDiff]:

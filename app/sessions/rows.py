@@ -77,9 +77,19 @@ def searched_text(body: str) -> SearchedText | None:
     """Of a part that is stored in full. None if nothing of it is searched: files, the server's own texts, tool calls that have
     not ended."""
     part = parsed(body) or {}
-    read = _READERS.get(part.get("type", ""))
-    found = read(part) if read else None
-    return found if found and found.text.strip() else None
+    match part:
+        case {"type": "text"} if not part.get("synthetic") and not part.get("ignored"):
+            found = _found("text", [part.get("text")], part)
+        case {"type": "subtask"}:
+            found = _found("text", [part.get("description"), part.get("prompt")], part)
+        case {"type": "reasoning"}:
+            found = _found("reasoning", [part.get("text")], part)
+        case {"type": "tool", "state": {"status": "completed" | "error"} as state}:
+            texts = [state.get("title"), *_strings(state.get("input")), state.get("output"), state.get("error")]
+            found = _found("tool", texts, state)
+        case _:
+            return None
+    return found if found.text.strip() else None
 
 
 def text_row(part: Mapping[str, Any], created: int) -> dict[str, Any] | None:
@@ -96,30 +106,6 @@ def created_time(message_body: str) -> int:
     span = (parsed(message_body) or {}).get("time")
     created = span.get("created") if isinstance(span, dict) else None
     return int(created) if isinstance(created, int | float) else 0
-
-
-def _text(part: Mapping[str, Any]) -> SearchedText | None:
-    if part.get("synthetic") or part.get("ignored"):
-        return None
-    return _found("text", [part.get("text")], part)
-
-
-def _subtask(part: Mapping[str, Any]) -> SearchedText:
-    return _found("text", [part.get("description"), part.get("prompt")], part)
-
-
-def _reasoning(part: Mapping[str, Any]) -> SearchedText:
-    return _found("reasoning", [part.get("text")], part)
-
-
-def _tool(part: Mapping[str, Any]) -> SearchedText | None:
-    state = part.get("state")
-    if not isinstance(state, dict) or state.get("status") not in ("completed", "error"):
-        return None
-    return _found("tool", [state.get("title"), *_strings(state.get("input")), state.get("output"), state.get("error")], state)
-
-
-_READERS = {"text": _text, "subtask": _subtask, "reasoning": _reasoning, "tool": _tool}
 
 
 def _found(kind: Kind, texts: list[Any], timed: Mapping[str, Any]) -> SearchedText:
@@ -145,15 +131,12 @@ _HEADS, _TAILS = "ABCDEF", "GHIJKLMNOPQRSTUVWXYZ"
 
 class _Codes(dict[int, str | int]):
     def __missing__(self, point: int) -> str | int:
-        self[point] = code = _code(point - _FIRST) if _FIRST <= point <= _LAST else point
-        return code
-
-
-def _code(number: int) -> str:
-    number, last = divmod(number, 20)
-    number, third = divmod(number, 20)
-    head, second = divmod(number, 20)
-    return _HEADS[head] + _TAILS[second] + _TAILS[third] + _TAILS[last]
+        if not _FIRST <= point <= _LAST:
+            return self.setdefault(point, point)
+        number, last = divmod(point - _FIRST, 20)
+        number, third = divmod(number, 20)
+        head, second = divmod(number, 20)
+        return self.setdefault(point, _HEADS[head] + _TAILS[second] + _TAILS[third] + _TAILS[last])
 
 
 _CODES = _Codes()
@@ -213,8 +196,13 @@ def session_row(session: Session) -> dict[str, Any]:
 
 
 def message_row(message: Message, input_hash: str | None = None, *, waits: bool = False) -> dict[str, Any]:
-    """`waits`: the message is a prompt that needs an answer."""
+    """`waits`: the message is a prompt that needs an answer. Its `live_body` is without a prompt's diffs, which contain whole
+    files and are not sent to the model."""
     assistant = message if isinstance(message, AssistantMessage) else None
+    live_body = None
+    if isinstance(message, UserMessage) and message.summary is not None and message.summary.diffs:
+        live = message.model_copy(update={"summary": message.summary.model_copy(update={"diffs": []})})
+        live_body = live.model_dump_json(exclude=_MESSAGE_IDS, exclude_none=True)
     return {
         "session_id": message.session_id,
         "id": message.id,
@@ -224,36 +212,25 @@ def message_row(message: Message, input_hash: str | None = None, *, waits: bool 
         "boundary": assistant is not None and bool(assistant.summary and assistant.finish) and assistant.error is None,
         "input_hash": input_hash,
         "body": message.model_dump_json(exclude=_MESSAGE_IDS, exclude_none=True),
-        "live_body": _live_message_body(message),
+        "live_body": live_body,
     }
 
 
-def _live_message_body(message: Message) -> str | None:
-    """Without a prompt's diffs, which contain whole files and are not sent to the model."""
-    if not isinstance(message, UserMessage) or message.summary is None or not message.summary.diffs:
-        return None
-    summary = message.summary.model_copy(update={"diffs": []})
-    return message.model_copy(update={"summary": summary}).model_dump_json(exclude=_MESSAGE_IDS, exclude_none=True)
-
-
 def part_row(part: Part) -> dict[str, Any]:
+    """Its `live_body` is without a pruned output, which is not sent to the model."""
+    live_body = None
+    if isinstance(part, ToolPart) and isinstance(part.state, Completed) and part.state.time.compacted is not None:
+        state = part.state.model_copy(update={"output": "", "metadata": {}, "attachments": None})
+        live_body = part.model_copy(update={"state": state}).model_dump_json(exclude=_PART_IDS, exclude_none=True)
     return {
         "session_id": part.session_id,
         "message_id": part.message_id,
         "id": part.id,
         "type": part.type,
         "body": part.model_dump_json(exclude=_PART_IDS, exclude_none=True),
-        "live_body": _live_body(part),
+        "live_body": live_body,
         "snapshot": part.snapshot if isinstance(part, StepStartPart | StepFinishPart) else None,
     }
-
-
-def _live_body(part: Part) -> str | None:
-    """Without a pruned output, which is not sent to the model."""
-    if not isinstance(part, ToolPart) or not isinstance(part.state, Completed) or part.state.time.compacted is None:
-        return None
-    state = part.state.model_copy(update={"output": "", "metadata": {}, "attachments": None})
-    return part.model_copy(update={"state": state}).model_dump_json(exclude=_PART_IDS, exclude_none=True)
 
 
 # Rows to values.
@@ -322,10 +299,15 @@ def message_values(session_id: str, stored: StoredMessages, live: Mapping[str, P
         if part is not None:
             parts.setdefault(message_id, []).append(part)
     written = {row.id for row in stored.parts} if live else set()
-    for new in (part for part in live.values() if part.id not in written):
-        parts.setdefault(new.message_id, []).append(new.wire())
-    infos = [message_value(session_id, message_id, parent_id, body) for _, message_id, _, parent_id, body in stored.messages]
-    return [{"info": info, "parts": parts.get(info["id"], [])} for info in infos if info is not None]
+    for new in live.values():
+        if new.id not in written:
+            parts.setdefault(new.message_id, []).append(new.wire())
+    found = []
+    for _, message_id, _, parent_id, body in stored.messages:
+        info = message_value(session_id, message_id, parent_id, body)
+        if info is not None:
+            found.append({"info": info, "parts": parts.get(info["id"], [])})
+    return found
 
 
 def read_messages(session_id: str, stored: StoredMessages, live: Mapping[str, Part] = _NOTHING_LIVE) -> list[MessageWithParts]:

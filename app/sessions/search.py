@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from app.record import text_search
@@ -53,50 +54,41 @@ MAX_OCCURRENCES = 500
 """The number of occurrences among which the best place is looked for."""
 
 
-class FoldedText:
-    """A text with its folded form, and the position that each folded character comes from."""
-
-    def __init__(self, text: str) -> None:
-        self.folded = fold(text)
-        self._ends: list[int] = []
-        self._starts: list[int] = []
-        if len(self.folded) != len(text) or _JOINED.search(text):
-            self._map_clusters(text)
-
-    def _map_clusters(self, text: str) -> None:
-        pieces = []
-        for cluster in _CLUSTER.finditer(text):
-            piece = fold(cluster[0])
-            pieces.append(piece)
-            self._starts += [cluster.start()] * len(piece)
-            self._ends += [cluster.end()] * len(piece)
-        self.folded = "".join(pieces)
-
-    def occurrences(self, words: list[str]) -> Iterator[tuple[int, int, str]]:
-        """Each occurrence: [start, end) in the text, and the folded word."""
-        pattern = re.compile(f"(?=({'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))}))")
-        for found in pattern.finditer(self.folded):
-            start, end = found.span(1)
-            if self._starts:
-                yield self._starts[start], self._ends[end - 1], found[1]
-            else:
-                yield start, end, found[1]
-
-
 Occurrence = tuple[int, int, str]
+"""[start, end) in the text, and the folded word."""
 _GAP = re.compile(r"[ \n]")
+
+
+def _folded(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The folded text, and the span of the text that each of its characters comes from; no spans if they have the same
+    positions."""
+    folded = fold(text)
+    if len(folded) == len(text) and not _JOINED.search(text):
+        return folded, []
+    pieces: list[str] = []
+    spans: list[tuple[int, int]] = []
+    for cluster in _CLUSTER.finditer(text):
+        piece = fold(cluster[0])
+        pieces.append(piece)
+        spans += [cluster.span()] * len(piece)
+    return "".join(pieces), spans
+
+
+def _occurrences(text: str, words: Sequence[str]) -> Iterator[Occurrence]:
+    folded, spans = _folded(text)
+    pattern = re.compile(f"(?=({'|'.join(re.escape(word) for word in sorted(words, key=len, reverse=True))}))")
+    for found in pattern.finditer(folded):
+        start, end = found.span(1)
+        yield (spans[start][0], spans[end - 1][1], found[1]) if spans else (start, end, found[1])
 
 
 def snippet(text: str, words: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
     """`words` are folded. The ranges count UTF-16 code units from the snippet's start."""
-    found = []
-    for occurrence in FoldedText(text).occurrences(list(words)):
-        found.append(occurrence)
-        if len(found) == MAX_OCCURRENCES:
-            break
+    found = list(islice(_occurrences(text, words), MAX_OCCURRENCES))
     start = _start(text, _best(found) if found else 0)
     piece = text[start : start + LENGTH]
-    return piece, [_utf16(piece, *span) for span in _merged(found, start, start + len(piece))]
+    spans = _merged(found, start, start + len(piece))
+    return piece, [(_units(piece[:at]), _units(piece[:until])) for at, until in spans]
 
 
 def _best(found: Sequence[Occurrence]) -> int:
@@ -132,9 +124,6 @@ def _merged(found: Sequence[Occurrence], start: int, end: int) -> list[tuple[int
     return spans
 
 
-def _utf16(text: str, start: int, end: int) -> tuple[int, int]:
-    return _units(text[:start]), _units(text[:end])
-
-
 def _units(text: str) -> int:
+    """UTF-16 code units."""
     return len(text) + sum(character > "\uffff" for character in text)

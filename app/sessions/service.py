@@ -1,7 +1,7 @@
 """Sessions as clients see them: create, read, rename, delete, and the messages in them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import orjson
@@ -55,25 +55,19 @@ class SessionService:
         self._store = store
         self._live = live
 
-    async def find_or_create(self, session_id: str, location: Location, wanted: CreateInput, owner: str = "") -> Session:
-        """With an id that the client has chosen, a session is created once, however often the request is sent."""
-
-        def find_or_create(tx: SessionTx) -> Session:
-            try:
-                return tx.session()
-            except NotFound:
-                return _create(tx, location, wanted, owner)
-
-        return await self._create(session_id, location, owner, find_or_create)
-
-    async def create(self, location: Location, wanted: CreateInput, owner: str = "") -> Session:
-        """A child gets its parent's owner, another session `owner`."""
-        return await self._create(ids.descending("session"), location, owner, lambda tx: _create(tx, location, wanted, owner))
-
-    async def _create(self, session_id: str, location: Location, owner: str, create: Callable[[SessionTx], Session]) -> Session:
+    async def create(self, location: Location, wanted: CreateInput, owner: str = "", session_id: str | None = None) -> Session:
+        """A child gets its parent's owner, another session `owner`. With a `session_id`, which the client has chosen, it
+        is created once, however often the request is sent."""
         if owner:
             self._store.note_owners()
-        return await self._store.write(session_id, location.directory, create)
+
+        def create(tx: SessionTx) -> Session:
+            if session_id is not None:
+                with suppress(NotFound):
+                    return tx.session()
+            return _create(tx, location, wanted, owner)
+
+        return await self._store.write(session_id or ids.descending("session"), location.directory, create)
 
     async def require_visible(self, session_id: str, may_see: Callable[[str], bool]) -> None:
         """`may_see` is given the session's owner. Raises NotFound."""

@@ -1,6 +1,6 @@
 """What a change of one session may do in its transaction: what it writes and, in the same order, what it announces."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from app.events.bus.base import Event
 from app.record.engine import Connection
 from app.record.repositories import message_rows, session_rows, work_rows
 from app.record.statements import HistoryCopy
-from app.record.writer import Lease, Row, Tx
+from app.record.writer import Row, Tx
 from app.schema.errors import MessageNotFound, NotFound, SessionNotFound
 from app.schema.event import (
     AnnouncedEvent,
@@ -171,15 +171,14 @@ class SessionTx:
         self.put_part(row)
 
     def _put_parts(self, parts: Sequence[Row]) -> None:
+        """A part without a time of its own has that of its message, if this change stores that too."""
         now = clock.now_ms()
-        texts = (text_row(part, self._created(part["message_id"], now)) for part in parts)
         self.tx.put(self.tx.sql.put_part, *parts)
-        self.tx.put(self.tx.sql.put_part_text, *(text for text in texts if text is not None))
-
-    def _created(self, message_id: str, default: int) -> int:
-        """The time of a part's message if this change stores that too."""
-        message = self._messages.get(message_id)
-        return created_time(message["body"]) if message else default
+        for part in parts:
+            message = self._messages.get(part["message_id"])
+            text = text_row(part, created_time(message["body"]) if message else now)
+            if text is not None:
+                self.tx.put(self.tx.sql.put_part_text, text)
 
     def remove_message(self, message_id: str) -> None:
         gone = {"of_session": self.session_id, "gone": message_id}
@@ -251,10 +250,6 @@ class SessionTx:
         shown = {"lease_session": self.session_id, "new_status": status.wire_json().decode(), "new_directory": self.directory}
         self.tx.execute(self.tx.sql.put_lease_status, shown)
 
-    def release(self, lease: Lease) -> None:
-        """From then on no server holds the session. Raises StaleLease."""
-        self.tx.release(lease)
-
     def put_todos(self, todos: Sequence[Todo]) -> None:
         self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
         self.announce(EventTodoUpdated(properties=TodosOfSession(session_id=self.session_id, todos=list(todos))))
@@ -297,8 +292,10 @@ class SessionTx:
         created = orjson.dumps(session_rows.session_value(self.tx.execute(self.tx.sql.add_to_session, sums).one()))
         for event in (EventSessionCreated, EventSessionUpdated):
             self.announce(event.around_info(self.session_id, created))
-        for told in _history_events(self.session_id, stored):
-            self.announce(told)
+        for message in rows.message_values(self.session_id, stored):
+            self.announce(EventMessageUpdated.around_info(self.session_id, orjson.dumps(message["info"])))
+            for part in message["parts"]:
+                self.announce(EventMessagePartUpdated.around_part(self.session_id, orjson.dumps(part)))
 
     def put_history(
         self, messages: Sequence[Row], parts: Sequence[Row], todos: Sequence[Todo] = (), diffs: Sequence[FileDiff] = ()
@@ -311,10 +308,3 @@ class SessionTx:
             self.tx.put(self.tx.sql.put_todo, self._body_row([todo.wire_json() for todo in todos]))
         if diffs:
             self.tx.put(self.tx.sql.put_diff, self._body_row([diff.wire_json() for diff in diffs]))
-
-
-def _history_events(session_id: str, stored: message_rows.StoredMessages) -> Iterator[RenderedEvent]:
-    for message in rows.message_values(session_id, stored):
-        yield EventMessageUpdated.around_info(session_id, orjson.dumps(message["info"]))
-        for part in message["parts"]:
-            yield EventMessagePartUpdated.around_part(session_id, orjson.dumps(part))

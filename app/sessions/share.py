@@ -8,6 +8,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, ClassVar, NamedTuple, assert_never
 
 from app.project.config.flags import Flags
@@ -168,14 +169,14 @@ def shared_messages(history: Sequence[MessageWithParts], revert: Revert | None) 
 
 
 def _not_reverted(history: Sequence[MessageWithParts], revert: Revert | None) -> Sequence[MessageWithParts]:
-    at = next((n for n, message in enumerate(history) if revert and message.info.id == revert.message_id), None)
-    if revert is None or at is None:
+    if revert is None:
         return history
-    if revert.part_id is None:
-        return history[:at]
-    parts = history[at].parts
-    end = next((n for n, part in enumerate(parts) if part.id == revert.part_id), len(parts))
-    return [*history[:at], MessageWithParts.model_construct(info=history[at].info, parts=parts[:end])]
+    shown = list(takewhile(lambda message: message.info.id != revert.message_id, history))
+    if revert.part_id is not None and len(shown) < len(history):
+        cut = history[len(shown)]
+        parts = list(takewhile(lambda part: part.id != revert.part_id, cut.parts))
+        shown.append(MessageWithParts.model_construct(info=cut.info, parts=parts))
+    return shown
 
 
 def _message(message: MessageWithParts) -> MessageWithParts:

@@ -38,12 +38,11 @@ class ControlEnded(ServiceError):
 
 class ControlQueue:
     """The steering requests of one user and directory, for programs that fetch them one by one. Closes itself when nobody has
-    fetched for `linger_seconds`."""
+    fetched for LINGER_SECONDS."""
 
-    def __init__(self, listener: Listener, linger_seconds: float) -> None:
+    def __init__(self, listener: Listener) -> None:
         """`listener` receives steering alone; its bounds are those of the queue."""
         self._listener = listener
-        self._linger_seconds = linger_seconds
         self._requests: deque[bytes] = deque()
         self._lock = asyncio.Lock()
         self._fetching = 0
@@ -55,59 +54,44 @@ class ControlQueue:
 
     async def next(self) -> bytes:
         """The JSON of the next request, `{path, body}`. Raises ControlEnded."""
-        self._begin_fetch()
+        self._fetching += 1
+        if self._closing is not None:
+            self._closing.cancel()
         try:
             async with self._lock:
                 return await self._take()
         finally:
-            self._end_fetch()
+            self._fetching -= 1
+            if not self._fetching:
+                self._closing = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._listener.close)
 
     async def _take(self) -> bytes:
         while not self._requests:
             frames = await self._listener.take()
             if frames is None:
                 raise ControlEnded
-            self._requests.extend(_control_request(frame.event.payload) for frame in frames)
+            for frame in frames:
+                event = orjson.loads(frame.event.payload)
+                self._requests.append(orjson.dumps({"path": _PATHS[event["type"]], "body": event["properties"]}))
         return self._requests.popleft()
-
-    def _begin_fetch(self) -> None:
-        self._fetching += 1
-        if self._closing is not None:
-            self._closing.cancel()
-
-    def _end_fetch(self) -> None:
-        self._fetching -= 1
-        if not self._fetching:
-            self._closing = asyncio.get_running_loop().call_later(self._linger_seconds, self._listener.close)
-
-
-class ControlQueues:
-    def __init__(self, bus: MemoryBus, linger_seconds: float = LINGER_SECONDS) -> None:
-        self._bus = bus
-        self._linger_seconds = linger_seconds
-        self._queues: dict[tuple[str, str], ControlQueue] = {}
-
-    def of(self, directory: str, user: str) -> ControlQueue:
-        """The queue to fetch from now, made if there is none. Do not keep it: it closes itself."""
-        self._queues = {key: queue for key, queue in self._queues.items() if not queue.is_closed}
-        queue = self._queues.get((directory, user))
-        if queue is None:
-            listener = Listener(self._bus, directory, user=user, steering_only=True)
-            queue = self._queues[directory, user] = ControlQueue(listener, self._linger_seconds)
-        return queue
-
-
-def _control_request(payload: bytes) -> bytes:
-    event = orjson.loads(payload)
-    return orjson.dumps({"path": _PATHS[event["type"]], "body": event["properties"]})
 
 
 class Steering:
-    def __init__(self, writer: Writer, control: ControlQueues) -> None:
+    def __init__(self, writer: Writer, bus: MemoryBus) -> None:
         self._writer = writer
-        self.control = control
+        self._bus = bus
+        self._queues: dict[tuple[str, str], ControlQueue] = {}
 
     async def announce(self, directory: str, user: str, request: SteeringRequest) -> None:
         """`user`: the one whose clients are steered; empty on a server without users."""
         event = Event(request.type, request.wire_json(), directory=directory, owner=user)
         await self._writer.commit(lambda tx: tx.announce(event))
+
+    def queue(self, directory: str, user: str) -> ControlQueue:
+        """The queue to fetch from now, made if there is none. Do not keep it: it closes itself."""
+        self._queues = {key: queue for key, queue in self._queues.items() if not queue.is_closed}
+        queue = self._queues.get((directory, user))
+        if queue is None:
+            listener = Listener(self._bus, directory, user=user, steering_only=True)
+            queue = self._queues[directory, user] = ControlQueue(listener)
+        return queue

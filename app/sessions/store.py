@@ -118,9 +118,11 @@ class Store:
         chain: Chain | None = None,
     ) -> asyncio.Future[T]:
         """As `post`, for a change that puts `parts` in full, or removes some, which replaces what they streamed before."""
-        changed = [*(part.id for part in parts), *removed]
         done = self.post(session_id, directory, work, chain)
-        self.live.put(changed, done, session_id)
+        for part in parts:
+            self.live.put(part.id, done, session_id)
+        for part_id in removed:
+            self.live.put(part_id, done, session_id)
         if session_id in self._watchers:
             self._notify_watchers(session_id, parts)
         return done
@@ -181,7 +183,7 @@ class Store:
     async def session_to_prompt(self, session_id: str) -> PromptedSession:
         """Also makes later ids newer than those of the session's messages, which another server may have made."""
         found = await self._stored(session_rows.session_to_prompt, session_id)
-        ids.follow(*(newest for newest in (found.message, found.part) if newest is not None))
+        ids.follow(found.message or "", found.part or "")
         return PromptedSession(self._read_session(session_id, found), found.newest_prompt)
 
     async def sessions_page(self, wanted: SessionFilter, limit: int | None = None, before: int | None = None) -> Page:
@@ -217,14 +219,12 @@ class Store:
         return found
 
     async def message(self, session_id: str, message_id: str) -> MessageWithParts:
-        return (await self.session_and_message(session_id, message_id))[1]
-
-    async def session_and_message(self, session_id: str, message_id: str) -> tuple[Session, MessageWithParts]:
         session, stored = await self._with_message(session_id, message_id)
         messages = rows.read_messages(session_id, stored, self.live.of(session_id))
         if not messages:
             raise DamagedMessage(session_id, message_id)
-        return self._read_session(session_id, session), messages[0]
+        self._read_session(session_id, session)  # raises DamagedSession
+        return messages[0]
 
     async def messages(self, session_id: str) -> list[MessageWithParts]:
         """The whole history, oldest first."""
@@ -240,9 +240,11 @@ class Store:
         return (await self.conversation(session_id)).messages
 
     async def conversation(self, session_id: str) -> Conversation:
-        """As of one moment."""
+        """As of one moment. Also makes later ids newer than those of the messages, whichever server made these."""
         session, stored = await self._with_session(session_id, message_rows.live_messages)
-        _follow_newest(stored)
+        if stored.messages:
+            message_id = stored.messages[-1].id
+            ids.follow(message_id, next((part.id for part in reversed(stored.parts) if part.message_id == message_id), ""))
         messages = rows.read_messages(session_id, stored, self.live.of(session_id))
         return Conversation(self._read_session(session_id, session), messages, session.diff_basis)
 
@@ -285,9 +287,9 @@ class Store:
         messages = rows.message_values(session_id, stored, self.live.of(session_id))
         return orjson.dumps(messages[0]) if messages else None
 
-    async def _stored(self, query: Callable[..., Any], session_id: str, *args: Any) -> Any:
+    async def _stored(self, query: Callable[..., Any], session_id: str) -> Any:
         """The row of a session that must exist."""
-        found = await self.query(query, session_id, *args)
+        found = await self.query(query, session_id)
         if found is None:
             raise SessionNotFound(session_id)
         return found
@@ -322,10 +324,3 @@ class Store:
                 if self._publisher.latest(session_id) == before:
                     break
             return found
-
-
-def _follow_newest(stored: StoredMessages) -> None:
-    """Makes the ids of answers newer than those of the messages, whichever server made these."""
-    for message in stored.messages[-1:]:
-        newest = next((part.id for part in reversed(stored.parts) if part.message_id == message.id), message.id)
-        ids.follow(message.id, newest)

@@ -211,9 +211,7 @@ def totals(diffs: Sequence[FileDiff]) -> SessionSummary:
     )
 
 
-async def _compute(
-    trees: TreeDiffs | None, facts: _Facts, location: Location
-) -> tuple[list[FileDiff] | None, list[FileDiff] | None]:
+async def _compute(trees: TreeDiffs | None, facts: _Facts, location: Location) -> tuple[Diffs, Diffs]:
     """The diffs of the session and of the prompt, if their basis changed. A first prompt and its session have the same trees."""
     prompt = await _between(trees, facts.prompt) if facts.current.prompt != facts.stored.prompt else None
     if facts.current.session == facts.stored.session:
@@ -232,7 +230,10 @@ def _facts(connection: Connection, session_id: str, prompt_id: str) -> _Facts:
     stored, session, prompt = _Basis.read(stored_basis), _TreeSpan(*edges[:2]), _TreeSpan(*edges[2:])
     basis = f"{session} {message_rows.patches_version(connection, session_id)}" if str(session) else session.after or ""
     current = _Basis(basis, _prompt_basis(stored, prompt_id, prompt), stored.digest)
-    touched = _touched(connection, session_id) if str(session) and basis != stored.session else set()
+    touched: set[str] = set()
+    if str(session) and basis != stored.session:
+        for row in message_rows.patches(connection, session_id):
+            touched.update((parsed(row.body) or {}).get("files", ()))
     return _Facts(stored, current, session, prompt, touched)
 
 
@@ -247,11 +248,6 @@ def _prompt_basis(stored: _Basis, prompt_id: str, trees: _TreeSpan) -> str:
     if str(trees):
         return f"{prompt_id} {trees}"
     return "" if stored.prompt.startswith(f"{prompt_id} ") else stored.prompt
-
-
-def _touched(connection: Connection, session_id: str) -> set[str]:
-    patches = message_rows.patches(connection, session_id)
-    return {file for row in patches for file in (parsed(row.body) or {}).get("files", ())}
 
 
 def relative(file: str, worktree: str) -> str:

@@ -224,15 +224,12 @@ class ProjectQuota:
         database = await self._database.read(database_bytes)
         if database < self._max_bytes / 10:
             self._unchecked_until = time.monotonic() + _RECHECK_SECONDS
-        if database < self._max_bytes or self._has_room(self._measured.get(project_id), database):
+        if database < self._max_bytes:
             return
+        measured = self._measured.get(project_id)
+        if measured is not None and 0 <= database - measured.database < self._max_bytes - measured.used:
+            return  # even if everything stored since the measurement belongs to this project
         used = await self._database.read(partial(directory_rows.project_bytes, project_id=project_id))
         self._measured[project_id] = _Measured(used, database)
         if used >= self._max_bytes:
             raise ProjectFull(used, self._max_bytes)
-
-    def _has_room(self, measured: _Measured | None, database: int) -> bool:
-        """Assumes that everything stored since the measurement belongs to this project."""
-        if measured is None or database < measured.database:
-            return False
-        return measured.used + (database - measured.database) < self._max_bytes

@@ -76,7 +76,7 @@ class Turn:
     async def _act(self, decision: decide.Decision, history: Sequence[MessageWithParts]) -> bool:
         """Returns whether the turn goes on, even without another prompt."""
         self._steps += 1
-        self._ctx.record.begin_step()
+        self._ctx.record.failure, self._ctx.record.rejected = None, False
         match decision:
             case decide.Stop():
                 return False
@@ -121,7 +121,7 @@ class Turn:
     async def _ask_model(self, user: UserMessage, model: Model, history: Sequence[MessageWithParts]) -> Step:
         ctx = self._ctx
         agent = find_agent(ctx.instance.agents, user.agent)
-        ctx.record.asks(agent.name, model.provider_id, model.id)
+        ctx.record.agent, ctx.record.provider, ctx.record.model = agent.name, model.provider_id, model.id
         message = ctx.new_assistant(user, agent.name, ModelRef(provider_id=model.provider_id, model_id=user.model.model_id))
         writer = PartWriter(ctx.store, ctx.directory, message)
         writer.enqueue_message()

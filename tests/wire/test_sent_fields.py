@@ -60,7 +60,7 @@ def filled(path: str) -> str:
 async def test_what_is_sent_is_used_refused_or_listed(app: RunningApp) -> None:
     """A session that is not there is told of before what is wrong with a body."""
     place = Location(str(app.directory), "global", "", is_git=False)
-    await app.services.sessions.find_or_create(PATH_VALUES["sessionID"], place, CreateInput())
+    await app.services.sessions.create(place, CreateInput(), session_id=PATH_VALUES["sessionID"])
     found = [
         line
         for api in map(described, DESCRIPTIONS)

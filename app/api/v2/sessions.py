@@ -133,14 +133,10 @@ async def create(request: Request, app: AppServices, who: Who, body: SessionV2Cr
         find_agent(instance.agents, wanted.agent)
     if wanted.model is not None:
         _require_model(instance, wanted.model)
-    service, name = app.sessions, who.name
     given = CreateInput(agent=wanted.agent, model=wanted.model)
-    if wanted.id is None:
-        session = await service.create(instance.location, given, name)
-    else:
-        session = await service.find_or_create(wanted.id, instance.location, given, name)
-        if not who.may_see(session.owner or ""):
-            raise Conflict(f"The id {wanted.id} is in use. Choose another one, or leave it out.")
+    session = await app.sessions.create(instance.location, given, who.name, wanted.id)
+    if wanted.id is not None and not who.may_see(session.owner or ""):
+        raise Conflict(f"The id {wanted.id} is in use. Choose another one, or leave it out.")
     request.scope[CREATED] = session.id
     return data(session_info(session))
 

@@ -85,14 +85,11 @@ class EventFrame:
     def written(self, form: Format) -> bytes:
         made = self._written.get(form)
         if made is None:
-            made = self._written[form] = self._write(form)
+            made = form.written(self.id, self.event)
+            if form.second and (own := _beside(self.event)):
+                made += form.written(EventId.behind(self.event.seq or 0), own)
+            self._written[form] = made
         return made
-
-    def _write(self, form: Format) -> bytes:
-        written = form.written(self.id, self.event)
-        if form.second and (own := _beside(self.event)):
-            written += form.written(EventId.behind(self.event.seq or 0), own)
-        return written
 
 
 @dataclass(slots=True)

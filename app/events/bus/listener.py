@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.events.bus.base import ENDED, Audience, Event, EventId, StreamingParts
@@ -22,33 +22,6 @@ STALLED_ABOVE, STALLED_SECONDS = 8_000_000, 2.0
 DISCONNECT_ABOVE = 64_000_000
 """Bytes. A client for which more waits is disconnected even if it reads. Events that were published at one moment do not count:
 clients share them in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Resumption:
-    """What a client that comes back is sent beside the queue: the journal's events up to the sequence `covered`, and the first
-    `known` characters of each streaming part."""
-
-    covered: int
-    known: dict[str, int]
-
-    def unsent(self, frame: Frame) -> Frame | None:
-        """The part of a frame that is still to be sent, with an id behind the events that are covered."""
-        rest = self._rest(frame)
-        if rest is None or rest.id.seq >= self.covered:
-            return rest
-        return replace(rest, id=EventId.behind(self.covered))
-
-    def _rest(self, frame: Frame) -> Frame | None:
-        if not isinstance(frame, PartFrame):
-            return None if frame.event.seq is not None and frame.event.seq <= self.covered else frame
-        known = self.known.get(frame.delta.part_id)
-        if known is None or not (frame.text or known == ENDED):
-            return frame
-        unknown = frame.delta.size - known
-        if unknown <= 0:
-            return None
-        return frame if unknown >= len(frame.text) else replace(frame, text=frame.text[-unknown:])
 
 
 class Listener:
@@ -94,7 +67,10 @@ class Listener:
         self._burst, self._before_burst = bus.burst, 0
         self._awake = asyncio.Event()
         self._paused = False
-        self._resumption: _Resumption | None = None
+        self._covered = 0
+        """A client that comes back is sent the journal's events up to this sequence beside the queue."""
+        self._known: dict[str, int] = {}
+        """How many characters of each streaming part it is sent beside the queue."""
         bus.add(self)
 
     # For a client that is sent the journal first.
@@ -111,7 +87,7 @@ class Listener:
         """The client is sent the events up to the sequence `covered` from the journal, so only newer ones stay in the queue. The
         `streaming` parts follow as they are now, and later their new text alone. The last event of a part that has ended has all
         of the part."""
-        self._resumption = _Resumption(covered, dict(streaming.known))
+        self._covered, self._known = covered, dict(streaming.known)
         waiting = [frame for frame in self._frames if not isinstance(frame, PartFrame)]
         self._clear()
         for frame in (*waiting, *map(self.frame, streaming.events)):
@@ -141,23 +117,34 @@ class Listener:
     def push(self, frame: Frame) -> None:
         if self.closed or self._paused:
             return
-        unsent = self._resumption.unsent(frame) if self._resumption else frame
-        if unsent is not None:
-            self._add(unsent)
-
-    def frame(self, event: Event) -> EventFrame:
-        """The frame of an event that only this client is sent."""
-        covered = self._resumption.covered if self._resumption else 0
-        return EventFrame(event, event.id(max(self._bus.newest, covered)))
-
-    def _add(self, frame: Frame) -> None:
+        unsent = self._unsent(frame)
+        if unsent is None:
+            return
+        if unsent.id.seq < self._covered:
+            unsent = replace(unsent, id=EventId.behind(self._covered))
         if self._burst != self._bus.burst:
             self._burst, self._before_burst = self._bus.burst, self._size
-        self._frames.append(frame)
-        self._size += frame.size
+        self._frames.append(unsent)
+        self._size += unsent.size
         if self._size > self._merge_above:
             self._merge()
         self._awake.set()
+
+    def _unsent(self, frame: Frame) -> Frame | None:
+        """The part of a frame that is still to be sent."""
+        if not isinstance(frame, PartFrame):
+            return None if frame.event.seq is not None and frame.event.seq <= self._covered else frame
+        known = self._known.get(frame.delta.part_id)
+        if known is None or not (frame.text or known == ENDED):
+            return frame
+        unknown = frame.delta.size - known
+        if unknown <= 0:
+            return None
+        return frame if unknown >= len(frame.text) else replace(frame, text=frame.text[-unknown:])
+
+    def frame(self, event: Event) -> EventFrame:
+        """The frame of an event that only this client is sent."""
+        return EventFrame(event, event.id(max(self._bus.newest, self._covered)))
 
     def _merge(self) -> None:
         self._frames = merge_waiting(self._frames)

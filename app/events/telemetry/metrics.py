@@ -176,7 +176,12 @@ class Metrics(Observer):
     async def page(self, accept: str) -> tuple[bytes, str]:
         """All figures in the format that the scraper accepts, and its content type."""
         for gauge, reading, failures in self._readings:
-            gauge.set(await _value(reading, failures))
+            try:
+                gauge.set(await reading())
+                failures.worked()
+            except Exception as error:  # noqa: BLE001  the other figures are wanted all the more
+                failures.failed(error)
+                gauge.set(math.nan)
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
@@ -188,13 +193,3 @@ class Metrics(Observer):
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"opensession_{name}", text, labels, buckets=buckets, registry=self._registry)
-
-
-async def _value(reading: Reading, failures: FailureLog) -> float:
-    try:
-        value = await reading()
-    except Exception as error:  # noqa: BLE001  the other figures are wanted all the more
-        failures.failed(error)
-        return math.nan
-    failures.worked()
-    return value

@@ -51,21 +51,10 @@ class TurnRecord:
     end: TurnEnd | None = None
     began: float = field(default_factory=time.perf_counter)
 
-    @property
-    def error(self) -> str | None:
-        """The failure's name."""
-        return self.failure.name if self.failure else None
-
-    def begin_step(self) -> None:
-        self.failure, self.rejected = None, False
-
-    def asks(self, agent: str, provider: str, model: str) -> None:
-        self.agent, self.provider, self.model = agent, provider, model
-
     def ended(self) -> TurnEnd:
         if self.end is not None:
             return self.end
-        if self.error is not None:
+        if self.failure is not None:
             return TurnEnd.FAILED
         return TurnEnd.REJECTED if self.rejected else TurnEnd.ANSWERED
 
@@ -78,9 +67,6 @@ class ModelContents:
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]] = field(default_factory=list)
     """The parts of the answer."""
-
-    def output_messages(self, finish: str | None) -> list[dict[str, Any]]:
-        return [{"role": "assistant", "parts": self.outputs, "finish_reason": finish or "unknown"}]
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ class Traces(Observer):
     @contextmanager
     def turn(self, record: TurnRecord) -> Iterator[None]:
         start = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": record.session_id}
-        with self._span("invoke_agent", SpanKind.INTERNAL, start) as span:
+        with self._span("invoke_agent", start) as span:
             try:
                 yield
             finally:
@@ -92,11 +92,12 @@ class Traces(Observer):
             "gen_ai.tool.type": "function",
             "gen_ai.conversation.id": record.session_id,
         }
-        with self._span(f"execute_tool {record.tool}", SpanKind.INTERNAL, start) as span:
+        with self._span(f"execute_tool {record.tool}", start) as span:
             try:
                 yield
             finally:
-                _describe_tool_call(span, record)
+                if record.end is not ToolCallEnd.COMPLETED:
+                    _fail(span, record.error or record.end)
                 if self.captures_contents:
                     span.set_attribute("gen_ai.tool.call.arguments", _json(record.arguments))
                     span.set_attribute("gen_ai.tool.call.result", record.result)
@@ -122,10 +123,10 @@ class Traces(Observer):
             log.warning("the last traces could not be exported within %g s", FLUSH_SECONDS)
 
     @contextmanager
-    def _span(self, name: str, kind: SpanKind, attributes: Attributes) -> Iterator[Span]:
+    def _span(self, name: str, attributes: Attributes) -> Iterator[Span]:
         """Makes it the current span. Exceptions are not recorded as they are, because they may quote a call's contents."""
         with self._tracer.start_as_current_span(
-            name, kind=kind, attributes=attributes, record_exception=False, set_status_on_exception=False
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
             yield span
 
@@ -150,8 +151,10 @@ def _describe_turn(span: Span, record: TurnRecord) -> None:
         )
     end = record.ended()
     span.set_attribute("opensession.turn.outcome", end)
-    if end is not TurnEnd.ANSWERED:
-        _fail(span, record.error if end is TurnEnd.FAILED else end)
+    if end is TurnEnd.FAILED:
+        _fail(span, record.failure.name if record.failure else None)
+    elif end is not TurnEnd.ANSWERED:
+        _fail(span, end)
 
 
 def _model_call_start(record: ModelCallRecord) -> Attributes:
@@ -176,7 +179,8 @@ def _describe_model_call(span: Span, record: ModelCallRecord) -> None:
         said = record.contents
         span.set_attribute("gen_ai.system_instructions", _json(said.system))
         span.set_attribute("gen_ai.input.messages", _json(said.inputs))
-        span.set_attribute("gen_ai.output.messages", _json(said.output_messages(record.finish)))
+        answer = {"role": "assistant", "parts": said.outputs, "finish_reason": record.finish or "unknown"}
+        span.set_attribute("gen_ai.output.messages", _json([answer]))
     if record.end is not ModelCallEnd.ANSWERED:
         _fail(span, record.error or record.end)
 
@@ -192,11 +196,6 @@ def _usage(record: ModelCallRecord) -> Attributes:
         "cache_creation.input_tokens": tokens.cache.write,
     }
     return {f"gen_ai.usage.{name}": count for name, count in usage.items()}
-
-
-def _describe_tool_call(span: Span, record: ToolCallRecord) -> None:
-    if record.end is not ToolCallEnd.COMPLETED:
-        _fail(span, record.error or record.end)
 
 
 def _fail(span: Span, error_type: str | None) -> None:

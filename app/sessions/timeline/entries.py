@@ -195,34 +195,26 @@ def _content(part: Part, info: AssistantMessage) -> AssistantContent | None:
 
 
 def _tool(part: ToolPart, info: AssistantMessage) -> AssistantTool:
+    state: ToolStatePending | ToolStateRunning | ToolStateCompleted | ToolStateError
     match part.state:
         case Pending(raw=raw):
-            pending = ToolStatePending(input=raw)
-            return AssistantTool(id=part.call_id, name=part.tool, state=pending, time=ToolTime(created=info.time.created))
-        case Running() as running:
+            state, time = ToolStatePending(input=raw), ToolTime(created=info.time.created)
+        case Running(time=span) as running:
             state = ToolStateRunning(input=running.input, structured=running.metadata or {}, content=[])
-            time = ToolTime(created=running.time.start, ran=running.time.start)
-            return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
-        case Completed() as done:
-            return _completed(part, done)
-        case Failed() as failed:
-            return _failed(part, failed)
+            time = ToolTime(created=span.start, ran=span.start)
+        case Completed(time=span) as done:
+            state = ToolStateCompleted(input=done.input, structured=done.metadata, content=_tool_content(done))
+            time = ToolTime(created=span.start, ran=span.start, completed=span.end, pruned=span.compacted)
+        case Failed(time=span) as failed:
+            error = SessionErrorUnknown(message=failed.error)
+            state = ToolStateError(input=failed.input, structured=failed.metadata or {}, content=[], error=error)
+            time = ToolTime(created=span.start, ran=span.start, completed=span.end)
+    return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
 
 
-def _completed(part: ToolPart, done: Completed) -> AssistantTool:
+def _tool_content(done: Completed) -> list[ToolContent]:
     files = [ToolFileContent(uri=file.url, mime=file.mime, name=file.filename) for file in done.attachments or ()]
-    content: list[ToolContent] = [*([ToolTextContent(text=done.output)] if done.output else []), *files]
-    state = ToolStateCompleted(input=done.input, structured=done.metadata, content=content)
-    start, end = done.time.start, done.time.end
-    time = ToolTime(created=start, ran=start, completed=end, pruned=done.time.compacted)
-    return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
-
-
-def _failed(part: ToolPart, failed: Failed) -> AssistantTool:
-    error = SessionErrorUnknown(message=failed.error)
-    state = ToolStateError(input=failed.input, structured=failed.metadata or {}, content=[], error=error)
-    time = ToolTime(created=failed.time.start, ran=failed.time.start, completed=failed.time.end)
-    return AssistantTool(id=part.call_id, name=part.tool, state=state, time=time)
+    return [*([ToolTextContent(text=done.output)] if done.output else []), *files]
 
 
 def session_info(session: Session) -> SessionV2Info:

@@ -93,10 +93,6 @@ class Happening(NamedTuple):
     data: dict[str, Any]
 
 
-def version_of(event_type: str) -> int:
-    return 2 if event_type in _VERSION_2 else 1
-
-
 def happenings(message: SessionMessage, delivery: Delivery = "steer") -> list[Happening]:
     """In the order in which they happened, as far as the message tells."""
     match message:
@@ -118,12 +114,9 @@ def _happening(record: str, phase: Phase, name: str, time: int, data: dict[str, 
     return Happening(Moment(record, phase), PREFIX + name, time, data)
 
 
-def prompt_of(message: SessionMessageUser) -> PromptV2:
-    return PromptV2(text=message.text, files=message.files, agents=message.agents)
-
-
 def _of_user(message: SessionMessageUser, delivery: Delivery) -> list[Happening]:
-    data = {"messageID": message.id, "prompt": prompt_of(message).wire(), "delivery": delivery}
+    prompt = PromptV2(text=message.text, files=message.files, agents=message.agents)
+    data = {"messageID": message.id, "prompt": prompt.wire(), "delivery": delivery}
     names = ("prompt.admitted", "prompted")
     return [_happening(message.id, Phase.BEGUN, name, message.time.created, data) for name in names]
 
@@ -229,9 +222,6 @@ class Mention(NamedTuple):
     moment: Moment
 
 
-_Mentions = Callable[[Mapping[str, Any]], Mention | None]
-
-
 def _of_message(properties: Mapping[str, Any]) -> Mention | None:
     """A prompt is stored again with its summary, and an answer when its model has finished: neither is a moment."""
     info = properties["info"]
@@ -265,7 +255,7 @@ def _of_queued(properties: Mapping[str, Any]) -> Mention | None:
     return Mention(message_id, Moment(message_id, Phase.BEGUN)) if message_id else None
 
 
-_MENTIONS: Mapping[str, _Mentions] = {
+_MENTIONS: Mapping[str, Callable[[Mapping[str, Any]], Mention | None]] = {
     "message.updated": _of_message,
     "message.part.updated": _of_part,
     "prompt.queued": _of_queued,
@@ -283,53 +273,42 @@ def mention(event: JournalEvent) -> Mention | None:
     return found(event.properties) if found else None
 
 
-class JournalTranslation:
-    """`happened`: by the message's id, its happenings."""
+def translate(
+    session_id: str, happened: Mapping[str, Sequence[Happening]], journal: Iterable[JournalEvent]
+) -> list[TimelineEvent]:
+    """Ascending; each moment once, even if the journal has it twice. `happened`: by the message's id, its happenings."""
+    queued: set[str] = set()
+    found: dict[tuple[Moment, str], TimelineEvent] = {}
+    for event in journal:
+        for position, happening in enumerate(_happenings_of(event, happened, queued)):
+            key = (happening.moment, happening.type)
+            if key not in found:
+                seq = event_number(event.seq, position, digest_of(happening.moment.record, happening.type))
+                found[key] = session_event(session_id, happening, seq)
+    return list(found.values())
 
-    def __init__(self, session_id: str, happened: Mapping[str, Sequence[Happening]]) -> None:
-        self._session_id = session_id
-        self._happened = happened
-        self._queued: set[str] = set()
-        """Prompts that were admitted when they were queued."""
 
-    def events(self, journal: Iterable[JournalEvent]) -> list[TimelineEvent]:
-        """Ascending; each moment once, even if the journal has it twice."""
-        found: dict[tuple[Moment, str], TimelineEvent] = {}
-        for event in journal:
-            for position, happening in enumerate(self._of(event)):
-                key = (happening.moment, happening.type)
-                if key not in found:
-                    found[key] = self._numbered(event, position, happening)
-        return list(found.values())
-
-    def _of(self, event: JournalEvent) -> list[Happening]:
-        if event.type.startswith(PREFIX):
-            data = {name: value for name, value in event.properties.items() if name not in ("sessionID", "timestamp")}
-            time = event.properties.get("timestamp", event.time)
-            return [Happening(Moment(str(event.seq), Phase.ENDED), event.type, time, data)]
-        if event.type == "session.status":
-            return _retried(event)
-        named = mention(event)
-        if named is None:
-            return []
-        if event.type == "prompt.dequeued":
-            self._queued.add(named.message_id)
-            return []
-        known = [each for each in self._happened.get(named.message_id, ()) if each.moment == named.moment]
-        return self._delivered(event.type, named.message_id, known)
-
-    def _delivered(self, event_type: str, message_id: str, known: list[Happening]) -> list[Happening]:
-        """A prompt that was queued is admitted then, and becomes a message later."""
-        if event_type == "prompt.queued":
-            self._queued.add(message_id)
-            return [_delivered_by("queue", each) for each in known if each.type == ADMITTED]
-        if message_id in self._queued:
-            return [_delivered_by("queue", each) for each in known if each.type != ADMITTED]
-        return known
-
-    def _numbered(self, event: JournalEvent, position: int, happening: Happening) -> TimelineEvent:
-        of = digest_of(happening.moment.record, happening.type)
-        return session_event(self._session_id, happening, event_number(event.seq, position, of))
+def _happenings_of(event: JournalEvent, happened: Mapping[str, Sequence[Happening]], queued: set[str]) -> list[Happening]:
+    """Adds to `queued` the prompts that were in the queue: each is admitted then, and becomes a message later."""
+    if event.type.startswith(PREFIX):
+        data = {name: value for name, value in event.properties.items() if name not in ("sessionID", "timestamp")}
+        time = event.properties.get("timestamp", event.time)
+        return [Happening(Moment(str(event.seq), Phase.ENDED), event.type, time, data)]
+    if event.type == "session.status":
+        return _retried(event)
+    named = mention(event)
+    if named is None:
+        return []
+    if event.type in ("prompt.queued", "prompt.dequeued"):
+        queued.add(named.message_id)
+    if event.type == "prompt.dequeued":
+        return []
+    known = [each for each in happened.get(named.message_id, ()) if each.moment == named.moment]
+    if event.type == "prompt.queued":
+        return [_delivered_by("queue", each) for each in known if each.type == ADMITTED]
+    if named.message_id in queued:
+        return [_delivered_by("queue", each) for each in known if each.type != ADMITTED]
+    return known
 
 
 ADMITTED = f"{PREFIX}prompt.admitted"
@@ -353,6 +332,6 @@ def session_event(session_id: str, happening: Happening, seq: int) -> TimelineEv
     return TimelineEvent(
         id=id_of_number(seq).wire(None).decode(),
         type=happening.type,
-        durable=EventNumber(aggregate_id=session_id, seq=seq, version=version_of(happening.type)),
+        durable=EventNumber(aggregate_id=session_id, seq=seq, version=2 if happening.type in _VERSION_2 else 1),
         data={"timestamp": happening.time, "sessionID": session_id, **happening.data},
     )

@@ -5,14 +5,14 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from app.events.bus.base import Event, EventId, StreamingParts
 from app.events.bus.frames import HEARTBEAT, EventFrame, Format, Frame, PartFrame, pieces
 from app.events.bus.listener import Listener
-from app.record.engine import Connection, Database
+from app.record.engine import Connection
 from app.record.repositories import journal_rows, message_rows, session_rows, work_rows
 from app.record.repositories.session_rows import PageBeside
 from app.schema.errors import BadRequest, MessageNotFound, SessionNotFound
@@ -29,7 +29,6 @@ from app.sessions.timeline.events import (
     Happening,
     JournalEvent,
     JournalPlace,
-    JournalTranslation,
     digest_of,
     happenings,
     id_of_number,
@@ -37,6 +36,7 @@ from app.sessions.timeline.events import (
     mention,
     place_of,
     session_event,
+    translate,
 )
 from app.util import clock
 
@@ -85,8 +85,7 @@ _Key = tuple[str, int, int]
 
 
 class Timeline:
-    def __init__(self, database: Database, store: Store) -> None:
-        self._database = database
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._telling = asyncio.Lock()
         self._kept: dict[_Key, _WholeHistory] = {}
@@ -96,7 +95,7 @@ class Timeline:
     async def events(self, session_id: str, after: int = 0, most: int | None = None) -> EventPage:
         """The events of a session after a number: all, or the first, more than `most` if there are more. Raises NotFound;
         BadRequest for a number that is not known any more."""
-        page, made = await self._database.read(partial(_events, session_id=session_id, after=after, most=most, kept=self._kept))
+        page, made = await self._store.query(_events, session_id, after, most, self._kept)
         if made:
             self._keep(made)
         return page
@@ -106,33 +105,22 @@ class Timeline:
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._kept = made
-        self._forgetting = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._keep_none)
-
-    def _keep_none(self) -> None:
-        self._kept, self._forgetting = {}, None
-
-    async def head(self) -> int:
-        """The journal's newest number."""
-        return await self._database.read(journal_rows.newest_event)
+        self._forgetting = asyncio.get_running_loop().call_later(KEEP_SECONDS, made.clear)
 
     async def admission(self, session_id: str, message_id: str, since: int) -> Admission:
         """How a prompt was admitted. Looks first behind `since` in the journal, then in the whole history. Raises NotFound."""
-        new = await self._database.read(partial(_told_of, session_id=session_id, seen=since))
+        new = await self._store.query(_told_of, session_id, since)
         found = _admission(new, message_id) or _admission((await self.events(session_id)).events, message_id)
         if found is None:
             raise MessageNotFound(session_id, message_id)
         return found
-
-    async def stored_prompts(self, session_id: str, message_id: str) -> list[MessageWithParts]:
-        """The prompts with this message id, stored or in the queue."""
-        return await self._database.read(partial(_stored_prompts, session_id=session_id, message_id=message_id))
 
     async def tell(self, frames: Iterable[EventFrame]) -> None:
         """Sets `translated` of each frame, once for all its listeners. The frames may be of several sessions."""
         async with self._telling:
             new = [frame for frame in frames if frame.translated is None]
             telling = [frame.event for frame in new if frame.event.seq is not None and is_telling(frame.event.type)]
-            told = await self._database.read(partial(_told_by, published=telling)) if telling else {}
+            told = await self._store.query(_told_by, telling) if telling else {}
             for frame in new:
                 frame.translated = told.get(frame.event.seq or 0, [])
 
@@ -166,9 +154,7 @@ class Timeline:
             stored = query(connection, session_id)
             return [row.id for row in stored.messages], _entries(connection, session_id, stored, live)
 
-        return await self._store.as_announced(
-            session_id, lambda: self._database.read(partial(read, live=self._store.live.of(session_id)))
-        )
+        return await self._store.as_announced(session_id, lambda: self._store.query(read, self._store.live.of(session_id)))
 
     async def follow(self, session_id: str, after: int, listener: Listener) -> AsyncIterator[list[TimelineEvent]]:
         """The events after a number, then new ones; an empty list with each heartbeat. Ends with the listener, which receives
@@ -188,7 +174,7 @@ class Timeline:
 
     async def _is_heard(self, session_id: str, listener: Listener) -> bool:
         """Whether the listener may read the session: one that gets a new owner is announced to the former one as deleted."""
-        owners = await self._database.read(partial(session_rows.owners, session_ids=[session_id]))
+        owners = await self._store.query(session_rows.owners, [session_id])
         audience = listener.audience
         return session_id in owners and (audience is None or audience.owns(owners[session_id]))
 
@@ -198,9 +184,10 @@ def _require(connection: Connection, session_id: str) -> None:
         raise SessionNotFound(session_id)
 
 
-def _stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
+def stored_prompts(connection: Connection, session_id: str, message_id: str) -> list[MessageWithParts]:
+    """The prompts with this message id, stored or in the queue."""
     queued = [row.message for row in work_rows.queued_prompts(connection, session_id) if row.message_id == message_id]
-    stored = _read(session_id, message_rows.some_messages(connection, session_id, [message_id]))
+    stored = rows.read_messages(session_id, message_rows.some_messages(connection, session_id, [message_id]))
     return [*stored, *(MessageWithParts.model_validate_json(message) for message in queued)]
 
 
@@ -234,7 +221,7 @@ def _whole_history(connection: Connection, session_id: str, upto: int) -> _Whole
     told = {named.moment for event in journal if (named := mention(event)) is not None}
     before = [each for of_message in happened.values() for each in of_message if each.moment not in told]
     counted = [session_event(session_id, each, count) for count, each in enumerate(before, start=1)]
-    return _WholeHistory([*counted, *JournalTranslation(session_id, happened).events(journal)], before, upto)
+    return _WholeHistory([*counted, *translate(session_id, happened, journal)], before, upto)
 
 
 def _first(
@@ -272,10 +259,8 @@ def _told_of(connection: Connection, session_id: str, seen: int) -> list[Timelin
 
 def _translated(connection: Connection, session_id: str, journal: Sequence[JournalEvent]) -> list[TimelineEvent]:
     named = {found.message_id for event in journal if (found := mention(event)) is not None}
-    if not named:
-        return JournalTranslation(session_id, {}).events(journal)
-    happened = _happened(connection, session_id, message_rows.some_messages(connection, session_id, named))
-    return JournalTranslation(session_id, happened).events(journal)
+    happened = _happened(connection, session_id, message_rows.some_messages(connection, session_id, named)) if named else {}
+    return translate(session_id, happened, journal)
 
 
 def _happened(connection: Connection, session_id: str, stored: message_rows.StoredMessages) -> dict[str, list[Happening]]:
@@ -305,28 +290,19 @@ def _journal(connection: Connection, session_id: str, seen: int, upto: int | Non
     """Without events of a deleted session of that id, which an import has brought back. A session that only gets a new owner is
     deleted and created in one commit."""
     stored = journal_rows.session_events(connection, session_id, seen, upto)
-    events = [JournalEvent(row.seq, row.time, row.type, _properties(row)) for row in stored]
+    events = [JournalEvent(row.seq, row.time, row.type, orjson.loads(row.payload)["properties"]) for row in stored]
     created = {event.time for event in events if event.type == "session.created"}
     deleted = [n for n, event in enumerate(events) if event.type == "session.deleted" and event.time not in created]
     return events[max(deleted, default=-1) + 1 :]
 
 
-def _properties(row: Any) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = orjson.loads(row.payload)["properties"]
-    return found
-
-
 def _entries(
     connection: Connection, session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None
 ) -> list[SessionMessage]:
-    messages = _read(session_id, stored, live)
+    messages = rows.read_messages(session_id, stored, live or {})
     missing = {asked for message in messages if (asked := summary_request(message))} - {row.id for row in stored.messages}
-    requests = _read(session_id, message_rows.some_messages(connection, session_id, missing)) if missing else []
+    requests = rows.read_messages(session_id, message_rows.some_messages(connection, session_id, missing)) if missing else []
     return entries(messages, requests)
-
-
-def _read(session_id: str, stored: message_rows.StoredMessages, live: Mapping[str, Part] | None = None) -> list[MessageWithParts]:
-    return rows.read_messages(session_id, stored, live or {})
 
 
 # The events of `session.next.*` on a stream of all events: each stands behind the journal's event that it is made of. Events of

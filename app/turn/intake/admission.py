@@ -4,6 +4,7 @@ import mimetypes
 from urllib.parse import unquote, urlsplit
 
 from app.permissions.service import PermissionCheck, Permissions
+from app.record.repositories import journal_rows
 from app.schema.base import Metadata, PermissionID, Wire
 from app.schema.errors import BadRequest, Conflict
 from app.schema.message import PromptInput, UserMessage
@@ -22,7 +23,7 @@ from app.schema.timeline import (
 )
 from app.sessions.live import LiveSessions
 from app.sessions.rows import PromptedSession, model_of_session
-from app.sessions.timeline.service import Admission, Timeline
+from app.sessions.timeline.service import Admission, Timeline, stored_prompts
 from app.turn import hooks
 from app.turn.intake.intake import default_model_of
 from app.turn.intake.prompt_queue import PromptQueue
@@ -45,7 +46,7 @@ class Admissions:
         """Raises what `Prompts.accept` raises; Conflict for an id that is used for something else."""
         prompted = await self._store.session_to_prompt(session_id)
         message_id = wanted.id or ids.ascending("message")
-        before = await self._timeline.head()
+        before = await self._store.query(journal_rows.newest_event)
         prompt = await self._prompt(instance, prompted, message_id, wanted)
         try:
             await self._accept(instance, prompted, prompt, wanted)
@@ -84,7 +85,7 @@ class Admissions:
 
     async def _known(self, session_id: str, message_id: str) -> UserMessage | None:
         """The message, if it is stored or in the queue."""
-        messages = await self._timeline.stored_prompts(session_id, message_id)
+        messages = await self._store.query(stored_prompts, session_id, message_id)
         return next((message.info for message in messages if isinstance(message.info, UserMessage)), None)
 
 

@@ -190,7 +190,7 @@ class PromptQueue:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_RETRY_SECONDS)
         live.queue_worker = None
-        live.forget_if_idle()
+        live.remember_while_busy()
 
     async def _begin_all(self, live: LiveSession) -> None:
         while True:

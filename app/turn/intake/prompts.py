@@ -14,7 +14,7 @@ from app.schema.part import Completed, ModelRef, Part, Running, TextPart, TextPa
 from app.schema.permission import Rule, Ruleset
 from app.schema.session import Session
 from app.sessions.fork import new_session
-from app.sessions.live import LiveSession, LiveSessions, busy_in
+from app.sessions.live import LiveSession, LiveSessions
 from app.sessions.rows import PromptedSession
 from app.sessions.session_tx import SessionTx
 from app.sessions.store import Store
@@ -126,7 +126,7 @@ class Prompts:
         """With a lease if the prompt begins a turn, which then needs no commit of its own for the lease."""
         location, acquire = instance.location, None
         if not prepared.input.no_reply and not live.is_unfinished:
-            acquire = partial(self._leases.acquire_free, session_id=live.id, status=busy_in(location.directory))
+            acquire = partial(self._leases.acquire_free, session_id=live.id, busy_in=location.directory)
         change = self._intake.change(prepared, queued_id, acquire, rules_from_tools=rules_from_tools, location=location)
         return self._store.post(live.id, location.directory, change)
 

@@ -18,7 +18,7 @@ from app.record.writer import Lease, StaleLease
 from app.schema.errors import Aborted, MessageError, NotFound, ServiceError, SessionBusy
 from app.schema.message import MessagePath
 from app.schema.session import Busy
-from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind, busy_in
+from app.sessions.live import EndOfRun, LiveSession, LiveSessions, SessionWork, WorkKind
 from app.turn import ends
 from app.turn.ends import Deadline, TurnFailure, aborted, to_message_error
 from app.turn.turn import Turn
@@ -109,7 +109,7 @@ class Turns:
         directory = instance.location.directory
         work = TurnWork(kind=WorkKind.TURN, directory=directory, instance=instance, lease=lease, is_nested=nested)
         live.begin(work)
-        live.mark_busy(directory)
+        live.show(directory, Busy())
         work.task = asyncio.create_task(self._run(live, work), name=f"turn {session_id}")
         return work
 
@@ -204,12 +204,11 @@ class Turns:
         if work.lease is not None and self._leases.held(live.id) is work.lease:
             self._store.hold(work.lease)
             return
-        status = busy_in(work.directory)
         try:
-            lease = await self._leases.acquire(live.id, status)
+            lease = await self._leases.acquire(live.id, work.directory)
         except SessionBusy:
             work.has_waited = True
-            lease = await self._leases.acquire(live.id, status, wait=True)
+            lease = await self._leases.acquire(live.id, work.directory, wait=True)
         self._store.hold(lease)
 
     async def _run_turns(self, live: LiveSession, work: TurnWork) -> None:
@@ -364,7 +363,7 @@ class UnstoredEnds:
                 delay = min(2 * delay, LONGEST_DELAY_SECONDS)
         finally:
             live.closing = None
-            live.forget_if_idle()
+            live.remember_while_busy()
 
     async def _until_writable(self) -> None:
         """One session after the other: those that wait send no query meanwhile."""

@@ -21,7 +21,6 @@ from app.record.tables import LEASE
 from app.record.writer import Lease, StaleLease
 from app.schema.errors import SessionBusy
 from app.sessions.lease import DEAD_AFTER_MS, Leases
-from app.sessions.live import busy_in
 from app.sessions.rows import message_row
 from app.sessions.session_tx import SessionTx
 from app.util import clock
@@ -88,7 +87,7 @@ async def test_a_lease_is_released_though_the_change_that_is_to_release_it_is_re
     sessions.store.hold(lease := await sessions.leases.acquire("ses_1"))
 
     def release_and_refuse(tx: SessionTx) -> None:
-        tx.release(lease)
+        tx.tx.release(lease)
         raise SessionBusy("ses_1")
 
     refused = sessions.store.post("ses_1", "/d", release_and_refuse)
@@ -269,7 +268,7 @@ async def prompt(sessions: Sessions) -> Lease | None:
 
     def store(tx: SessionTx) -> Lease | None:
         tx.put_message(message_row(user("msg_1"), waits=True))
-        return sessions.leases.acquire_free(tx.connection, "ses_1", busy_in(DIRECTORY))
+        return sessions.leases.acquire_free(tx.connection, "ses_1", DIRECTORY)
 
     lease = await sessions.store.write("ses_1", DIRECTORY, store)
     if lease is not None:

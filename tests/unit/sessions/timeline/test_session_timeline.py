@@ -10,7 +10,7 @@ from session_parts import Sessions
 from app.record.repositories.session_rows import PageBeside
 from app.schema.message import AssistantTime, MessageWithParts
 from app.sessions.timeline.entries import entries, entry
-from app.sessions.timeline.events import LARGEST, JournalEvent, JournalTranslation, digest_of, event_number, happenings, place_of
+from app.sessions.timeline.events import LARGEST, JournalEvent, digest_of, event_number, happenings, place_of, translate
 from app.sessions.timeline.service import Timeline
 
 IDS = {"sessionID": "ses_1"}
@@ -102,7 +102,7 @@ def part(message: MessageWithParts, at: int) -> tuple[str, dict[str, Any]]:
 def told(messages: list[MessageWithParts], *journal: tuple[str, dict[str, Any]]) -> list[Any]:
     happened = {message.id: happenings(message) for message in entries(messages)}
     recorded = [JournalEvent(seq, 1000 + seq, kind, properties) for seq, (kind, properties) in enumerate(journal, start=1)]
-    return JournalTranslation("ses_1", happened).events(recorded)
+    return translate("ses_1", happened, recorded)
 
 
 def test_a_moment_is_told_once_with_a_number_that_names_it_and_of_what_was_removed_none() -> None:
@@ -149,7 +149,7 @@ async def test_a_text_that_ends_while_it_is_read_is_shown_with_its_end(
         return await read(query)
 
     monkeypatch.setattr(sessions.database, "read", slow)
-    timeline = Timeline(sessions.database, sessions.store)
+    timeline = Timeline(sessions.store)
     found = {
         "page": lambda: timeline.page("ses_1", PageBeside(limit=10, newest_first=True)),
         "message": lambda: timeline.message("ses_1", "msg_2"),
