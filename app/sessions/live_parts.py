@@ -259,10 +259,10 @@ class LiveParts:
         self._write_behind = None
         now = asyncio.get_running_loop().time()
         unwritten, self._unwritten = self._unwritten, {}
-        self._write_each(live for live in unwritten.values() if live.write_after <= now)
         for live in unwritten.values():
-            if live.write_after > now and live.part.id not in self._unwritten and not live.is_ending:
+            if live.write_after > now:
                 self._write_soon(live)
+        self._write_each(live for live in unwritten.values() if live.write_after <= now)
 
     def _write_each(self, parts: Iterable[LivePart]) -> None:
         together: dict[tuple[str, Chain | None], list[LivePart]] = {}

@@ -12,6 +12,7 @@ from session_parts import DIRECTORY, Sessions, text_part, user
 from app.events.bus.base import PartDelta
 from app.record.tables import PART
 from app.schema.part import Completed, CompletedTime, Part, Running, Started, Tokens, ToolPart
+from app.sessions import live_parts
 from app.sessions.session_tx import SessionTx
 from app.sessions.usage import Sums
 
@@ -77,6 +78,24 @@ async def test_a_read_sees_a_streaming_part_as_it_stands_before_that_is_written(
     assert (await sessions.store.message("ses_1", "msg_1")).parts == [text_part("prt_1", "Hello")]
     assert orjson.loads(await sessions.store.message_json("ses_1", "msg_1"))["parts"][0]["text"] == "Hello"
     await until_written(sessions, "Hello")
+    assert sessions.database.writes == writes + 1
+
+
+async def test_what_has_not_changed_since_it_was_written_is_not_written_again(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_parts, "WRITE_BEHIND_SECONDS", 0.01)
+    await sessions.put(user("msg_1"))
+    for text in ("H", "ello"):
+        sessions.stream("prt_1", text)
+        await sessions.store.barrier()
+    sessions.store.live.changed(tool_part("half", part_id="prt_2"), DIRECTORY, None)
+    await asyncio.sleep(0.1)
+    writes = sessions.database.writes
+    await asyncio.sleep(0.2)
+    assert sessions.database.writes == writes
+    sessions.stream("prt_1", " again")
+    await asyncio.sleep(0.2)
     assert sessions.database.writes == writes + 1
 
 
